@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, Protocol, TypeGuard
 
     from typing_extensions import TypeIs
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
         HoldingReader,
         JsonStream,
         KeptSink,
+        OfferingSink,
         OriginStream,
         RecheckingReader,
-        RowStream,
         Sink,
         SinkStream,
         Source,
         SourceReader,
-        SparkSink,
         StagingSink,
         TellingReader,
     )
+    from scribengin.connectors.spark_contract import RowStream, SparkSink
     from scribengin.connectors.unit_contract import UnitSink
 
     class CodeSink(Sink, Protocol):
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 
         load: Callable[[str], Any] | None
         """what `module:name` stands for; set in the executor's copy before it is asked for a stream"""
+
+    class RedactedSink(Sink, Protocol):
+        """A sink that gives Spark options with secrets in them."""
+
+        redacted: Sequence[str]
+        """their names"""
 
 
 def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
@@ -69,9 +75,19 @@ def runs_code(sink: Sink) -> TypeGuard[CodeSink]:
     return hasattr(sink, "load")
 
 
+def redacts(sink: Sink) -> TypeGuard[RedactedSink]:
+    """True for a RedactedSink."""
+    return hasattr(sink, "redacted")
+
+
 def compares_columns(sink: Sink) -> TypeGuard[ComparingSink]:
     """True for a ComparingSink."""
     return hasattr(sink, "unlike")
+
+
+def offers(sink: Sink) -> TypeGuard[OfferingSink]:
+    """True for an OfferingSink."""
+    return hasattr(sink, "offer")
 
 
 def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:

@@ -17,7 +17,24 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Place, Sink, Source
     from scribengin.core.options import NodeType
 
-_BUILT_IN = ("files", "kafka", "postgres", "sequence", "console", "channel", "summary")
+_BUILT_IN = (
+    "files",
+    "objects",
+    "hdfs",
+    "kafka",
+    "postgres",
+    "delta",
+    "opensearch",
+    "elasticsearch",
+    "cassandra",
+    "hbase",
+    "http",
+    "spark",
+    "sequence",
+    "console",
+    "channel",
+    "summary",
+)
 
 
 @cache
@@ -51,6 +68,13 @@ def open_source(type_: str, place: Place) -> Source:
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
     source: Source = module.make_source(place)
     return source
+
+
+def for_tasks(type_: str, place: Place) -> Place:
+    """The place of a source, for processes with another environment: with what this one's says of it, where its module has `for_tasks`."""
+    module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
+    filled: Place = module.for_tasks(place) if hasattr(module, "for_tasks") else place
+    return filled
 
 
 def open_sink(type_: str, place: Place) -> Sink:

@@ -16,7 +16,8 @@ Sinks
     another lineage, or decided differently. Skipping silently is never right.
 
     A row that the place can never take (too large a message, a null where there may be none) is no reason to fail: `write`
-    returns it, and it becomes a dead letter of the sink.
+    returns it, and it becomes a dead letter of the sink. Where only the place itself can say so, behind the decision, the
+    sink is an `OfferingSink`.
 
 Nothing here imports Spark; `read`, `write` and `close` run in executors, the rest in the driver.
 """
@@ -27,12 +28,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
-    from scribengin.core.errors import ScribenginError
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block, Decoder
     from scribengin.formats.origins import Origins
@@ -72,8 +72,9 @@ class SourceStream:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SourceStream:
         """The stream that `as_json` wrote."""
-        label, place, files, bytes_, rows = (data[name] for name in ("label", "place", "files", "bytes", "rows"))
-        return SourceStream(label, place, files, bytes_, rows, data.get("skipped", False), data.get("lost", ""))
+        return SourceStream(
+            data["label"], data["place"], data["files"], data["bytes"], data["rows"], data.get("skipped", False), data.get("lost", "")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +246,13 @@ class Decided:
     receipts: tuple[Receipt, ...] = ()
     behind: Mapping[str, Any] = field(default_factory=dict)
     """what the sink said of its place before the Batch ran; see ChainedSink"""
+    refused: int = 0
+    """rows of the receipts that the place does not take; see OfferingSink"""
+
+    @property
+    def rows(self) -> int:
+        """Rows that stand at the place, or will."""
+        return sum(receipt.rows for receipt in self.receipts) - self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +308,30 @@ class ChainedSink(Sink, Protocol):
         refuses to go on from anything else. `units`: how many units will commit one by one; 0 where the Batch commits as a whole."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row of a decided Batch that the place never takes. `id`: what the row was made of, as a SinkStream is told it; `came`: the row as
+    it came to the sink, as a JSON object."""
+
+    id: str
+    reason: str
+    message: str
+    came: bytes
+
+
+class OfferingSink(Sink, Protocol):
+    """A sink whose place takes or refuses rows one by one, and only when they come. What it refused is settled in a record beside the
+    decision, between `offer` and `publish`: each refused row is a dead letter, once."""
+
+    on_error: str
+    """that of its node"""
+
+    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+        """Make the decided rows visible, and call `refuse` for each that the place never takes. Idempotent, and perhaps done again after a
+        crash, or by two drivers at once: a row that stands there already is taken. Returns when every row is one or the other. Raises
+        as `publish`, which then only records what `refused` says."""
+
+
 class ComparingSink(Sink, Protocol):
     """A sink whose place has columns of its own, which a person may have made: a table."""
 
@@ -312,32 +344,6 @@ class KeptSink(Sink, Protocol):
 
     def upkeep(self) -> list[str]:
         """Driver side, now and then between Batches: hand over what waits, if the place takes it now. Sentences for people."""
-
-
-class RowStream(SinkStream, Protocol):
-    """A stream of a SparkSink. `write` makes rows for Spark, `close` only counts them."""
-
-    def take(self) -> Sequence[pa.RecordBatch]:
-        """The rows for Spark that were made since the last call, with the sink's `columns`."""
-
-
-class SparkSink(StagingSink, Protocol):
-    """A sink whose rows a sink of Spark's own writes, at least once: a Batch that fails, or is killed, before it is decided is written
-    again. Alone in its Query. `stream` gives RowStreams; `publish` has nothing left to do."""
-
-    format: str
-    """what Spark calls its sink"""
-    columns: str
-    """of the rows that Spark gets, as DDL"""
-    jars: str
-    """the set of jars that Spark needs for it (`embedded.jars`)"""
-
-    def spark_options(self) -> Mapping[str, str]:
-        """What Spark's sink is told, secrets in plain: for Spark alone, under a redaction of all these names. Raises SinkError for
-        settings that Spark's client does not have."""
-
-    def fault(self, text: str) -> ScribenginError | None:
-        """What Spark said of a failed write in our words; None where it was not the place that failed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scribengin.connectors.files.reading_again import NotAsWrittenError, blocks_as_written
 from scribengin.core import faults
@@ -21,17 +21,47 @@ _GROUP_BYTES = 64 * 2**20
 _LEVELS = {"gz": "gzip", "zst": "zstd"}
 
 
+class Input(Protocol):
+    """A segment, wherever it lies. Both ways to its bytes raise StateError for others than were committed, behind the last of them, and
+    FileNotFoundError where it is gone."""
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """What its commit record says of it."""
+
+    def blocks(self) -> Iterator[bytes]:
+        """The bytes."""
+
+    def checked(self) -> Any:
+        """A file of Arrow's, or one that Arrow reads, with the bytes, compared already. Its user closes it."""
+
+
 @dataclass(frozen=True, slots=True)
-class Input:
-    """A hidden segment: where it lies, and what its commit record says of it."""
+class FileInput:
+    """One on a disk."""
 
     path: Path
     said: Mapping[str, Any]
 
+    def blocks(self) -> Iterator[bytes]:
+        """See Input."""
+        try:
+            yield from blocks_as_written(self.path, self.said)
+        except NotAsWrittenError as error:
+            raise not_as_written(str(error), self.said) from None
+
+    def checked(self) -> Any:
+        """See Input."""
+        import pyarrow as pa
+
+        for _ in self.blocks():
+            pass
+        return pa.OSFile(str(self.path))
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A finished draft, durable but for its name. `taken`: of so many inputs, the first ones; others do not fit behind them."""
+    """A finished draft, durable but for its name. `taken`: as `merge_into` says."""
 
     taken: int
     rows: int
@@ -46,21 +76,12 @@ def merge(inputs: Sequence[Input], draft: Path) -> Merged:
     FileNotFoundError for a segment that is gone.
     """
     doing = f"{len(inputs)} segments cannot be merged in {draft.parent}; they stay hidden, nothing is lost, and it is tried again"
-    name = str(inputs[0].said["name"])
     out: SummedFile | None = None
     try:
         with explained(doing):
             out = SummedFile(draft)
             faults.reached("roll.draft.writing")
-            if name.endswith(".parquet"):
-                taken = _merge_parquet(inputs, out)
-            elif inputs[0].said.get("header"):
-                taken = _merge_csv(inputs, out, _LEVELS.get(name.rpartition(".")[2], "none"))
-            else:
-                for each in inputs:
-                    for block in _checked(each):
-                        out.write(block)
-                taken = len(inputs)
+            taken = merge_into(out, inputs)
             out.sync()
             out.close()
     except BaseException:
@@ -72,26 +93,33 @@ def merge(inputs: Sequence[Input], draft: Path) -> Merged:
     return Merged(taken, sum(each.said["rows"] for each in inputs[:taken]), out.size, out.crc)
 
 
-def _checked(each: Input) -> Iterator[bytes]:
-    """The bytes, compared with what was committed."""
-    try:
-        yield from blocks_as_written(each.path, each.said)
-    except NotAsWrittenError as error:
-        raise StateError(
-            f"{error}: it is not merged (to {each.said['name']})", remedy="restore it from a backup; `audit` tells what else is wrong"
-        ) from None
+def merge_into(out: Any, inputs: Sequence[Input]) -> int:
+    """Write the rows of `inputs`, in their order, to a file. Returns of how many, the first ones: it stops before one that has other
+    columns than the first. Raises what an Input does."""
+    name = str(inputs[0].said["name"])
+    if name.endswith(".parquet"):
+        return _merge_parquet(inputs, out)
+    if inputs[0].said.get("header"):
+        return _merge_csv(inputs, out, _LEVELS.get(name.rpartition(".")[2], "none"))
+    for each in inputs:
+        for block in each.blocks():
+            out.write(block)
+    return len(inputs)
 
 
-def _merge_csv(inputs: Sequence[Input], out: SummedFile, compression: str) -> int:
+def not_as_written(text: str, said: Mapping[str, Any]) -> StateError:
+    """What an Input raises."""
+    return StateError(f"{text}: it is not merged (to {said['name']})", remedy="restore it from a backup; `audit` tells what else is wrong")
+
+
+def _merge_csv(inputs: Sequence[Input], out: Any, compression: str) -> int:
     from scribengin.formats.encoders import compressed
 
-    file, end, _ = compressed(out, compression)  # type: ignore[arg-type]
+    file, end, _ = compressed(out, compression)
     first: bytes | None = None
     taken = 0
     for each in inputs:
-        for _ in _checked(each):
-            pass
-        with each.path.open("rb") as raw:
+        with each.checked() as raw:
             source = _decompressed(raw, compression)
             header, rest = _split_header(source)
             if first is None:
@@ -107,7 +135,7 @@ def _merge_csv(inputs: Sequence[Input], out: SummedFile, compression: str) -> in
     return taken
 
 
-def _decompressed(raw: IO[bytes], compression: str) -> Any:
+def _decompressed(raw: Any, compression: str) -> Any:
     if compression == "none":
         return raw
     import pyarrow as pa
@@ -131,7 +159,7 @@ def _split_header(source: Any) -> tuple[bytes, bytes]:
             return head, b""
 
 
-def _merge_parquet(inputs: Sequence[Input], out: SummedFile) -> int:
+def _merge_parquet(inputs: Sequence[Input], out: Any) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -148,9 +176,7 @@ def _merge_parquet(inputs: Sequence[Input], out: SummedFile) -> int:
 
     try:
         for each in inputs:
-            for _ in _checked(each):
-                pass
-            with pq.ParquetFile(each.path) as file:
+            with each.checked() as raw, pq.ParquetFile(raw) as file:
                 if writer is None:
                     schema = file.schema_arrow.remove_metadata()
                     codec = file.metadata.row_group(0).column(0).compression if file.metadata.num_row_groups else "ZSTD"

@@ -6,6 +6,29 @@ _FORMATS = ("json", "csv", "text", "parquet")
 _LINES = ("json", "csv", "text")
 _CSV = ("csv",)
 
+_CELLS = (
+    Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=_CSV),
+    Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV),
+)
+CSV_READ = (Option("header", "bool", "csv: the first line names the columns", True, formats=_CSV), *_CELLS)
+"""of every source of files, wherever they lie"""
+CSV_WRITTEN = (Option("header", "bool", "csv: write the column names first", True, formats=_CSV), *_CELLS)
+"""of every sink"""
+MAX_RECORD = Option(
+    "max_record",
+    "bytes",
+    "a longer record is a dead letter with its first 64 KiB",
+    16 * 2**20,
+    example="16MiB",
+    low=1024,
+    formats=_LINES,
+)
+
+ROLL_KEYS = (
+    Option("size", "bytes", "merge when so much is there", 128 * 2**20, example="128MiB", low=1),
+    Option("every", "duration", "merge what has waited for so long, whatever its size", 300.0, example="5m", low=0.1),
+)
+
 SOURCE = NodeType(
     type="files",
     role="source",
@@ -38,21 +61,11 @@ SOURCE = NodeType(
             pace=True,
         ),
         Option("archive", "path", "the folder that `when_done: archive` moves files to, with the folders they lie in", pace=True),
-        Option(
-            "max_record",
-            "bytes",
-            "a longer record is a dead letter with its first 64 KiB",
-            16 * 2**20,
-            example="16MiB",
-            low=1024,
-            formats=_LINES,
-        ),
+        MAX_RECORD,
         Option(
             "compression", "choice", "of the files; `auto` goes by the suffix", "auto", ("auto", "none", "gzip", "zstd"), formats=_LINES
         ),
-        Option("header", "bool", "csv: the first line names the columns", True, formats=_CSV),
-        Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=_CSV),
-        Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV),
+        *CSV_READ,
     ),
     abilities=frozenset({"replayable", "bounded", "static", "growing"}),
 )
@@ -90,10 +103,7 @@ SINK = NodeType(
             None,
             example="{size: 128MiB, every: 5m}",
             pace=True,
-            keys=(
-                Option("size", "bytes", "merge when so much is there", 128 * 2**20, example="128MiB", low=1),
-                Option("every", "duration", "merge what has waited for so long, whatever its size", 300.0, example="5m", low=0.1),
-            ),
+            keys=ROLL_KEYS,
         ),
         Option("segment", "bytes", "a task begins another file when one has so much", None, example="1GiB", low=1, pace=True),
         Option(
@@ -110,9 +120,7 @@ SINK = NodeType(
         Option(
             "keep", "duration", "folders by time that ended so long ago, by event time, are deleted", None, example="30d", low=1, pace=True
         ),
-        Option("header", "bool", "csv: write the column names first", True, formats=_CSV),
-        Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=_CSV),
-        Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV),
+        *CSV_WRITTEN,
         Option(
             "evolve",
             "choice",

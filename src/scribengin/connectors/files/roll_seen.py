@@ -74,7 +74,7 @@ def look(top: Path, lineage: LineageFolder, frontier: Frontier, keeping: Keeping
                     seen.runs[folder].append([])
             elif not frontier.has_merged(folder, (number, nth)):
                 runs = seen.runs.setdefault(folder, [[]])
-                if runs[-1] and _form(runs[-1][-1].file) != _form(file):
+                if runs[-1] and form_of(runs[-1][-1].file) != form_of(file):
                     runs.append([])
                 runs[-1].append(Segment(number, nth, file))
     if seen.newest_us is None and seen.newest >= 0:
@@ -108,6 +108,6 @@ def cut(run: list[Segment], size: int) -> tuple[list[list[Segment]], list[Segmen
     return full, group
 
 
-def _form(file: Mapping[str, Any]) -> tuple[Any, ...]:
+def form_of(file: Mapping[str, Any]) -> tuple[Any, ...]:
     """Segments of the same may be one file: format and compression, by the suffix, and how CSV was written."""
     return file["name"].rpartition("/")[2].partition(".")[2], bool(file.get("header")), file.get("form")

@@ -27,7 +27,7 @@ from scribengin.connectors.files.closing import (
     write_draft,
 )
 from scribengin.connectors.files.keeping import Keeping
-from scribengin.connectors.files.merging import Input, merge
+from scribengin.connectors.files.merging import FileInput, merge
 from scribengin.connectors.files.roll_seen import cut, look
 from scribengin.connectors.files.roll_state import Frontier, folder_of, newest_turn
 from scribengin.connectors.files.sink_folders import read_mark, write_mark
@@ -244,7 +244,7 @@ class Roller:
             taken = 1
         else:
             draft = self._new_draft(number)
-            merged = merge([Input(self._path(each), each.file) for each in group], draft)
+            merged = merge([FileInput(self._path(each), each.file) for each in group], draft)
             taken = merged.taken
             name = first.file["name"] if taken == 1 else _name(first.file["name"], group[taken - 1].number)
             said = {"name": name, "rows": merged.rows, "bytes": merged.bytes, "crc": merged.crc}

@@ -174,7 +174,7 @@ class PublishedFiles(ABC):
         for nth, (there, final) in enumerate(files):
             hidden = "hidden" in record["files"][nth]
             if not (hidden and not final.exists() and not there.exists() and is_rolled(place, record, batch.number, nth)):
-                _reveal(there, final, batch)
+                reveal(there, final, batch)
             faults.reached("publish.renamed")
         for folder in folders:
             sync_folder(folder)
@@ -296,7 +296,7 @@ def summarize_commits(summary: Any | None, records: Iterable[Any]) -> dict[str, 
     return so_far
 
 
-def _reveal(staged: Path, final: Path, batch: BatchId) -> None:
+def reveal(staged: Path, final: Path, batch: BatchId) -> None:
     """Rename, unless that was done before."""
     if final.exists():
         if staged.exists():

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 _KIND, _FORMAT = "owner", 1
 
 
-def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adopt: bool) -> None:
-    """Claim `folder`, or find it claimed by the same. Raises Refused where another flow, lineage or sink has, unless `adopt`."""
+def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adopt: bool, looked: bool = False) -> None:
+    """Claim `folder`, or find it claimed by the same. Raises Refused where another flow, lineage or sink has, unless `adopt`. `looked`: it
+    is known that nobody's rows stand there; what looks like a sink's files is none of them."""
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
     claims = _read(file)
     if claims is None:
-        strange = _first_part(folder)
+        strange = None if looked else _first_part(folder)
         if strange is not None and not adopt:
             raise Refused(
                 f'sink "{sink}": {folder} holds {strange}, and nothing says who wrote it',

@@ -87,7 +87,7 @@ class Partitions:
     def _folder_names(column: str, values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        encoded = _texts(values).dictionary_encode(null_encoding="encode")
+        encoded = texts_of(values).dictionary_encode(null_encoding="encode")
         names = [f"{escape(column)}={escape(text) if text else NULL}/" for text in encoded.dictionary.to_pylist()]
         return pa.array(names, pa.string()).take(encoded.indices)
 
@@ -122,7 +122,8 @@ def escape(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-def _texts(values: pa.Array) -> pa.Array:
+def texts_of(values: pa.Array) -> pa.Array:
+    """Values of a column as they stand in names of folders, before anything is escaped."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(values.type):
@@ -130,3 +131,13 @@ def _texts(values: pa.Array) -> pa.Array:
 
         return iso_texts(values)
     return values if pa.types.is_string(values.type) else values.cast(pa.string())
+
+
+def too_long(folder: str, *, most_name: int, most_path: int) -> str:
+    """Why no place takes a folder of that name, by the bytes of each part and of the whole; empty where it does."""
+    longest = max(folder.split("/"), key=lambda name: len(name.encode()))
+    for name, most in ((longest, most_name), (folder, most_path)):
+        size = len(name.encode())
+        if size > most:
+            return f"the folder {name[:40]}… of the partition would have a name of {size} bytes; {most} fit"
+    return ""

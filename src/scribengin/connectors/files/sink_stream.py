@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.closing import is_marked
 from scribengin.connectors.files.roll_state import segment_id
-from scribengin.connectors.files.sink_partition import Partitions
+from scribengin.connectors.files.sink_partition import Partitions, too_long
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults
 from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
@@ -193,11 +193,8 @@ class FilesSinkStream:
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
         """(reason, message), where the folder takes no rows."""
-        longest = max(folder.split("/"), key=lambda name: len(name.encode()))
-        for name, most in ((longest, _MOST_NAME), (folder, _MOST_PATH)):
-            size = len(name.encode())
-            if size > most:
-                return "too-large", f"the folder {name[:40]}… of the partition would have a name of {size} bytes; {most} fit"
+        if said := too_long(folder, most_name=_MOST_NAME, most_path=_MOST_PATH):
+            return "too-large", said
         why = self._why_closed(folder) if self._rules.refuses_late else ""
         return ("late", why) if why else None
 

@@ -12,7 +12,7 @@ from scribengin.connectors.contract import Receipt
 from scribengin.connectors.kafka.message_stream import MessageStream
 from scribengin.connectors.kafka.outgoing import Outgoing
 from scribengin.core.errors import StateError
-from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
+from scribengin.core.storage import SummedFile, explained, make_folder, mapped, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,7 +96,7 @@ def staged_messages(folder: Path, segment: Mapping[str, Any]) -> Iterator[Outgoi
             f"{path} {found}; the decision names it with {segment['bytes']:,} bytes",
             remedy="restore the state folder as a whole; its parts belong together",
         )
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
+    with mapped(path) as file, pa.ipc.open_stream(file) as reader:
         for batch in reader:
             yield _from_arrow(batch)
 

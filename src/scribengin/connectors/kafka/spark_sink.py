@@ -160,7 +160,7 @@ class SparkKafkaSink:
 
 
 class MessageRows(MessageStream):
-    """One unit's messages as rows for Spark; see the contract's RowStream."""
+    """One unit's messages as rows for Spark; see RowStream."""
 
     def __init__(self, sink: str, unit: int, maker: MessageMaker) -> None:
         super().__init__(maker)

@@ -1,9 +1,16 @@
-"""PostgreSQL: a table as a sink."""
+"""PostgreSQL: a table as a source, or as a sink."""
 
-from scribengin.connectors.contract import Place, Sink
-from scribengin.connectors.postgres.options import SINK
+from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.postgres.options import SINK, SOURCE
 
-__all__ = ["SINK", "make_sink"]
+__all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
+
+
+def make_source(place: Place) -> Source:
+    """The configured source."""
+    from scribengin.connectors.postgres.source import PostgresSource
+
+    return PostgresSource(place)
 
 
 def make_sink(place: Place) -> Sink:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
+from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unreachable
 from scribengin.core.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from psycopg import Connection
 
@@ -20,6 +21,9 @@ ABANDONED_MS = 20_000
 """a session that is silent for so long within a transaction the server ends: a driver that sleeps there would hold up its successor"""
 _PASSES = ("08", "53", "57", "58", "40", "25P03")
 """beginnings of SQLSTATEs that a later try may not see: connection, resources, operator, system, a transaction that met another or slept"""
+_AS_TEXT = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET extra_float_digits = 1; SET client_encoding = 'UTF8'"
+"""how the server writes values: the same in every session, whatever its own settings are, so that what is parsed, and what a position
+says, means one thing"""
 _LOGIN = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "is not permitted to log in")
 _TRUST = ("certificate", "SSL", "sslmode")
 
@@ -40,17 +44,18 @@ def driver() -> Any:
 class Server:
     """Where to connect to, and as whom. Travels to executors with its secrets; `str` shows none."""
 
-    def __init__(self, node: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, node: str, options: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:
         self.node = node
+        self.called = f'{role} "{node}"'
+        self._kind: type[SourceError | SinkError] = SourceError if role == "source" else SinkError
         self._uri: str = options["server"]
         self._config: Mapping[str, Any] = options["config"]
         parts = urlsplit(self._uri)
         if parts.password is not None:
-            raise SinkError(
-                f'sink "{node}": `server` holds a password',
-                remedy='take it out and write config: {password: "${secret:env/NAME}"}: what stands there is never shown',
-                code="secret-in-plain",
-                node=node,
+            raise self.error(
+                f"{self.called}: `server` holds a password",
+                'take it out and write config: {password: "${secret:env/NAME}"}: what stands there is never shown',
+                "secret-in-plain",
             )
         self._shown = f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
 
@@ -58,7 +63,7 @@ class Server:
         return self._shown
 
     def connect(self) -> Connection[Any]:
-        """A fresh one, each statement a transaction of its own. Raises Unreachable, or SinkError where no later try will do."""
+        """A fresh one, each statement a transaction of its own. Raises Unreachable; SourceError or SinkError where no later try will do."""
         given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in self._config.items()}
         settings = {"application_name": "scribengin", "connect_timeout": CONNECT_S} | given
         psycopg = driver()
@@ -66,23 +71,36 @@ class Server:
             # no prepared statements: what stands between may give each transaction another session of the server
             connection: Connection[Any] = psycopg.connect(self._uri, autocommit=True, prepare_threshold=None, **settings)
             connection.execute(f"SET idle_in_transaction_session_timeout = {ABANDONED_MS}")
+            if self._kind is SourceError:
+                connection.execute(_AS_TEXT)
         except psycopg.Error as error:
             raise self.fault(error, "cannot be connected to") from error
         return connection
+
+    @contextmanager
+    def connected(self, what: str) -> Iterator[Connection[Any]]:
+        """A fresh connection; errors of the client come out in our words, with `what` was tried."""
+        with closing(self.connect()) as connection:
+            try:
+                yield connection
+            except driver().Error as error:
+                raise self.fault(error, what) from error
 
     def fault(self, error: Exception, what: str) -> ScribenginError:
         """An error of the client, in our words. `what` was tried when it came: "cannot be written"."""
         text = " ".join(str(error).split())
         state: str = getattr(error, "sqlstate", None) or ""
-        said = f'sink "{self.node}": {self} {what}: {text}'
+        said = f"{self.called}: {self} {what}: {text}"
         if state.startswith("28") or any(each in text for each in _LOGIN):
-            return self._sink_error(said, "correct the user in `server` and the password in `config`", "postgres-login")
+            return self.error(said, "correct the user in `server` and the password in `config`", "postgres-login")
         if state == "3D000" or ("database" in text and "does not exist" in text):
-            return self._sink_error(said, "make the database, or correct `server`", "postgres-database")
+            return self.error(said, "make the database, or correct `server`", "postgres-database")
         if state == "42501":
-            return self._sink_error(said, "grant the user CREATE on the schemas of `table` and `staging`, or make them", "postgres-rights")
+            reads = "grant the user SELECT on the table and USAGE on its schema"
+            writes = "grant the user CREATE on the schemas of `table` and `staging`, or make them"
+            return self.error(said, reads if self._kind is SourceError else writes, "postgres-rights")
         if not state and any(each in text for each in _TRUST):
-            return self._sink_error(said, "say in `config` whom to trust: sslmode, sslrootcert", "postgres-trust")
+            return self.error(said, "say in `config` whom to trust: sslmode, sslrootcert", "postgres-trust")
         if state.startswith(_PASSES) or (not state and isinstance(error, driver().OperationalError)):
             return Unreachable(
                 said,
@@ -92,11 +110,17 @@ class Server:
             )
         if state.startswith("23"):
             remedy = "rows break a rule of the table that spans rows: correct the rule or the data, or write mode: upsert"
-            return self._sink_error(said, remedy, "postgres-rule")
-        return self._sink_error(said, "correct the table or the flow", "postgres")
+            return self.error(said, remedy, "postgres-rule")
+        if state.startswith("54"):
+            remedy = (
+                "a row, or its value in an index, is too large for the table: shorten it, or let a `filter` before the sink leave it out"
+            )
+            return self.error(said, remedy, "postgres-large")
+        return self.error(said, "correct the table or the flow", "postgres")
 
-    def _sink_error(self, said: str, remedy: str, code: str) -> SinkError:
-        return SinkError(said, remedy=remedy, code=code, node=self.node)
+    def error(self, said: str, remedy: str, code: str) -> SourceError | SinkError:
+        """One that no later try mends."""
+        return self._kind(said, remedy=remedy, code=code, node=self.node)
 
 
 def quoted(*names: str) -> str:

@@ -143,6 +143,10 @@ class Commits:
         """Say that a staging table of that name is about to be there."""
         connection.execute(f"INSERT INTO {quoted(self.schema)}.staged VALUES (%s, %s, %s, %s)", (name, self.table, lineage, number))
 
+    def confirm(self, connection: Connection[Any], name: str) -> None:
+        """Wait until what was committed before, into the staging table of that name, is durable. It takes a transaction that writes."""
+        connection.execute(f"UPDATE {quoted(self.schema)}.staged SET number = number WHERE name = %s", (name,))
+
     def drop_staged(self, connection: Connection[Any], where: str = "", values: tuple[Any, ...] = ()) -> None:
         """Delete staging tables, all of the table or those of `where`. Outside of a transaction: one that somebody holds, such as a task
         that sleeps in its COPY, is not waited for; it stays for the next time."""

@@ -19,14 +19,15 @@ _CHANGES = "_scribengin_changes"
 """a table of the transaction: what becomes of each key"""
 
 
+def add(connection: Connection[Any], target: Target, staged: str, columns: tuple[str, ...]) -> int:
+    """Add the rows of a staging table; how many."""
+    names = ", ".join(map(quoted, columns))
+    return connection.execute(f"INSERT INTO {target.quoted} ({names}) SELECT {names} FROM {staged}").rowcount
+
+
 def merge(connection: Connection[Any], target: Target, staged: Sequence[str], columns: tuple[str, ...], version: str | None) -> None:
-    """Take the rows of `staged`, tables in the order of their units, with `columns`. Without a key they are added. With one the newest row
-    of each key replaces what stands there, or deletes it."""
-    if not target.key:
-        names = ", ".join(map(quoted, columns))
-        for table in staged:
-            connection.execute(f"INSERT INTO {target.quoted} ({names}) SELECT {names} FROM {table}")
-        return
+    """Take the rows of `staged`, tables in the order of their units, with `columns`. The newest row of each key replaces what stands there,
+    or deletes it."""
     newest = _newest(target, staged, columns, version)
     if target.change is not None:
         connection.execute(f"CREATE TEMPORARY TABLE {_CHANGES} ON COMMIT DROP AS {newest}")

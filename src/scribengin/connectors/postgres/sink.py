@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Published
-from scribengin.connectors.postgres.client import Server, driver, quoted
+from scribengin.connectors.postgres.client import Server, quoted
 from scribengin.connectors.postgres.columns import unlike
 from scribengin.connectors.postgres.commits import Claim, Commits, receipts_of
-from scribengin.connectors.postgres.merge import merge
+from scribengin.connectors.postgres.merge import add, merge
 from scribengin.connectors.postgres.sink_stream import PostgresSinkStream, Target
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, StateError
@@ -46,7 +45,7 @@ class PostgresSink:
         """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`;
         Unreachable, SinkError where the server does not let us."""
         mine = Claim(owner, lineage, self.node, self._flow)
-        with self._connected("cannot be prepared") as connection:
+        with self._server.connected("cannot be prepared") as connection:
             self._commits.make(connection)
             with connection.transaction():
                 held = self._commits.claim(connection, lock=True)
@@ -60,7 +59,7 @@ class PostgresSink:
 
     def unlike(self, schema: Schema) -> list[str]:
         """What the table that is there does not take of the columns, a sentence each."""
-        with self._connected("cannot be looked at") as connection:
+        with self._server.connected("cannot be looked at") as connection:
             held = self._columns(connection)
             if not held:
                 return []
@@ -77,7 +76,7 @@ class PostgresSink:
     def publish(self, decided: Decided) -> None:
         """Rows and commit record in one transaction, or, where the record stands there already, nothing."""
         batch = decided.batch
-        with self._connected(f"did not take batch {batch.number} into {self._target}") as connection:
+        with self._server.connected(f"did not take batch {batch.number} into {self._target}") as connection:
             with connection.transaction():
                 if not self._is_done(connection, decided):
                     rows = self._take(connection, decided)
@@ -90,12 +89,12 @@ class PostgresSink:
         """Publish the newest decision, then delete what tasks of decided Batches left behind."""
         if decided is not None:
             self.publish(decided)
-        with self._connected("cannot be tidied up") as connection:
+        with self._server.connected("cannot be tidied up") as connection:
             self._commits.drop_staged(connection, "AND lineage = %s AND number < %s", (lineage, before))
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Compare what was decided with the commit records; where rows are only added, count those of every transaction again."""
-        with self._connected("cannot be read") as connection:
+        with self._server.connected("cannot be read") as connection:
             commits = self._commits.of_lineage(connection, lineage)
             found = None if self._target.key else self._rows_by_transaction(connection)
             for each in decided:
@@ -117,7 +116,7 @@ class PostgresSink:
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete all rows, the commit records and the claim; returns how many rows. The table stays. Refused where rows of others may be
         among them."""
-        with self._connected("cannot be cleared") as connection:
+        with self._server.connected("cannot be cleared") as connection:
             if not self._commits.there(connection):
                 return 0
             with connection.transaction():
@@ -163,24 +162,32 @@ class PostgresSink:
     def _take(self, connection: Connection[Any], decided: Decided) -> int:
         """Put the decided rows into the table; how many were staged."""
         segments = [segment for receipt in decided.receipts for segment in receipt.segments]
-        rows = 0
-        for segment in segments:
-            rows += self._staged_rows(connection, segment)
-        if segments:
-            tables = [quoted(self._commits.schema, segment["staged"]) for segment in segments]
+        tables = [self._staged(connection, segment) for segment in segments]
+        for segment, table in zip(segments, tables, strict=True):
+            # what is added is counted by that: the table is read once
+            if not self._target.key and add(connection, self._target, table, tuple(segment["columns"])) == segment["rows"]:
+                continue
+            found = self._count(connection, f"SELECT count(*) FROM {table}")  # a trigger may have kept rows out
+            if found != segment["rows"]:
+                raise self._not_as_staged(segment, found)
+        if segments and self._target.key:
             merge(connection, self._target, tables, tuple(segments[0]["columns"]), self._version)
-        return rows
+        return sum(segment["rows"] for segment in segments)
 
-    def _staged_rows(self, connection: Connection[Any], segment: Mapping[str, Any]) -> int:
+    def _staged(self, connection: Connection[Any], segment: Mapping[str, Any]) -> str:
+        """The name of its table, which is there."""
         place = quoted(self._commits.schema, segment["staged"])
         there = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (place,)).fetchone()
-        found = self._count(connection, f"SELECT count(*) FROM {place}") if there and there[0] else 0
-        if found != segment["rows"]:
-            raise StateError(
-                f'sink "{self.node}": {place} at {self._server} has {found} rows, and a decision says {segment["rows"]}',
-                remedy="restore it from a backup, or reset the flow",
-            )
-        return found
+        if not there or not there[0]:
+            raise self._not_as_staged(segment, 0)
+        return place
+
+    def _not_as_staged(self, segment: Mapping[str, Any], found: int) -> StateError:
+        place = quoted(self._commits.schema, segment["staged"])
+        return StateError(
+            f'sink "{self.node}": {place} at {self._server} has {found} rows, and a decision says {segment["rows"]}',
+            remedy="restore it from a backup, or reset the flow",
+        )
 
     def _has_rows(self, connection: Connection[Any]) -> bool:
         if not self._columns(connection):
@@ -217,17 +224,6 @@ class PostgresSink:
     def _count(self, connection: Connection[Any], query: str) -> int:
         found = connection.execute(query).fetchone()
         return int(found[0]) if found else 0
-
-    # --- the server ---
-
-    @contextmanager
-    def _connected(self, what: str) -> Iterator[Connection[Any]]:
-        """A connection; errors of the client come out in our words."""
-        with closing(self._server.connect()) as connection:
-            try:
-                yield connection
-            except driver().Error as error:
-                raise self._server.fault(error, what) from error
 
     def _keyed(self, schema: Schema) -> Schema:
         """Columns of the key are never null: a row without one is refused when it is staged."""

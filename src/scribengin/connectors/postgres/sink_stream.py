@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Receipt
+from scribengin.connectors.postgres.binary import as_binary
 from scribengin.connectors.postgres.client import driver, quoted
 from scribengin.connectors.postgres.columns import as_csv, made
 from scribengin.core import faults
@@ -24,9 +25,13 @@ if TYPE_CHECKING:
     from scribengin.connectors.postgres.commits import Commits
     from scribengin.core.types import Schema
 
-_DATA = ("22", "23")
-"""classes of SQLSTATE that a row is at fault for: a value that does not fit, a rule of the table that it breaks"""
+_DATA = ("22", "23", "54")
+"""classes of SQLSTATE that a row is at fault for: a value that does not fit, a rule of the table that it breaks, a row that is too large"""
 
+_TYPES = (
+    "SELECT attname, typname FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid AND typnamespace = 'pg_catalog'::regnamespace "
+    "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+)
 _CHANGE = "text NOT NULL CONSTRAINT \"a change is insert, update or delete\" CHECK (lower({}) IN ('insert', 'update', 'delete'))"
 
 
@@ -70,7 +75,9 @@ class PostgresSinkStream:
         self._bytes = 0
         self._connection: Connection[Any] | None = None
         columns = ", ".join(quoted(name) for name in schema.names)
-        self._copy = f"COPY {quoted(commits.schema, self._name)} ({columns}) FROM STDIN (FORMAT csv)"
+        self._copy = f"COPY {quoted(commits.schema, self._name)} ({columns}) FROM STDIN"
+        self._types: dict[str, str] = {}
+        """column of the staging table → its type's name"""
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
         """Stage the rows. Those are refused that the table's types and rules do not take, as the server words it."""
@@ -86,9 +93,13 @@ class PostgresSinkStream:
         return sorted(refused, key=lambda bad: bad.ordinal)
 
     def close(self) -> Receipt:
-        """The rows are durable since the COPY that brought them ended."""
+        """Make the rows durable: a commit that the server waits for brings all that were before it to its disk."""
         if self._connection is None:
             return Receipt(self._sink, self._unit, 0, 0)
+        try:
+            self._commits.confirm(self._connection, self._name)
+        except driver().Error as error:
+            raise self._server.fault(error, f"did not keep rows for {self._target}") from error
         self._connection.close()
         segment = {"staged": self._name, "rows": self._rows, "columns": list(self._schema.names)}
         return Receipt(self._sink, self._unit, self._rows, self._bytes, (segment,) if self._rows else ())
@@ -113,6 +124,7 @@ class PostgresSinkStream:
                 connection.execute(f"CREATE TABLE {staged} (LIKE {target.quoted} INCLUDING CONSTRAINTS INCLUDING DEFAULTS)")
                 if target.change is not None:
                     self._take_changes(connection, staged, quoted(target.change))
+                self._types = dict(connection.execute(_TYPES, (staged,)).fetchall())
         except driver().Error as error:
             connection.close()
             raise self._server.fault(error, f"has no room to stage rows for {target}") from error
@@ -143,10 +155,15 @@ class PostgresSinkStream:
 
     def _stage(self, connection: Connection[Any], batch: pa.RecordBatch, first: int, refused: list[Bad]) -> None:
         """All rows in one COPY; where one is refused, each half by itself."""
-        data = as_csv(batch)
+        data, form = as_binary(batch, self._types), "binary"
+        if data is None:
+            data, form = as_csv(batch), "csv"
         try:
-            with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
-                copy.write(data)
+            with connection.transaction(), connection.cursor() as cursor:
+                # nobody waits for this commit alone; for the transaction only, as a pool may give the session to others
+                cursor.execute("SET LOCAL synchronous_commit = off")
+                with cursor.copy(f"{self._copy} (FORMAT {form})") as copy:
+                    copy.write(data)
         except driver().Error as error:
             state = error.sqlstate or ""
             if not state.startswith(_DATA):

@@ -1,0 +1,72 @@
+"""The source: what a flow says becomes a reader (driver) and blocks of rows (executors), in the order of tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.cassandra.client import Cluster
+from scribengin.connectors.cassandra.options import SOURCE
+from scribengin.connectors.cassandra.reader import CassandraReader, changed
+from scribengin.connectors.cassandra.table import Digest, Scan, columns_of, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.connectors.cassandra.table import Table
+    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.core.types import Schema
+    from scribengin.formats.table_blocks import TableBlock, TableDecoder
+
+
+class CassandraSource:
+    """One table; picklable."""
+
+    def __init__(self, place: Place) -> None:
+        self.schema: Schema | None = place.schema
+        self._options = SOURCE.filled(place.options)
+        self._cluster = Cluster(place.node, self._options, "source")
+        self._compares = self._options["on_change"] == "stop"
+        self._known: Schema | None = None
+
+    def resolve_schema(self) -> Schema:
+        """The declared columns, or the table's. Raises SourceError where the table is not there, or does not give what is declared;
+        Unreachable where the cluster does not answer."""
+        if self._known is None:
+            self._known = columns_of(self._cluster, self._describe(), self.schema)
+        return self._known
+
+    def reader(self) -> CassandraReader:
+        """A fresh reader. Raises as `resolve_schema`."""
+        table = self._describe()
+        schema = columns_of(self._cluster, table, self.schema)
+        return CassandraReader(self._cluster, table, self._scan(table, schema if self._compares else None), self._options)
+
+    def decoder(self) -> TableDecoder:
+        """The rows have types; only what did not fit is left to tell."""
+        from scribengin.formats.table_blocks import TableDecoder
+
+        return TableDecoder(self.resolve_schema())
+
+    def read(self, stream: SourceStream) -> Iterator[TableBlock]:
+        """The rows of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        from scribengin.connectors.cassandra.rows import RowParser
+
+        place, rows, digest = stream.place, 0, Digest()
+        table = self._describe()
+        schema = columns_of(self._cluster, table, self.schema)
+        scan = self._scan(table, schema)
+        parser = RowParser(str(table), schema, table.columns, scan.types()[1:])
+        for page in scan.pages(place["after"], place["upto"]):
+            if self._compares:
+                digest.add(page)
+            rows += len(page)
+            yield parser.block(page)
+        if self._compares and digest.text != place["digest"]:
+            how = f"{rows} rows are there, it was {stream.rows}" if rows != stream.rows else "as many rows, but not the same"
+            raise changed(self._cluster, stream.label, how)
+
+    def _describe(self) -> Table:
+        return describe(self._cluster, self._options["keyspace"], self._options["table"])
+
+    def _scan(self, table: Table, schema: Schema | None) -> Scan:
+        return Scan(self._cluster, table, schema.names if schema else (), self._options["page"])

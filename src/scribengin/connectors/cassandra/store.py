@@ -1,0 +1,307 @@
+"""A table as a keyed store: rows are written `USING TIMESTAMP` of their version, and of each cell the highest stands.
+
+Of two cells of one timestamp the greater value stands (Cassandra's documentation, "Dynamo": last write wins). A version depends on
+nothing but the decision, so equal versions carry equal rows.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import msgspec
+
+from scribengin.connectors.cassandra.client import Cluster, NoTable, quoted
+from scribengin.connectors.cassandra.columns import cells_of, type_of, unlike
+from scribengin.connectors.keyed.contract import Answer, Held
+from scribengin.core.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.cassandra.columns import Cells
+    from scribengin.connectors.keyed.contract import KeyedRows
+    from scribengin.core.errors import ScribenginError
+    from scribengin.core.types import Schema
+
+_BATCH_BYTES = 30 << 10
+"""of values in a batch; servers refuse 50 KiB of rows, unless they are told otherwise"""
+_CELL_BYTES = 16
+"""that a server counts for a cell beside its value, or more"""
+_LEAST_TOKEN, _MOST_TOKEN = -(1 << 63), (1 << 63) - 1
+_PLACES = "(place text PRIMARY KEY, tag text, body text)"
+
+
+class TableStore:
+    """See KeyedStore. `key`: the columns of the primary key; empty: the record's id is it."""
+
+    form: Literal["json", "columns"] = "columns"
+    most_id_bytes = 8 << 10
+
+    def __init__(self, node: str, options: Mapping[str, Any], key: tuple[str, ...]) -> None:
+        self._cluster = Cluster(node, options)
+        self._key = key
+        self._keyspace: str = options["keyspace"]
+        self._name: str = options["table"]
+        self._table = quoted(self._keyspace, self._name)
+        self._places = quoted(self._keyspace, options["records"])
+        self._id: str = options["id_column"]
+        self._version: str = options["version_column"]
+        self._partition: int = options["partition"]
+        self._most_rows: int = options["batch"]
+        self._prepared: dict[tuple[str, ...], _Insert] = {}
+        self._prepared_in: Any = None
+
+    def __str__(self) -> str:
+        return f"table {self._keyspace}.{self._name} at {self._cluster}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_prepared": {}, "_prepared_in": None}
+
+    def read_record(self) -> Held | None:
+        """By a read that takes part in the exchanges."""
+        self._cluster.keyspace(self._keyspace)
+        asked = f"SELECT tag, body FROM {self._places} WHERE place = %s"
+        try:
+            found = self._cluster.ask(asked, (self._name,), serial=True).one()
+        except NoTable:
+            return None
+        return None if found is None else Held(msgspec.json.decode(found[1]), found[0])
+
+    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+        """By a transaction of one row, under the tag of what was read. One whose answer is lost is looked for by its own tag."""
+        tag, text = uuid4().hex, msgspec.json.encode(body).decode()
+        if held is None:
+            self._make_table(f"CREATE TABLE IF NOT EXISTS {self._places} {_PLACES}")
+            asked, values = f"INSERT INTO {self._places} (place, tag, body) VALUES (%s, %s, %s) IF NOT EXISTS", (self._name, tag, text)
+        else:
+            asked = f"UPDATE {self._places} SET tag = %s, body = %s WHERE place = %s IF tag = %s"
+            values = (tag, text, self._name, held.tag)  # type: ignore[assignment]
+        try:
+            return bool(self._cluster.ask(asked, values).one()[0])
+        except Unreachable:
+            found = self.read_record()
+            if found is None or found.tag == (held.tag if held else None):
+                raise
+            return bool(found.tag == tag)
+
+    def make(self, schema: Schema) -> None:
+        """With the flow's columns; one that is there stays as it is. Raises SinkError where it does not fit, or could lose what it has
+        acknowledged."""
+        space = self._cluster.keyspace(self._keyspace)
+        if not space.durable_writes:
+            said = f"keyspace {self._keyspace} has durable_writes = false: what it acknowledges is lost when a node dies"
+            raise self._error(said, "set it to true", "cassandra-durability")
+        if self._held_table() is None:
+            columns = [f"{quoted(field.name)} {type_of(field.type)}" for field in schema.fields]
+            if self._key:
+                first, rest = self._key[: self._partition], self._key[self._partition :]
+                primary = ", ".join([f"({', '.join(map(quoted, first))})", *map(quoted, rest)])
+            else:
+                primary = quoted(self._id)
+                columns = [f"{quoted(self._id)} text", *columns]
+            if not self._key or not set(schema.names) - set(self._key):
+                columns.append(f"{quoted(self._version)} bigint")
+            self._make_table(f"CREATE TABLE IF NOT EXISTS {self._table} ({', '.join(columns)}, PRIMARY KEY ({primary}))")
+        if wrong := self.unlike(schema):
+            raise self._error("; ".join(wrong), "correct the table or the flow", "cassandra-table")
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """What of the table that is there does not take these columns."""
+        own = [name for name in (self._version, *([] if self._key else [self._id])) if name in schema]
+        found = [f'the flow gives a column "{name}", which the sink writes itself: name another by an option' for name in own]
+        table = self._held_table()
+        if table is None:
+            return found
+        held = {name: str(column.cql_type) for name, column in table.columns.items()}
+        if "counter" in held.values():
+            why = "what is added twice counts twice, and a row that is sent again would be; counters take no lightweight transaction (IF)"
+            return [*found, f"it is a table of counters: {why} that could tell; write rows, and sum them when they are read"]
+        keys = [column.name for column in table.primary_key]
+        if self._key and set(keys) != set(self._key):
+            found.append(f"its primary key is ({', '.join(keys)}), the flow writes by ({', '.join(self._key)})")
+        if not self._key and keys != [self._id]:
+            found.append(f"its primary key is ({', '.join(keys)}); mode: append needs ({self._id}), a text, or write mode: upsert")
+        if not self._key and held.get(self._version) != "bigint":
+            found.append(f'the table has no column "{self._version}" (bigint), by which mode: append counts the rows of a Batch')
+        return found + unlike(schema, held)
+
+    def is_empty(self) -> bool:
+        """By a look at one row."""
+        table = self._held_table()
+        if table is None:
+            return True
+        asked = f"SELECT {quoted(table.partition_key[0].name)} FROM {self._table} LIMIT 1"
+        return self._cluster.ask(asked).one() is None
+
+    def send(self, rows: KeyedRows) -> Answer:
+        """In unlogged batches for each replica, rows of a partition together; where a batch is refused its rows go one by one."""
+        insert = self._insert(rows.columns)
+        bound, wrong = insert.bound(rows, self._id if not self._key else None)
+        refused = [(index, "refused", message) for index, message in sorted(wrong.items())]
+        again: list[int] = []
+        parts = list(self._parts([index for index in range(len(rows)) if index not in wrong], bound))
+        while parts:
+            answers = self._cluster.all_of([insert.together([bound[index] for index in part]) for part in parts])
+            alone: list[list[int]] = []
+            for part, error in zip(parts, answers, strict=True):
+                if error is None:
+                    continue
+                verdict, reason, message = self._cluster.judge(error)
+                if verdict == "again":
+                    again += part
+                elif len(part) > 1:
+                    alone += [[index] for index in part]
+                else:
+                    refused.append((part[0], reason, f"{self._keyspace}.{self._name} does not take it: {message}"))
+            parts = alone
+        return Answer(sorted(refused), sorted(again))
+
+    def versions(self) -> Iterator[Sequence[int]]:
+        """By the column that has them; else the time of writing of any cell; 0 where a row has none but its key. Token range by range."""
+        table = self._held_table()
+        if table is None:
+            return
+        if self._version in table.columns:
+            asked = [quoted(self._version)]
+        else:
+            keys = {column.name for column in table.primary_key}
+            single = [column for name, column in table.columns.items() if name not in keys and not _is_many(str(column.cql_type))]
+            asked = [f"WRITETIME({quoted(column.name)})" for column in single] or [quoted(table.partition_key[0].name)]
+            if not single:
+                for some in self._ranges(table, asked[0]):
+                    yield [0] * len(some)
+                return
+        for some in self._ranges(table, ", ".join(asked)):
+            yield [max((time for time in row if time is not None), default=0) for row in some]
+
+    def clear(self) -> int:
+        """Count, and truncate: no tombstones are left; the table stays."""
+        rows = sum(map(len, self.versions()))
+        if self._held_table() is not None:
+            self._cluster.ask(f"TRUNCATE {self._table}")
+        return rows
+
+    def close(self) -> None:
+        """Give up connections."""
+        self._prepared, self._prepared_in = {}, None
+        self._cluster.close()
+
+    # --- pieces ---
+
+    def _held_table(self) -> Any:
+        """What the cluster knows of the table now; None where there is none."""
+        return self._cluster.table(self._keyspace, self._name)
+
+    def _make_table(self, statement: str) -> None:
+        self._cluster.keyspace(self._keyspace)
+        self._cluster.ask(statement)
+
+    def _ranges(self, table: Any, asked: str) -> Iterator[list[tuple[Any, ...]]]:
+        token = f"token({', '.join(quoted(column.name) for column in table.partition_key)})"
+        ring = [each.value for each in self._cluster.metadata.token_map.ring]
+        bounds = sorted({_LEAST_TOKEN, _MOST_TOKEN, *ring})
+        query = self._cluster.prepare(f"SELECT {asked} FROM {self._table} WHERE {token} > ? AND {token} <= ?")
+        for first, last in pairwise(bounds):
+            yield from self._cluster.pages(query, (first, last))
+
+    def _insert(self, columns: pa.RecordBatch) -> _Insert:
+        names = tuple(columns.schema.names)
+        if self._prepared_in is not (session := self._cluster.session):  # another one knows none of them
+            self._prepared, self._prepared_in = {}, session
+        insert = self._prepared.get(names)
+        if insert is None:
+            table = self._held_table()
+            if table is None:
+                raise self._error(f"{self} is gone", "restore it, or begin anew: scribengin reset FLOW --outputs", "cassandra-table")
+            held = {name: str(column.cql_type) for name, column in table.columns.items()}
+            own = [name for name in (*([] if self._key else [self._id]), self._version) if name in held]
+            listed = ", ".join(map(quoted, (*own, *names)))
+            marks = ", ".join("?" * (len(own) + len(names)))
+            prepared = self._cluster.prepare(f"INSERT INTO {self._table} ({listed}) VALUES ({marks}) USING TIMESTAMP ?")
+            self._prepared[names] = insert = _Insert(prepared, held, has_version=self._version in held)
+        return insert
+
+    def _parts(self, indexes: Iterable[int], bound: Sequence[Any]) -> Iterator[list[int]]:
+        """Rows that go together: of one replica, those of one partition behind one another, no more than a server takes."""
+        partitions: dict[bytes, list[int]] = {}
+        for index in indexes:
+            partitions.setdefault(bound[index].routing_key, []).append(index)
+        metadata = self._cluster.metadata
+        alone = len(metadata.all_hosts()) == 1
+        replicas: dict[Any, list[int]] = {}
+        for key, part in partitions.items():
+            held = () if alone else metadata.get_replicas(self._keyspace, key)
+            replicas.setdefault(held[0] if held else None, []).extend(part)
+        for together in replicas.values():
+            part, size = [], 0
+            for index in together:
+                more = sum(len(cell) + _CELL_BYTES for cell in bound[index].values if cell is not None)
+                if part and (len(part) >= self._most_rows or size + more > _BATCH_BYTES):
+                    yield part
+                    part, size = [], 0
+                part.append(index)
+                size += more
+            if part:
+                yield part
+
+    def _error(self, said: str, remedy: str, code: str) -> ScribenginError:
+        return self._cluster.error(said, remedy, code)
+
+
+class _Insert:
+    """The prepared statement, and how rows come into it."""
+
+    def __init__(self, prepared: Any, held: Mapping[str, str], *, has_version: bool) -> None:
+        self._prepared = prepared
+        self._held = held
+        self._has_version = has_version
+        self._forms = {column.name: column.type for column in prepared.column_metadata}
+
+    def bound(self, rows: KeyedRows, id_column: str | None) -> tuple[list[Any], dict[int, str]]:
+        """A statement for each row, and (index → what is wrong) of those that cannot be sent."""
+        from cassandra.query import BoundStatement
+
+        times = [version.to_bytes(8, "big") for version in range(rows.version, rows.version + len(rows))]
+        columns: list[Cells] = []
+        wrong: dict[int, str] = {}
+        if id_column is not None:
+            columns.append([id_.encode() for id_ in rows.ids])
+        if self._has_version:
+            columns.append(list(times))
+        for name, column in zip(rows.columns.schema.names, rows.columns.columns, strict=True):
+            form, protocol = self._forms[name], self._prepared.protocol_version
+
+            def serialize(value: Any, form: Any = form, protocol: int = protocol) -> bytes:
+                data: bytes = form.serialize(value, protocol)
+                return data
+
+            cells, bad = cells_of(column, self._held[name], serialize)
+            columns.append(cells)
+            wrong |= {index: f'column "{name}": {message}' for index, message in bad.items()}
+        columns.append(list(times))
+        bound = []
+        for values in zip(*columns, strict=True):
+            statement = BoundStatement(self._prepared)
+            statement.values = list(values)
+            bound.append(statement)
+        return bound, wrong
+
+    def together(self, statements: Sequence[Any]) -> Any:
+        """One that writes them all."""
+        from cassandra.query import BatchStatement, BatchType
+
+        if len(statements) == 1:
+            return statements[0]
+        batch = BatchStatement(BatchType.UNLOGGED)
+        batch.is_idempotent = True
+        batch.add_all(statements, [None] * len(statements))
+        return batch
+
+
+def _is_many(cql: str) -> bool:
+    """Whether a column of that type has more than one cell, or none that can be asked when it was written."""
+    return cql.startswith(("list<", "set<", "map<"))

@@ -1,0 +1,181 @@
+"""A table that is read: its columns as those of a flow, and its rows between two tokens."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.cassandra.client import passes, quoted
+from scribengin.core.problems import did_you_mean
+from scribengin.core.types import Field, Schema, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scribengin.connectors.cassandra.client import Cluster
+
+Row = tuple[bytes | None, ...]
+"""the token of its partition, then the columns that are read, as the protocol carries them"""
+
+LEAST_TOKEN, MOST_TOKEN = -(1 << 63), (1 << 63) - 1
+"""no partition has the least one"""
+_DIGEST_BYTES = 16
+_TRIES_FOR_S = 60.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
+_SCALARS = {
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INT",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "text": "STRING",
+    "ascii": "STRING",
+}
+_TYPES = _SCALARS | {"counter": "BIGINT", "blob": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP"}
+"""what a column is read as where the flow does not say; all others are STRING, those that have parts as JSON"""
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint", "varint", "counter"})
+_READ_AS = {
+    "BOOLEAN": frozenset({"boolean"}),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), _INTEGERS),
+    "FLOAT": frozenset({"float"}),
+    "DOUBLE": frozenset({"float", "double"}),
+    "DECIMAL": _INTEGERS | {"decimal"},
+    "DATE": frozenset({"date"}),
+    "TIMESTAMP": frozenset({"timestamp"}),
+    "BINARY": frozenset({"blob"}),
+}
+"""what the flow may read as that type; a value that does not fit there after all is a dead letter. STRING takes all"""
+_LIST = re.compile(r"(?:list|set)<(\w+)>")
+_MAP = re.compile(r"map<(\w+), (\w+)>")
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is there. `id`: the cluster's for it, in hex; one that is made anew has another."""
+
+    id: str
+    keyspace: str
+    name: str
+    columns: Mapping[str, str]
+    partition: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.keyspace}.{self.name}"
+
+
+def describe(cluster: Cluster, keyspace: str, name: str) -> Table:
+    """The table. Raises SourceError where it is not there or has no order of tokens, Unreachable where the cluster does not answer."""
+    held = cluster.table(keyspace, name)
+    found = cluster.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s", (keyspace, name)).one()
+    if held is None or found is None:
+        remedy = did_you_mean(name, cluster.keyspace(keyspace).tables) or "correct `table`; a view is read by the table that it is made of"
+        raise cluster.error(f"there is no table {keyspace}.{name} at {cluster}", remedy, "cassandra-table")
+    if not str(cluster.metadata.partitioner).endswith("Murmur3Partitioner"):
+        said = f"{cluster} partitions by {cluster.metadata.partitioner}, whose tokens are no numbers of 64 bits"
+        raise cluster.error(said, "only clusters with Murmur3Partitioner, the usual, can be read", "cassandra-partitioner")
+    columns = {column.name: str(column.cql_type) for column in held.columns.values()}
+    return Table(found[0].hex(), keyspace, name, columns, tuple(column.name for column in held.partition_key))
+
+
+def type_read(there: str) -> Type:
+    """What a column is read as where the flow does not say.
+
+    >>> str(type_read("frozen<list<int>>")), str(type_read("map<text, duration>"))
+    ('ARRAY<INT>', 'STRING')
+    """
+    plain = there.removeprefix("frozen<").removesuffix(">") if there.startswith("frozen<") else there
+    match = _LIST.fullmatch(plain) or _MAP.fullmatch(plain)
+    if match and all(part in _SCALARS for part in match.groups()):
+        return Type("ARRAY" if match.re is _LIST else "MAP", parts=tuple(Type(_SCALARS[part]) for part in match.groups()))
+    return Type(_TYPES.get(plain, "STRING"))
+
+
+def columns_of(cluster: Cluster, table: Table, declared: Schema | None) -> Schema:
+    """The flow's columns: those that are declared, or the table's. Raises SourceError where the table does not give them."""
+    if declared is None:
+        keys = table.partition
+        return Schema(tuple(Field(name, type_read(there), nullable=name not in keys) for name, there in table.columns.items()))
+    wrong = []
+    for field in declared.fields:
+        there, asked = table.columns.get(field.name), field.type
+        if there is None:
+            near = did_you_mean(field.name, table.columns)
+            wrong.append(f'the table has no column "{field.name}"{f" ({near})" if near else ""}')
+        elif asked.name != "STRING" and there not in _READ_AS.get(asked.name, ()) and asked != type_read(there):
+            wrong.append(f'column "{field.name}" is {there} in the table, the flow asks for {asked}')
+    if wrong:
+        raise cluster.error(
+            f"{table} at {cluster}: {'; '.join(wrong)}",
+            "correct `schema`: STRING reads any column, and a `parse` step makes more of JSON in it; or take `schema` out",
+            "table-columns",
+        )
+    return declared
+
+
+class Scan:
+    """Reads some columns of a table in the order of tokens: of a partition by its key, so in the same order each time."""
+
+    def __init__(self, cluster: Cluster, table: Table, columns: Sequence[str], page: int) -> None:
+        self._cluster = cluster
+        self._page = page
+        token = f"token({', '.join(map(quoted, table.partition))})"
+        asked = ", ".join([token, *map(quoted, columns)])
+        self._query = f"SELECT {asked} FROM {quoted(table.keyspace, table.name)} WHERE {token} > ? AND {token} <= ?"
+
+    def pages(self, after: int, upto: int) -> Iterator[list[Row]]:
+        """The rows of partitions whose token is greater than `after`, `upto` at most, some at a time, each of these ranges from one set of
+        replicas. What a node cannot answer now is asked again for a minute. Raises SourceError, and Unreachable behind that."""
+        prepared = self._cluster.prepare(self._query)
+        inner = {each.value for each in self._cluster.metadata.token_map.ring if after < each.value < upto}
+        for first, last in pairwise([after, *sorted(inner), upto]):
+            bound = prepared.bind((first, last))
+            bound.fetch_size = self._page
+            state = None
+            while True:
+                result = self._answer(bound, state)
+                if result.current_rows:
+                    yield result.current_rows
+                if not (state := result.paging_state):
+                    break
+
+    def types(self) -> list[Any]:
+        """The client's types of the columns, behind that of the token."""
+        return [column[3] for column in self._cluster.prepare(self._query).result_metadata]
+
+    def _answer(self, bound: Any, state: Any) -> Any:
+        wait_s, ends_s = _FIRST_WAIT_S, time.monotonic() + _TRIES_FOR_S
+        while True:
+            try:
+                return self._cluster.session.execute(bound, execution_profile="read", paging_state=state)
+            except Exception as error:
+                if not passes(error) or time.monotonic() + wait_s > ends_s:
+                    raise self._cluster.fault(error, "cannot be read") from error
+            bound.fetch_size = max(1, bound.fetch_size // 2)  # it may be that so many take too long
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+
+class Digest:
+    """Of rows, in their order; the same whatever pages they came in."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=_DIGEST_BYTES)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """These come next."""
+        self._hash.update(b"".join(map(_encode, rows)))
+
+    @property
+    def text(self) -> str:
+        """In hex."""
+        return self._hash.hexdigest()

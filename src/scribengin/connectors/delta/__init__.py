@@ -1,0 +1,46 @@
+"""Delta tables: a table of the lake as a sink, in a folder or in an object store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.delta.options import SINK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from scribengin.connectors.contract import Place, Sink
+    from scribengin.connectors.delta.places import TablePlace
+
+__all__ = ["SINK", "is_stored", "make_sink", "table_place"]
+
+
+def is_stored(path: str) -> bool:
+    """Whether the table lies in an object store; else in a folder."""
+    return "://" in path
+
+
+def make_sink(place: Place) -> Sink:
+    """The configured sink."""
+    if is_stored(place.options["path"]):
+        from scribengin.connectors.delta.stored_sink import StoredDeltaSink
+
+        return StoredDeltaSink(place)
+    from scribengin.connectors.delta.sink import DeltaSink
+
+    return DeltaSink(place)
+
+
+def table_place(node: str, options: Mapping[str, Any], folder: Path) -> TablePlace:
+    """Where the table of a sink with these options lies, for who keeps it; `folder` is where its paths start."""
+    path: str = options["path"]
+    if is_stored(path):
+        from scribengin.connectors.delta.stored import StorePlace
+        from scribengin.connectors.objects.address import Address
+
+        return StorePlace(Address.of(node, {**options, "url": path}, folder))
+    from scribengin.connectors.delta.folder import FolderPlace
+
+    return FolderPlace(node, folder / path)

@@ -1,0 +1,257 @@
+"""A Batch's one commit in the table's log, with the number by which it is known, and by which older writers fail.
+
+The log knows the last Batch as version of the application `scribengin`: (generation, number + 1), the generation in the upper half. Each
+lineage that claims the table has a generation above all before it, which is committed with the claim: what an older lineage still
+commits then collides, for two writers of one application's version never both win. The client's own trying again is off: after each
+collision the table is read again, and it is asked anew whether this Batch is in it, and whether it still may be.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.delta.client import client
+from scribengin.connectors.delta.columns import missing, table_schema, unlike
+from scribengin.connectors.delta.held import files_of, rows_of
+from scribengin.connectors.delta.merge import merge_rows
+from scribengin.connectors.files.sink_folders import INTERNAL
+from scribengin.core.errors import FencedError, SinkError, StateError, Unreachable
+from scribengin.core.moments import now_text
+from scribengin.core.records import seal, unseal
+from scribengin.core.types import parse_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import deltalake
+
+    from scribengin.connectors.delta.merge import Opened
+    from scribengin.connectors.delta.places import Lineage, TablePlace
+    from scribengin.core.types import Schema
+
+APPLICATION = "scribengin"
+_HALF = 32
+_TRIES = 50
+"""Collisions with others' commits in a row; who collides more often is not alone with a few of them"""
+_MOST_WAIT_S = 2.0
+_KIND, _FORMAT = "generation", 1
+
+
+class TableCommits:
+    """Commits to one table. Picklable while no table is open; one thread at a time."""
+
+    def __init__(
+        self, place: TablePlace, mode: str, key: Sequence[str], version: str | None, partition_by: Sequence[str], evolve: str
+    ) -> None:
+        self.place = place
+        self._mode = mode
+        self._key = tuple(key)
+        self._version = version
+        self._partition_by = tuple(partition_by)
+        self._evolve = evolve
+        self._table: deltalake.DeltaTable | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_table": None}
+
+    # --- claims ---
+
+    def claim(self, lineage: Lineage, others: Sequence[Lineage]) -> None:
+        """Give the lineage a generation above all others, unless it has one, and let the table know it."""
+        name = _generation_file(lineage)
+        held = self.place.read(name)
+        table = self.place.open()
+        if held is None:
+            stored = 0 if table is None else self._stored(table) >> _HALF
+            generation = max([stored, *(self.generation(other) for other in others)]) + 1
+            rows_before = 0 if table is None else rows_of(table)
+            self.place.put(name, seal(_KIND, _FORMAT, {"generation": generation, "rows_before": rows_before}))
+        generation = self.generation(lineage)
+        for tried in range(_TRIES):
+            if table is None or self._stored(table) >> _HALF >= generation:
+                return
+            try:
+                self._write(table, [], generation << _HALF, {"lineage": lineage.path.name, "claimed": now_text()})
+            except client().exceptions.CommitFailedError:
+                _wait(tried)
+            except (client().exceptions.DeltaError, OSError) as error:
+                raise self.place.fault(error, "cannot be claimed") from error
+            table = self.place.open()
+        raise self._busy("the claim")
+
+    def generation(self, lineage: Lineage) -> int:
+        """Of a lineage; 0 where it has none."""
+        return int(self._claimed(lineage).get("generation", 0))
+
+    def rows_before(self, lineage: Lineage) -> int:
+        """How many rows the table held when the lineage claimed it."""
+        return int(self._claimed(lineage).get("rows_before", 0))
+
+    def holds(self, table: deltalake.DeltaTable, lineage: Lineage, number: int) -> bool:
+        """Whether the Batch is in the table's log."""
+        return self._stored(table) >= self._number(lineage, number)
+
+    # --- a Batch ---
+
+    def commit(
+        self, lineage: Lineage, number: int, record: Mapping[str, Any], opened: Opened, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Take what the record names into the table, unless it is in it. `opened` gives what is merged; `check` raises where a file that is
+        about to be named is not there. Raises FencedError where a newer lineage has claimed the table, SinkError where the table does not
+        take the files, Unreachable where others commit all the time."""
+        version = self._number(lineage, number)
+        schema = parse_schema(next(file["schema"] for file in record["files"] if "schema" in file))
+        told = {name: record[name] for name in ("flow", "query", "sink", "lineage", "number", "hash", "term", "rows")}
+        for tried in range(_TRIES):
+            table = self._fresh(schema)
+            stored = self._stored(table)
+            if stored >> _HALF > version >> _HALF:
+                raise FencedError(
+                    f'sink "{self.place.node}" refuses batch {number} of lineage {lineage.path.name}: a newer one has claimed {self.place}',
+                    remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+                    node=self.place.node,
+                )
+            if stored >= version:
+                return
+            check()
+            try:
+                self._evolve_to(table, schema)
+                if self._mode == "upsert":
+                    merge_rows(table, record["files"], opened, schema, self._key, self._version, self._properties(version, told))
+                else:
+                    self._add(table, record["files"], version, told)
+                self.place.committed(files=self._mode == "upsert")
+            except client().exceptions.CommitFailedError:
+                _wait(tried)
+                continue
+            except (client().exceptions.DeltaError, OSError) as error:
+                again = self.place.open()  # it may have failed behind the commit
+                if again is None or not self.holds(again, lineage, number):
+                    raise self.place.fault(error, f"did not take batch {number}") from error
+            return
+        raise self._busy(f"batch {number}")
+
+    def empty(self) -> int:
+        """Take all rows out of the table; how many there were. Older versions of it keep them until they are cleared away."""
+        table = self.place.open()
+        if table is None:
+            return 0
+        rows = rows_of(table)
+        try:
+            table.delete()
+            self.place.committed(files=False)
+        except (client().exceptions.DeltaError, OSError) as error:
+            raise self.place.fault(error, "cannot be emptied") from error
+        return rows
+
+    def _fresh(self, schema: Schema) -> deltalake.DeltaTable:
+        """The table as it is now; made where it is not there. Kept open: what was read of its log is not read again."""
+        table = self._table
+        if table is not None:
+            try:
+                table.update_incremental()
+            except (client().exceptions.DeltaError, OSError):
+                table = None  # another stands there now
+        table = table or self.place.open() or self._make(schema)
+        self._table = table
+        return table
+
+    def _make(self, schema: Schema) -> deltalake.DeltaTable:
+        library = client()
+        try:
+            table: deltalake.DeltaTable = library.DeltaTable.create(
+                self.place.uri,
+                table_schema(schema, self._key if self._mode == "upsert" else ()),
+                mode="ignore",
+                partition_by=list(self._partition_by),
+                storage_options=self.place.options,
+            )
+        except (library.exceptions.DeltaError, OSError) as error:
+            raise self.place.fault(error, "cannot be made") from error
+        self.place.made()
+        return table
+
+    def _evolve_to(self, table: deltalake.DeltaTable, schema: Schema) -> None:
+        """Add the columns that are missing; compare the others. They are a commit of their own: empty, they harm nobody."""
+        differing = unlike(schema, table, key=self._key, partition_by=self._partition_by, evolve=self._evolve, mode=self._mode)
+        if differing:
+            raise SinkError(
+                f'sink "{self.place.node}": the table {self.place} was altered while the flow runs: {differing[0]}',
+                remedy="alter it back, or reset the flow",
+                code="delta-altered",
+                node=self.place.node,
+            )
+        fields = missing(schema, table)
+        if fields:
+            table.alter.add_columns(fields, commit_properties=client().CommitProperties(max_commit_retries=0))
+            table.update_incremental()
+
+    def _add(self, table: deltalake.DeltaTable, files: Sequence[Mapping[str, Any]], version: int, told: Mapping[str, Any]) -> None:
+        transaction = client().transaction
+        now_ms = time.time_ns() // 1_000_000
+        actions: list[Any] = [
+            transaction.AddAction(file["name"], file["bytes"], file["partition"], now_ms, data_change=True, stats=file["stats"])
+            for file in files
+        ]
+        if self._mode == "overwrite":
+            # of the very version that this commit follows: where another is faster, it fails, and they are looked up anew
+            replaced = [file["partition"] for file in files]
+            actions += [
+                transaction.RemoveAction(each.path, True, now_ms, each.bytes, each.partition)
+                for each in files_of(table)
+                if each.partition in replaced
+            ]
+        self._write(table, actions, version, told)
+
+    def _write(self, table: deltalake.DeltaTable, actions: list[Any], version: int, told: Mapping[str, Any]) -> None:
+        parted = list(table.metadata().partition_columns)
+        table.create_write_transaction(actions, "append", table.schema(), parted, commit_properties=self._properties(version, told))
+
+    def _properties(self, version: int, told: Mapping[str, Any]) -> Any:
+        library = client()
+        return library.CommitProperties(
+            custom_metadata={APPLICATION: dict(told)},
+            max_commit_retries=0,
+            app_transactions=[library.Transaction(APPLICATION, version)],
+        )
+
+    def _stored(self, table: deltalake.DeltaTable) -> int:
+        """The number that the table holds; may ask the place."""
+        try:
+            return table.transaction_version(APPLICATION) or 0
+        except (client().exceptions.DeltaError, OSError) as error:
+            raise self.place.fault(error, "cannot be read") from error
+
+    def _number(self, lineage: Lineage, number: int) -> int:
+        generation = self.generation(lineage)
+        if not generation:
+            raise StateError(
+                f"{self.place}/{_generation_file(lineage)} is missing: nothing says which commits of the table are this lineage's",
+                remedy="restore the file, or begin anew: scribengin reset FLOW",
+            )
+        return (generation << _HALF) + number + 1
+
+    def _claimed(self, lineage: Lineage) -> dict[str, Any]:
+        name = _generation_file(lineage)
+        data = self.place.read(name)
+        return {} if data is None else unseal(data, _KIND, _FORMAT, Path(str(self.place), name))
+
+    def _busy(self, what: str) -> Unreachable:
+        return Unreachable(
+            f'sink "{self.place.node}": {what} was not taken into the table {self.place}: others have committed before it {_TRIES} times',
+            remedy="let fewer write to the table; a flow that runs tries again by itself",
+            code="delta-busy",
+            node=self.place.node,
+        )
+
+
+def _generation_file(lineage: Lineage) -> str:
+    return f"{INTERNAL}/{lineage.path.name}/generation.json"
+
+
+def _wait(tried: int) -> None:
+    """Others are at it: not all of them at once, and less and less often."""
+    time.sleep(random.uniform(0.0, min(_MOST_WAIT_S, 0.01 * 2.0 ** min(tried, 10))))

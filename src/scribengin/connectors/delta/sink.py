@@ -1,0 +1,169 @@
+"""A Delta table in which each Batch is one commit.
+
+    <path>/_delta_log/…                               the table's log: what readers go by
+    <path>/part-<batch>-<unit>-<id>.parquet           what was committed; `<path>/day=2026-01-01/part-…` with `partition_by`
+    <path>/_scribengin/owner.json                     the installations and lineages that write here; the last one may
+    <path>/_scribengin/<lineage>/generation.json      by which number its commits are known in the log; see `commits`
+    <path>/_scribengin/<lineage>/staged/<batch>/…     what tasks write: below a `_`, where no vacuum looks
+    <path>/_scribengin/<lineage>/batches/…            this sink's commit records, put-if-absent; see `core.numbered_log`
+
+A Batch becomes visible as a whole, by the log's commit. Before it the record is put, which settles which decision it is, and the files
+get their names; recovery goes on from the record. With `mode: upsert` the staged files stay where they are, and are merged.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.delta.audit import audit_table, first_of, rows_written
+from scribengin.connectors.delta.columns import unlike, unnamed
+from scribengin.connectors.delta.commits import TableCommits
+from scribengin.connectors.delta.folder import FolderPlace
+from scribengin.connectors.delta.held import rows_of
+from scribengin.connectors.delta.sink_stream import DeltaSinkStream
+from scribengin.connectors.files.sink import PublishedFiles, reveal, summarize_commits
+from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output
+from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in
+from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules
+from scribengin.core import faults
+from scribengin.core.errors import Refused
+from scribengin.core.storage import make_folder, read_or_none, remove_tree, sync_folder
+from scribengin.formats.catalog import encoder_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    import pyarrow.parquet as pq
+
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.files.sink_folders import LineageFolder
+    from scribengin.core.types import Schema
+
+
+class DeltaSink(PublishedFiles):
+    """One table. Executors get a pickled copy, from which they take streams."""
+
+    format = "parquet"
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        options = place.options
+        self._mode: str = options["mode"]
+        self._key = tuple(options["key"]) if self._mode == "upsert" else ()
+        self._partition_by = tuple(options["partition_by"])
+        self._evolve: str = options["evolve"]
+        self._most_bytes: int | None = options["segment"]
+        self._table = FolderPlace(place.node, self.path)
+        self._commits = TableCommits(self._table, self._mode, self._key, options["version"], self._partition_by, self._evolve)
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`; SinkError
+        where something stands there that is no table."""
+        if not adopt and read_or_none(self._owner_file) is None:
+            table = self._table.open()
+            if table is not None and rows_of(table):
+                raise foreign_rows(self.node, str(self.path), "it holds rows that this lineage has not written")
+        make_folder(self.path)
+        claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, adopt=adopt, looked=True)
+        self._owner, self._lineage = owner, lineage
+        place = self._of(lineage)
+        make_folder(place.path)
+        self._commits.claim(place, [each for each in lineages_in(self.path) if each.path != place.path])
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """What the table that is there does not take of the columns, a sentence each; and names that no table takes."""
+        table = self._table.open()
+        found = unnamed(schema)
+        if table is not None:
+            found += unlike(schema, table, key=self._key, partition_by=self._partition_by, evolve=self._evolve, mode=self._mode)
+        return found
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:
+        """A stream for one unit."""
+        place = self._staged_place(batch, unit, attempt)
+        # what is going to be merged stays in its order
+        by = () if self._mode == "upsert" else self._partition_by
+        staging = FilesSinkStream(place, schema, encoder_for("parquet"), by, SegmentRules(most_bytes=self._most_bytes))
+        return DeltaSinkStream(staging, partial(footer, place.folder), place.doing, schema, self._key, self._partition_by)
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
+        """Compare what was decided with the records, the log and the files; see `audit`. `since`: see `group.contract.MemberSink`."""
+        return audit_table(self._commits, self._of(lineage), lineages_in(self.path), self._mode, decided, since)
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Take all rows out of the table, by one commit, and delete the records and the claim; returns how many rows. Readers of an older
+        version still find them, until `maintain` clears these away. Refused where rows of others may be among them."""
+        check_clear(self._owner_file, owner=owner, sink=self.node)
+        lineages = lineages_in(self.path)
+        records = (record for lineage in lineages for _, record in lineage.commits.since())
+        foreign = next((record["flow"] for record in records if record["flow"] != flow), None)
+        if foreign is not None:
+            raise foreign_output(self.node, self.path, f'commits of the flow "{foreign}"')
+        table = self._table.open()
+        if read_or_none(self._owner_file) is None or table is None:
+            rows = 0
+        else:
+            rows = rows_of(table)
+            written = sum(map(rows_written, lineages))
+            first = first_of(self._commits, lineages)
+            if first is not None and self._commits.rows_before(first):
+                raise foreign_rows(self.node, str(self.path), "it held rows of others when the flow began to write there")
+            if self._mode == "append" and rows > written:
+                raise foreign_rows(self.node, str(self.path), f"it holds {rows - written} rows that no batch has written")
+        if not dry_run:
+            if rows:
+                self._commits.empty()
+            remove_tree(self.path / INTERNAL)
+        return rows
+
+    def _publish(self, decided: Decided) -> None:
+        """Put the record, give the files their names, commit. Each of it may have been done before."""
+        batch = decided.batch
+        check_claim(self._owner_file, owner=self._owner, lineage=batch.lineage, sink=self.node)
+        place = self._of(batch.lineage)
+        record = self._record(decided, self._newest_before(place.commits, batch))
+        self._put(place.commits, batch, record)
+        if place.read_mark() >= batch.number:
+            return  # and if it is gone from the table since, somebody took it away; `audit` tells
+        staged = place.staged / f"{batch.number:010d}"
+        if record["files"]:
+            if self._mode != "upsert":
+                self._reveal(place, batch, record)
+            self._commits.commit(place, batch.number, record, lambda file: (str(staged / file["staged"]), staged / file["staged"]))
+        # what is left in it was merged, or staged by attempts that failed
+        remove_tree(staged)
+        place.write_mark(batch.number)
+        if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):
+            place.commits.fold(summarize_commits)
+
+    def _reveal(self, place: LineageFolder, batch: BatchId, record: Mapping[str, Any]) -> None:
+        """Give the staged files the names by which the log is going to know them. Until then no reader does."""
+        files = place.files_of(batch.number, record, self.path)
+        folders = {final.parent for _, final in files}
+        for folder in folders:
+            make_folder(folder)
+        for there, final in files:
+            reveal(there, final, batch)
+            faults.reached("publish.renamed")
+        for folder in folders:
+            sync_folder(folder)
+
+
+def foreign_rows(node: str, place: str, why: str) -> Refused:
+    """Rows stand there that are not this lineage's."""
+    return Refused(
+        f'sink "{node}": the table {place}: {why}',
+        remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there: run --append-new-lineage",
+        code="output-foreign",
+        node=node,
+    )
+
+
+def footer(folder: Path, segment: Mapping[str, Any]) -> pq.FileMetaData:
+    """Of a file that was staged there."""
+    import pyarrow.parquet as pq
+
+    return pq.read_metadata(folder / segment["staged"])

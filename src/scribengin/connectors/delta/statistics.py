@@ -1,0 +1,62 @@
+"""What a Delta log says of a file: how many rows, and of its first columns the bounds and how many nulls. All from the file's footer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow.parquet as pq
+
+_COLUMNS = 32
+"""of a table that readers expect to be told of"""
+_MOST_TEXT = 32
+"""characters of a text's bound; the rest would only make the log long"""
+_BOUNDED = (int, str, dt.date)
+"""Values that stand in JSON as they are. Others have no bounds: readers sort NaN differently, and a decimal may lose digits"""
+
+
+def statistics_of(footer: pq.FileMetaData) -> str:
+    """The JSON that stands in the log as a file's `stats`."""
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index, name in _columns(footer):
+        groups = [footer.row_group(group).column(index).statistics for group in range(footer.num_row_groups)]
+        if not groups or any(each is None for each in groups):
+            continue
+        if all(each.has_null_count for each in groups):
+            nulls[name] = sum(each.null_count for each in groups)
+        # a group without bounds holds nulls alone, or values that have none
+        bounded = [each for each in groups if each.has_min_max]
+        if not bounded or any(not each.has_min_max and each.num_values for each in groups):
+            continue
+        with suppress(ValueError, OverflowError):  # an instant that Python has no word for
+            least, most = min(each.min for each in bounded), max(each.max for each in bounded)
+            if isinstance(least, _BOUNDED) and not isinstance(least, bool):
+                low[name] = _word(least)
+                if not isinstance(most, str) or len(most) <= _MOST_TEXT:
+                    high[name] = _word(most)
+    return json.dumps(
+        {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}, ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def _columns(footer: pq.FileMetaData) -> Iterator[tuple[int, str]]:
+    """(place, name) of the columns that have no parts, of the first ones."""
+    for index in range(min(len(footer.schema), _COLUMNS)):
+        column = footer.schema.column(index)
+        if column.path == column.name:
+            yield index, column.name
+
+
+def _word(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return value[:_MOST_TEXT] if isinstance(value, str) else value

@@ -1,0 +1,180 @@
+"""A Delta table in an object store in which each Batch is one commit; where what lies says `stored`.
+
+As in a folder, but that nothing can be renamed: tasks give files the names by which the log is going to know them. Until it does they are
+no part of the table. What attempts leave is found by what tasks have said before they wrote, as below the prefixes of `objects`.
+"""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from scribengin.connectors.delta.audit import audit_table, first_of, records_of, rows_written
+from scribengin.connectors.delta.columns import unlike, unnamed
+from scribengin.connectors.delta.commits import TableCommits
+from scribengin.connectors.delta.held import rows_of
+from scribengin.connectors.delta.sink import foreign_rows
+from scribengin.connectors.delta.sink_stream import DeltaSinkStream
+from scribengin.connectors.delta.stored import ROWS, StoredLineage, StorePlace
+from scribengin.connectors.objects.manifests import INTERNAL, Manifests, Owners, foreign
+from scribengin.connectors.objects.ranges import RangedFile
+from scribengin.connectors.objects.sink import ObjectsSink, summarize
+from scribengin.connectors.objects.sink_stream import ObjectsSinkStream
+from scribengin.core import faults
+from scribengin.core.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.core.store import Store
+    from scribengin.core.types import Schema
+
+_AT_ONCE = 8
+"""files that are looked for at a time"""
+
+
+class StoredDeltaSink(ObjectsSink):
+    """One table. Executors get a pickled copy, from which they take streams."""
+
+    def __init__(self, place: Place) -> None:
+        options = place.options
+        as_objects = {"url": options["path"], "format": "parquet", "visible": "manifest"}
+        super().__init__(replace(place, options={**options, **as_objects}))
+        self._mode: str = options["mode"]
+        self._key = tuple(options["key"]) if self._mode == "upsert" else ()
+        self._partition_by = tuple(options["partition_by"])
+        self._evolve: str = options["evolve"]
+        # what is going to be merged stays in its order
+        self._rules = replace(self._rules, root=f"{ROWS}/", partition_by=()) if self._key else replace(self._rules, root="")
+        self._table = StorePlace(self._address)
+        self._commits = TableCommits(self._table, self._mode, self._key, options["version"], self._partition_by, self._evolve)
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`; SinkError
+        where something stands there that is no table, or the store would let two win."""
+        self._address = self._table.address = self._address.with_login()
+        owners = Owners(self._store)
+        if not adopt and not owners.claims():
+            table = self._table.open()
+            if table is not None and rows_of(table):
+                raise foreign_rows(self.node, str(self._table), "it holds rows that this lineage has not written")
+        owners.claim(owner=owner, lineage=lineage, sink=self.node, flow=self._flow, where=str(self._table), adopt=adopt, looked=True)
+        self._owner = owner
+        self._commits.claim(self._of(lineage), [each for each in self._table.lineages() if each.name != lineage])
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """What the table that is there does not take of the columns, a sentence each; and names that no table takes."""
+        table = self._table.open()
+        found = unnamed(schema)
+        if table is not None:
+            found += unlike(schema, table, key=self._key, partition_by=self._partition_by, evolve=self._evolve, mode=self._mode)
+        return found
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:  # type: ignore[override]
+        """A stream for one unit; it writes nothing before its first row."""
+        staging = ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules)
+        doing = f'sink "{self.node}" cannot stage in {self._table}; nothing of the batch is visible, it is run again'
+        return DeltaSinkStream(staging, self._footer, doing, schema, self._key, self._partition_by)
+
+    def publish(self, decided: Decided) -> None:
+        """Put the record, commit. Each of it may have been done before. Raises FencedError or StateError; see the contract."""
+        batch = decided.batch
+        Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=str(self._table))
+        manifests = Manifests(self._store, batch.lineage)
+        self._check_turn(manifests, batch)
+        record = self._record(decided)
+        faults.reached("publish.record.before")
+        stored = manifests.commits.put(batch.number, record)
+        faults.reached("publish.record.after")
+        if stored != record:
+            differing = next((name for name in (*record, *stored) if stored.get(name) != record.get(name)), "owner")
+            raise self._fenced(batch, f"batch {batch.number} stands there already with another {differing}")
+        files = record["files"]
+        place = self._of(batch.lineage)
+        # a merge that changes nothing leaves no commit; its mark says that it was done
+        if files and not (self._key and place.read_mark() >= batch.number):
+            self._commits.commit(place, batch.number, record, self._opened_rows, lambda: self._check_there(files, batch))
+            if self._key:
+                place.write_mark(batch.number)
+        kept = set() if self._key else {file["name"] for file in files}
+        manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
+        if manifests.commits.wants_folding(batch.number):
+            manifests.commits.fold(summarize)
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """Compare what was decided with the records, the log and the files; see `audit`."""
+        return audit_table(self._commits, self._of(lineage), self._table.lineages(), self._mode, decided)
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Take all rows out of the table, by one commit, and delete the records and the claim; returns how many rows. Readers of an older
+        version still find them, until `maintain` clears these away. Refused where rows of others may be among them."""
+        store = self._store
+        owners = Owners(store)
+        owners.check_clear(owner=owner, sink=self.node, where=str(self._table))
+        known = self._table.lineages()
+        for each in known:
+            theirs = next((record["flow"] for _, record in records_of(each) if record["flow"] != flow), None)
+            if theirs is not None:
+                raise foreign(self.node, str(self._table), f'commits of the flow "{theirs}"')
+        table = self._table.open()
+        rows = 0 if table is None or not known else rows_of(table)
+        if rows:
+            first = first_of(self._commits, known)
+            if first is not None and self._commits.rows_before(first):
+                raise foreign_rows(self.node, str(self._table), "it held rows of others when the flow began to write there")
+            written = sum(map(rows_written, known))
+            if self._mode == "append" and rows > written:
+                raise foreign_rows(self.node, str(self._table), f"it holds {rows - written} rows that no batch has written")
+        if dry_run:
+            return rows
+        if rows:
+            self._commits.empty()
+        for each in known:
+            # what is recorded stays with the table's older versions
+            kept = {file["name"] for _, record in records_of(each) for file in record["files"]}
+            manifests = Manifests(store, each.name)
+            for number, key in list(manifests.notes.staged()):
+                manifests.notes.sweep(number, [key], kept)
+        # the claims last: killed before, it can be done again
+        ours = [entry.key for entry in store.list(INTERNAL)]
+        claims = [key for key in ours if key.startswith(f"{INTERNAL}/owners/")]
+        store.delete(*(key for key in ours if key not in claims))
+        store.delete(*claims)
+        return rows
+
+    @property
+    def _store(self) -> Store:
+        return self._table.store
+
+    def _of(self, lineage: str) -> StoredLineage:
+        return StoredLineage(self._store, lineage)
+
+    def _footer(self, segment: Mapping[str, Any]) -> pq.FileMetaData:
+        import pyarrow.parquet as pq
+
+        return pq.read_metadata(cast("IO[bytes]", RangedFile(self._store, segment["name"], segment["bytes"])))
+
+    def _opened_rows(self, file: Mapping[str, Any]) -> tuple[str, Any]:
+        return f"{self._table}/{file['name']}", io.BytesIO(self._store.get(file["name"]) or b"")
+
+    def _check_there(self, files: Sequence[Mapping[str, Any]], batch: BatchId) -> None:
+        """Raise StateError where a file is gone that the log is about to name."""
+
+        def lost(file: Mapping[str, Any]) -> bool:
+            found = self._store.head(file["name"])
+            return found is None or found.size != file["bytes"]
+
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            gone = next((file for file, is_lost in zip(files, threads.map(lost, files), strict=True) if is_lost), None)
+        if gone is not None:
+            raise StateError(
+                f"batch {batch.number} names {self._table}/{gone['name']}, which is missing",
+                remedy="restore the file from a backup, or begin anew: scribengin reset FLOW --outputs --yes; and look who deletes files "
+                "there that are not in the table yet: a vacuum that keeps nothing, or a rule of the bucket",
+                node=self.node,
+            )

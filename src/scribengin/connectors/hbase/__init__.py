@@ -1,0 +1,23 @@
+"""HBase: a table as a source, or as a sink, by the REST server."""
+
+from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.hbase.options import SINK, SOURCE
+
+__all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
+
+
+def make_source(place: Place) -> Source:
+    """The configured source."""
+    from scribengin.connectors.hbase.source import TableSource
+
+    return TableSource(place)
+
+
+def make_sink(place: Place) -> Sink:
+    """The configured sink."""
+    from scribengin.connectors.hbase.store import TableStore
+    from scribengin.connectors.keyed.sink import KeyedSink
+
+    options = place.options
+    key = tuple(options["key"]) if options["mode"] == "upsert" else ()
+    return KeyedSink(place, TableStore(place.node, options, key), key=key, connections=options["connections"])

@@ -1,0 +1,75 @@
+"""The source: what a flow says becomes a reader (driver) and blocks of rows (executors), in the order of row keys."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.hbase.client import Cluster, ValueRow
+from scribengin.connectors.hbase.options import SOURCE
+from scribengin.connectors.hbase.reader import TableReader
+from scribengin.connectors.hbase.scan import Scan
+from scribengin.connectors.hbase.table import Wanted, changed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.core.types import Schema
+    from scribengin.formats.table_blocks import TableBlock, TableDecoder
+
+
+class TableSource:
+    """One table; picklable."""
+
+    def __init__(self, place: Place) -> None:
+        self.schema: Schema | None = place.schema
+        self._options = SOURCE.filled(place.options)
+        self._cluster = Cluster(place.node, self._options["server"], self._options["config"], "source")
+        self._compares = self._options["on_change"] == "stop"
+
+    def resolve_schema(self) -> Schema:
+        """The declared columns. Raises SourceError where there are none, or the table does not give them; Unreachable where the cluster
+        does not answer."""
+        wanted = self._wanted()
+        wanted.check(self._cluster)
+        return wanted.schema
+
+    def reader(self) -> TableReader:
+        """A fresh reader. Raises as `resolve_schema`."""
+        wanted = self._wanted()
+        wanted.check(self._cluster)
+        return TableReader(self._cluster, wanted, self._options)
+
+    def decoder(self) -> TableDecoder:
+        """The rows have types; only what did not fit is left to tell."""
+        from scribengin.formats.table_blocks import TableDecoder
+
+        return TableDecoder(self._wanted().schema)
+
+    def read(self, stream: SourceStream) -> Iterator[TableBlock]:
+        """The rows of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        from scribengin.connectors.hbase.rows import RowParser
+
+        wanted, place = self._wanted(), stream.place
+        scan = Scan(
+            self._cluster,
+            wanted.table,
+            ValueRow,
+            page=self._options["page"],
+            columns=wanted.columns,
+            part="all" if wanted.cells else "first",
+        )
+        parser = RowParser(wanted.table, wanted.schema, wanted.names, wanted.template, self._options["values"])
+        rows, digest = 0, wanted.digest()
+        for page in scan.pages(b64decode(place["after"]), b64decode(place["upto"]), stream.rows):
+            if self._compares:
+                digest.add(page)
+            rows += len(page)
+            yield parser.block(page)
+        if self._compares and digest.text != place["digest"]:
+            how = f"{rows} rows are there, it was {stream.rows}" if rows != stream.rows else "as many rows, but not the same"
+            raise changed(self._cluster, stream.label, how)
+
+    def _wanted(self) -> Wanted:
+        return Wanted(self._cluster, self._options, self.schema)

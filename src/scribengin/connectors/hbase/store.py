@@ -1,0 +1,239 @@
+"""A table as a keyed store: each cell is written under its row's version as timestamp, and of each cell the newest stands.
+
+Of two cells of one timestamp the one that came last stands (HBase's reference guide, "Versions"). A version depends on nothing but the
+decision, so equal versions carry equal rows. A column without a value is written as an empty cell: one that is not written would leave
+that of an earlier version standing.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scribengin.connectors.hbase.cell_names import CellNames
+from scribengin.connectors.hbase.cells import Cells, values_of
+from scribengin.connectors.hbase.client import FOREVER, Cell, Cluster, Row, path_of, reason_in
+from scribengin.connectors.hbase.row_keys import Template
+from scribengin.connectors.hbase.scan import Scan
+from scribengin.connectors.keyed.contract import Answer, Held
+from scribengin.connectors.keyed.http import AWAY
+from scribengin.core.errors import SinkError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scribengin.connectors.keyed.contract import KeyedRows
+    from scribengin.core.types import Schema
+
+_MOST_KEY_BYTES = 32_767
+_SOME = 5_000
+_DELETERS = 8
+_TAG, _BODY = b"r:tag", b"r:body"
+_OK, _BAD, _NOT_FOUND, _TOO_LARGE = 200, 400, 404, 413
+_BUSY = ("RegionTooBusy", "CallQueueTooBig", "NotServingRegion", "RegionMoved", "RegionOpening", "CallDropped")
+"""a region that is full for now, or moves"""
+_NEVER = ("DoNotRetryIOException", "FailedSanityCheck", "KeyValue size too large", "exceeds limit")
+"""what a server of regions says, behind the answer that it is away, of a cell that it never takes"""
+_NAME = re.compile(r"(\w+:)?\w[\w.-]*")
+_LOSES = ("SKIP_WAL", "ASYNC_WAL")
+
+
+class TableStore:
+    """See KeyedStore. `key`: columns that tell rows apart; empty: the record's id is the row key."""
+
+    form: Literal["json", "columns"] = "columns"
+    most_id_bytes = _MOST_KEY_BYTES
+
+    def __init__(self, node: str, options: Mapping[str, Any], key: tuple[str, ...]) -> None:
+        self._node = node
+        self._cluster = Cluster(node, options["server"], options["config"])
+        self._table = self._checked("table", options["table"])
+        self._path = f"{path_of(self._table)}/rows"
+        self._records = self._checked("records", options["records"])
+        self._key = key
+        self._row: str = options["row"]
+        self._names = CellNames(options["family"], options["columns"])
+        self._values: Literal["text", "binary"] = options["values"]
+
+    def __str__(self) -> str:
+        return f"table {self._table} at {self._cluster}"
+
+    def read_record(self) -> Held | None:
+        """By its row: never an older version."""
+        row = self._cluster.row(self._records, self._table)
+        if row is None:
+            return None
+        cells = {cell.column: cell.value for cell in row.cells}
+        return Held(msgspec.json.decode(cells[_BODY]), cells[_TAG])
+
+    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+        """By an exchange of one row under the tag of what was read. One whose answer is lost is looked for by its own tag."""
+        if held is None and self._cluster.schema(self._records) is None:
+            self._make(self._records, ["r"])
+        tag = uuid4().hex.encode()
+        row = Row(self._table.encode(), [Cell(_TAG, value=tag), Cell(_BODY, value=msgspec.json.encode(body))])
+        try:
+            return self._cluster.put_if(self._records, row, Cell(_TAG, value=held.tag if held else b""))
+        except Unreachable:
+            found = self.read_record()
+            if found is None or found.tag == (held.tag if held else None):
+                raise
+            return bool(found.tag == tag)
+
+    def make(self, schema: Schema) -> None:
+        """With the families of the columns; one that is there stays as it is. Raises SinkError where it does not fit."""
+        if self._cluster.schema(self._table) is None:
+            self._make(self._table, self._names.families(schema.names))
+        if wrong := self.unlike(schema):
+            raise self._error("; ".join(wrong), "correct the table or the flow", "hbase-table")
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """What of the mapping, and of the table that is there, does not take these columns."""
+        found = self._unlike_mapping(schema)
+        held = None if found else self._cluster.schema(self._table)
+        if held is None:
+            return found
+        families = {each["name"]: each for each in held["ColumnSchema"]}
+        for name in self._names.families(schema.names):
+            if name not in families:
+                found.append(f'the table has no column family "{name}"; it has {", ".join(families)}')
+            elif families[name].get("TTL", FOREVER) != FOREVER:
+                found.append(
+                    f'column family "{name}" has TTL {families[name]["TTL"]}: the timestamp of our cells is a version, no time in '
+                    "milliseconds, and they would never expire; set TTL to FOREVER"
+                )
+        if held.get("DURABILITY") in _LOSES:
+            found.append(f"the table has DURABILITY {held['DURABILITY']}: what it acknowledges is lost when a server dies; set SYNC_WAL")
+        return found
+
+    def is_empty(self) -> bool:
+        """By a look at one row."""
+        return self._cluster.is_empty(self._table)
+
+    def send(self, rows: KeyedRows) -> Answer:
+        """In one request. The server says no more than that something in it was refused: its halves then go alone, down to the row."""
+        cells = self.cells(rows)
+        sizes = np.asarray(pc.binary_length(cells.keys))
+        fit = (sizes > 0) & (sizes <= _MOST_KEY_BYTES)
+        torn = Template.of(self._row).torn(rows.columns) if self._row else {}
+        if fit.all() and not torn:
+            return self._sent(cells, range(len(rows)))
+        bad = [(int(index), *_bad_key(int(sizes[index]))) for index in np.flatnonzero(~fit)]
+        bad += [(index, "refused", said) for index, said in torn.items() if fit[index]]
+        fit[list(torn)] = False
+        left = np.flatnonzero(fit)
+        answer = self._sent(cells.some(left), left.tolist())
+        return replace(answer, refused=sorted([*bad, *answer.refused]))
+
+    def cells(self, rows: KeyedRows) -> Cells:
+        """What is written of them."""
+        names = [self._names.cell(name).encode() for name in rows.columns.schema.names]
+        values = [values_of(column, self._values) for column in rows.columns.columns]
+        return Cells(self._row_keys(rows), list(zip(names, values, strict=True)), np.arange(rows.version, rows.version + len(rows)))
+
+    def versions(self) -> Iterator[Sequence[int]]:
+        """The newest timestamp in each row, by a scan without values."""
+        for rows in self._keys():
+            yield [max(cell.timestamp for cell in row.cells) for row in rows]
+
+    def clear(self) -> int:
+        """Row by row, up to the version that stands there; the table stays."""
+
+        def delete(row: Row) -> None:
+            families = sorted({cell.column.partition(b":")[0] for cell in row.cells})
+            self._cluster.delete(self._table, row.key, families, max(cell.timestamp for cell in row.cells))
+
+        deleted = 0
+        with ThreadPoolExecutor(_DELETERS) as pool:
+            for rows in self._keys():
+                deleted += sum(1 for _ in pool.map(delete, rows))
+        return deleted
+
+    def close(self) -> None:
+        """Give up connections."""
+        self._cluster.close()
+
+    # --- pieces ---
+
+    def _unlike_mapping(self, schema: Schema) -> list[str]:
+        found = self._names.unlike(schema.names, "the flow does not give")
+        if self._row:
+            try:
+                found += Template.of(self._row).unlike(self._key, {field.name: field.type for field in schema.fields})
+            except ValueError as error:
+                found.append(f"`row` has {error}")
+        return found
+
+    def _keys(self) -> Iterator[list[Row]]:
+        if self._cluster.schema(self._table) is not None:
+            yield from Scan(self._cluster, self._table, Row, page=_SOME, part="names").pages(b"")
+
+    def _row_keys(self, rows: KeyedRows) -> pa.Array:
+        if self._row:
+            return Template.of(self._row).keys(rows.columns)
+        return pa.array(rows.ids, pa.string()).cast(pa.binary())
+
+    def _sent(self, cells: Cells, indexes: Sequence[int]) -> Answer:
+        """`indexes`: what the caller calls them."""
+        if not indexes:
+            return Answer()
+        answer = self._cluster.ask("PUT", self._path, content=cells.message(), also=[_BAD, _NOT_FOUND, _TOO_LARGE, *AWAY])
+        if answer.status_code == _OK:
+            return Answer()
+        if answer.status_code == _TOO_LARGE:
+            return Answer(too_large=True)
+        if answer.status_code == _NOT_FOUND:
+            remedy = "restore it, or begin anew: scribengin reset FLOW --outputs"
+            raise self._error(f"does not take rows any more: {reason_in(answer)}", remedy, "hbase-table")
+        if any(word in answer.text for word in _BUSY):
+            return Answer(again=indexes)
+        if answer.status_code != _BAD and not any(word in answer.text for word in _NEVER):
+            raise self._cluster.refused(answer, f"PUT {self._path}")
+        if len(indexes) == 1:
+            return Answer([(indexes[0], *_told(self._table, reason_in(answer)))])
+        half = len(indexes) // 2
+        first, second = (self._sent(cells.some(part), [indexes[at] for at in part]) for part in np.split(np.arange(len(indexes)), [half]))
+        return Answer([*first.refused, *second.refused], [*first.again, *second.again], too_large=first.too_large or second.too_large)
+
+    def _checked(self, option: str, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise SinkError(
+                f'sink "{self._node}": `{option}` is "{name}", which is no name of a table',
+                remedy="write TABLE or NAMESPACE:TABLE, of letters, digits and _; also - and ., not at the beginning",
+                code="hbase-table",
+                node=self._node,
+            )
+        return name
+
+    def _make(self, table: str, families: list[str]) -> None:
+        try:
+            self._cluster.make(table, families)
+        except (SinkError, Unreachable) as error:
+            if "Namespace" in str(error):
+                namespace = table.partition(":")[0]
+                remedy = f"make it in HBase's shell: create_namespace '{namespace}'; or correct `table`"
+                raise self._error(f"cannot be made: there is no namespace {namespace}", remedy, "hbase-table") from error
+            if isinstance(error, SinkError) and error.code == self._cluster.codes.other:
+                raise self._error(f"cannot be made: {error}", "correct `table`", "hbase-table") from error
+            raise
+
+    def _error(self, what: str, remedy: str, code: str) -> SinkError:
+        return SinkError(f'sink "{self._node}": {self} {what}', remedy=remedy, code=code, node=self._node)
+
+
+def _bad_key(size: int) -> tuple[str, str]:
+    return ("too-large", f"the row key has {size} bytes, it may have {_MOST_KEY_BYTES}") if size else ("refused", "the row key is empty")
+
+
+def _told(table: str, said: str) -> tuple[str, str]:
+    large = "size too large" in said or "exceeds limit" in said
+    hint = " (a cell may have hbase.client.keyvalue.maxsize bytes, which the REST server is set to)" if large else ""
+    return "too-large" if large else "refused", f"{table} does not take it: {said}{hint}"

@@ -1,0 +1,236 @@
+"""Paths in an HDFS, for a flow's state: `hdfs://NAMENODE:PORT/FOLDER`. What is put appears whole, by a rename of a draft."""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from scribengin.connectors.hdfs import store as client
+from scribengin.connectors.objects.address import Address, url_fault
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, StateError
+from scribengin.core.limited import limited
+from scribengin.core.remote import RemotePath, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SCHEME = "hdfs:"
+_BUFFER_BYTES = 2**20
+
+
+class HdfsPath(RemotePath):
+    """See RemotePath. Its NameNode is asked as whoever HADOOP_USER_NAME says, under the settings in HADOOP_CONF_DIR."""
+
+    @staticmethod
+    def of(url: str) -> HdfsPath:
+        """A path from its text. Raises ValueError, with what to write, for one that names no NameNode or no folder."""
+        if fault := url_fault(url, "hdfs"):
+            raise ValueError(f'"{url}" {fault[0]}; {fault[1]}')
+        return HdfsPath(url)
+
+    @property
+    def inside(self) -> str:
+        """What the NameNode calls it."""
+        return "/" + "/".join(self.parts[2:])
+
+    def put(self, data: bytes) -> bool:
+        """See RemotePath."""
+        if self.look() is not None:
+            return False
+        return self._written(data, over=False)
+
+    def put_over(self, data: bytes) -> None:
+        """See RemotePath."""
+        self._written(data, over=True)
+
+    def get(self) -> bytes | None:
+        """See RemotePath."""
+        return self._store.get(self.inside.lstrip("/"))
+
+    def look(self) -> Seen | None:
+        """See RemotePath."""
+        with self._store._explained(f"does not give {self.inside}"):
+            status = self._store._status(self.inside)
+            return None if status is None else _seen(status)
+
+    def entries(self) -> dict[str, Seen]:
+        """See RemotePath."""
+        with self._store._explained(f"does not list {self.inside}"):
+            found = self._store._folder(self.inside.lstrip("/"))
+        return {str(status.path).rpartition("/")[2]: _seen(status) for status in found}
+
+    def make(self) -> None:
+        """See RemotePath."""
+        self._asked(lambda raw: raw.mkdirs(self.inside, 0o755, True), "does not make")
+
+    def touch_over(self) -> None:
+        """See RemotePath."""
+        self._begun(self.inside, over=True).close()
+
+    def remove(self, *, all_in_it: bool) -> bool:
+        """See RemotePath."""
+        try:
+            return bool(self._asked(lambda raw: raw.delete(self.inside, all_in_it), "does not delete"))
+        except FileNotFoundError:
+            return False
+
+    def move(self, target: Path, *, over: bool) -> None:
+        """See RemotePath."""
+        assert isinstance(target, HdfsPath)
+        self._asked(lambda raw: raw.rename(self.inside, target.inside, over), "does not move")
+
+    def new(self) -> HdfsFile:
+        """See RemotePath."""
+        return HdfsFile(self)
+
+    def guard(self, drafts: Path | None, why: str = "") -> None:
+        """See RemotePath."""
+        if drafts is None:
+            _guards.pop(self, None)
+        else:
+            assert isinstance(drafts, HdfsPath)
+            _guards[self] = (drafts, why)
+
+    # --- how ---
+
+    @property
+    def _store(self) -> client.HdfsStore:
+        host = self.parts[1]
+        try:
+            return _stores[host]
+        except KeyError:
+            pass
+        address = Address("", f"hdfs://{host}", None, "", path_style=True, ca_file=None, config={}, profile=None)
+        return _stores.setdefault(host, client.HdfsStore(address, f"hdfs://{host}", "", {}))
+
+    def _asked(self, call: Callable[[Any], Any], what: str, *, data: bool = False) -> Any:
+        """What `call` gives of the client. Raises FileNotFoundError, or a ScribenginError."""
+        store = self._store
+        with store._explained(f"{what} {self.inside}"):
+            return limited(lambda: call(store._client), client.DATA_S if data else client.CALL_S)
+
+    def _begun(self, path: str, *, over: bool = False, parents: bool = True) -> Any:
+        options = self._store._module.WriteOptions(overwrite=over, create_parent=parents)
+        return self._asked(lambda raw: raw.create(path, options), "does not take")
+
+    def _written(self, data: bytes, *, over: bool) -> bool:
+        """Whether it is there by this."""
+        guard = next((_guards[above] for above in self.parents if above in _guards), None) if _guards else None
+        folder = self.parent if guard is None else guard[0]
+        draft = folder / f".{self.name}.{uuid4().hex}"
+        try:
+            writer = self._begun(draft.inside, parents=guard is None)
+        except FileNotFoundError:
+            raise self._fenced(guard) from None
+        try:
+            self._asked(lambda _: _finished(writer, data), "does not take", data=True)
+            faults.reached("state.drafted")
+            named = self._named(draft, data, over=over, fenced=lambda: self._fenced(guard))
+            faults.reached("state.renamed")
+            return named
+        except BaseException:
+            with suppress(Exception):
+                draft.remove(all_in_it=False)
+            raise
+
+    def _named(self, draft: HdfsPath, data: bytes, *, over: bool, fenced: Callable[[], Exception]) -> bool:
+        """Whether the draft, with these bytes, has become this file; else it is gone."""
+
+        def rename(raw: Any) -> bool:
+            try:
+                raw.rename(draft.inside, self.inside, over)
+            except FileNotFoundError as error:
+                if "destination parent" not in str(error):
+                    raise
+                raw.mkdirs(self.parent.inside, 0o755, True)
+                raw.rename(draft.inside, self.inside, over)
+            except FileExistsError:
+                raw.delete(draft.inside, False)
+                return False
+            return True
+
+        try:
+            return bool(self._asked(rename, "does not take"))
+        except FileNotFoundError:
+            # it was renamed: the client has asked again when it had no answer. Or somebody has taken the draft away
+            stands = self.get()
+            if stands != data and (over or stands is None):
+                raise fenced() from None
+            return stands == data
+
+    def _fenced(self, guard: _Guard | None) -> Exception:
+        if guard is not None:
+            return FencedError(f"{self} is not written: {guard[1]}", remedy="this driver stops; nothing of it is visible")
+        return StateError(f"{self} is not written: its draft was taken away", remedy="another driver has taken over; stop this one")
+
+
+class HdfsFile(io.RawIOBase):
+    """A new file that is written under its name. Gathers 1 MiB for a request."""
+
+    def __init__(self, path: HdfsPath) -> None:
+        self._path = path
+        self._writer = path._begun(path.inside)
+        self._gathered = bytearray()
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append the bytes."""
+        self._gathered += data
+        if len(self._gathered) >= _BUFFER_BYTES:
+            self.flush()
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        """Hand on what is gathered."""
+        data, self._gathered = bytes(self._gathered), bytearray()
+        if data:
+            self._path._asked(lambda _: self._writer.write(data), "does not take", data=True)
+
+    def sync(self) -> None:
+        """On the DataNodes' disks."""
+        self.flush()
+        self._path._asked(lambda _: self._writer.hsync(), "does not take", data=True)
+
+    def close(self) -> None:
+        """End it: from now on it can be read."""
+        if not self.closed:
+            try:
+                self.flush()
+                self._path._asked(lambda _: self._writer.close(), "does not take", data=True)
+            finally:
+                super().close()
+
+
+def _finished(writer: Any, data: bytes) -> None:
+    writer.write(data)
+    writer.hsync()
+    writer.close()
+
+
+def _seen(status: Any) -> Seen:
+    return Seen(bool(status.isdir), int(status.length), status.modification_time / 1000)
+
+
+_Guard = tuple[HdfsPath, str]
+_guards: dict[HdfsPath, _Guard] = {}
+"""folder → where what is written below it is drafted, and what to say where that is no more"""
+_stores: dict[str, client.HdfsStore] = {}
+"""by NameNode"""
+_left: list[dict[str, client.HdfsStore]] = []
+
+
+def _forget_in_child() -> None:
+    """A client's threads do not live on in a fork. Its end would wait for them, so it is kept."""
+    _left.append(dict(_stores))
+    _stores.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

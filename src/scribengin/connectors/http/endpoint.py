@@ -1,0 +1,223 @@
+"""One address: a request to it, and what its answer means."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urldefrag, urlencode, urlsplit
+
+import msgspec
+
+from scribengin.connectors.http.options import TEMPLATE
+from scribengin.core.errors import SinkError
+from scribengin.core.secret import Secret
+from scribengin.core.tls import trusted
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator, Mapping
+
+    import httpx2
+
+    from scribengin.connectors.http.staged import Request
+
+_CONNECT_S = 10.0
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507, 509, 529})
+_BUSY = 409
+_TOO_LARGE = 413
+_FOR_ALL = {
+    401: "give what the server asks for, in `headers` or `query`",
+    403: "give who asks the right to send, in `headers` or `query`",
+    405: "the server does not take this `method` there",
+    407: "a proxy asks for a login; send past it",
+    411: "ask who runs the server to take requests without a length, or send past what stands between",
+    415: "the server does not take this `body` or its `compression`; `headers` may say another Content-Type",
+    501: "the server does not know this `method`",
+    505: "the server does not speak HTTP/1.1",
+}
+"""answers that no row is at fault for, and what to do"""
+_GONE = frozenset({404, 410})
+_WORDS = ("message", "detail", "error", "title", "reason", "description", "errors")
+_MOST = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a request. `busy`: perhaps of another one with this key that is under way."""
+
+    kind: Literal["taken", "again", "busy", "refused"]
+    reason: str = ""
+    message: str = ""
+    after_s: float = 0.0
+    """so long the server wants to be left alone"""
+
+
+class Endpoint:
+    """Travels by pickle with its secrets and without connections; `str` shows none."""
+
+    def __init__(self, node: str, folder: Path, options: Mapping[str, Any]) -> None:
+        self.node = node
+        self._options = options
+        self._url = urldefrag(options["url"]).url
+        self._by_row = bool(TEMPLATE.search(self._url))
+        self._ca = None if options["ca"] is None else Path(folder, Path(options["ca"]).expanduser())
+        self._http: httpx2.Client | None = None
+        self._trust: ssl.SSLContext | bool | None = None
+        """None before `check`; making one costs more than a request"""
+        parts = urlsplit(self._url)
+        if parts.username is not None or parts.password is not None:
+            raise self._error(
+                "`url` holds a user or a password",
+                'take it out and write headers: {Authorization: "Basic ${secret:env/NAME}"}: what stands there is never shown',
+                "secret-in-plain",
+            )
+        self._shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_http": None, "_trust": None}
+
+    def check(self) -> None:
+        """Raises SinkError where headers or certificates cannot be."""
+        for name, value in self._plain("headers").items():
+            if not (value.isascii() and value.isprintable() and name.isascii() and name.replace("-", "").isalnum()):
+                raise self._error(f'the header "{name}" has characters that no header may have', "correct `headers`", "http-options")
+        try:
+            self._trust = trusted(self._ca) if self._url.startswith("https:") else False
+        except OSError as error:  # of a file that is missing, or no certificate
+            raise self._error(f"{self._ca} vouches for nobody: {error}", "correct `ca`", "http-options") from None
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """With connections, which stay open from request to request; without them nothing can be sent. Raises as `check`."""
+        import httpx2
+
+        if self._trust is None:
+            self.check()
+        options = self._options
+        headers = {"User-Agent": "scribengin", "Content-Type": "application/x-ndjson" if self._is("lines") else "application/json"}
+        headers |= {} if options["compression"] == "none" else {"Content-Encoding": options["compression"]}
+        # what the flow says stands for what we would, in whatever letters
+        headers |= {name.title(): value for name, value in self._plain("headers").items()}
+        limits = httpx2.Limits(max_connections=options["connections"], max_keepalive_connections=options["connections"])
+        timeout = httpx2.Timeout(options["timeout"], connect=min(_CONNECT_S, options["timeout"]))
+        with httpx2.Client(headers=headers, timeout=timeout, limits=limits, verify=self._trust or False, trust_env=False) as self._http:
+            yield
+        self._http = None
+
+    def send(self, request: Request, key: str) -> Outcome:
+        """Send it once; by several threads at once. Raises SinkError where the server would answer so to all, or cannot be trusted."""
+        import httpx2
+
+        assert self._http is not None
+        query = urlencode(self._plain("query"))
+        url = request.url or self._url
+        url += f"{'&' if '?' in url else '?'}{query}" if query else ""
+        try:
+            answer = self._http.request(
+                self._options["method"],
+                url,
+                content=self._body(request),
+                headers={self._options["key_header"]: key},
+            )
+        except httpx2.TransportError as error:
+            said = self._without_secrets(" ".join(str(error).split()) or type(error).__name__)
+            if "CERTIFICATE_VERIFY_FAILED" in said:
+                remedy = "name who signs its certificate: ca: /path/to/ca.pem"
+                raise self._error(f"{self} cannot be trusted: {said}", remedy, "http-trust") from None
+            if isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
+                raise self._error(f"{self} cannot be sent to: {said}", "correct `url` and `headers`", "http-options") from None
+            return Outcome("again", message=f"{self} does not answer: {said}")
+        except httpx2.InvalidURL as error:
+            return Outcome("refused", "url-value", f"{self}: the address that the row makes is none: {error}")
+        return self._outcome(answer)
+
+    def _outcome(self, answer: httpx2.Response) -> Outcome:
+        status = answer.status_code
+        if answer.is_success:
+            return Outcome("taken")
+        said = self._without_secrets(f"{self} answers {status} {answer.reason_phrase}".rstrip() + _said(answer))
+        if answer.is_redirect or 300 <= status < 400:
+            target = self._without_secrets(answer.headers.get("location", "elsewhere"))
+            remedy = "write the address itself as `url`: whom a redirect leads to, nobody has named"
+            raise self._error(f"{said}; it redirects to {target}", remedy, "http-redirect")
+        if status in _AGAIN:
+            return Outcome("again", message=said, after_s=_asked_s(answer.headers.get("retry-after", "")))
+        if status == _BUSY:
+            return Outcome("busy", "refused", said, _asked_s(answer.headers.get("retry-after", "")))
+        if status in _FOR_ALL:
+            raise self._error(said, _FOR_ALL[status], "http-login" if status in (401, 403, 407) else "http-refused")
+        if status in _GONE and not self._by_row:
+            raise self._error(said, "correct `url`", "http-refused")
+        return Outcome("refused", "too-large" if status == _TOO_LARGE else "refused", said)
+
+    def _body(self, request: Request) -> bytes:
+        docs: list[bytes] = request.docs.to_pylist()
+        body = docs[0] if self._is("object") else b"[" + b",".join(docs) + b"]" if self._is("array") else b"\n".join(docs) + b"\n"
+        match self._options["compression"]:
+            case "gzip":
+                return gzip.compress(body, 5, mtime=0)
+            case "zstd":
+                import zstandard
+
+                return zstandard.compress(body)
+            case _:
+                return body
+
+    def _is(self, body: str) -> bool:
+        return bool(self._options["body"] == body)
+
+    def _plain(self, option: str) -> dict[str, str]:
+        given: Mapping[str, str | Secret] = self._options[option]
+        return {name: value.reveal() if isinstance(value, Secret) else value for name, value in given.items()}
+
+    def _without_secrets(self, text: str) -> str:
+        for value in (*self._options["headers"].values(), *self._options["query"].values()):
+            if isinstance(value, Secret) and value.reveal():
+                text = text.replace(value.reveal(), "***")
+        return text
+
+    def _error(self, what: str, remedy: str, code: str) -> SinkError:
+        return SinkError(f'sink "{self.node}": {what}', remedy=remedy, code=code, node=self.node)
+
+
+def key_of(*said: object) -> str:
+    """The same for the same, in the form of a UUID.
+
+    >>> key_of("me", "orders", 3)
+    'c78eabd0-ce3e-9970-26bd-4779a55dcae7'
+    """
+    digest = blake2b(msgspec.json.encode(said), digest_size=16).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))
+
+
+def _said(answer: httpx2.Response) -> str:
+    """What the server says went wrong, where it says something short: of JSON the part that is for people."""
+    text = answer.text
+    try:
+        found = msgspec.json.decode(answer.content)
+    except msgspec.DecodeError:
+        found = None
+    if isinstance(found, dict):
+        text = "; ".join(str(found[word]) for word in _WORDS if found.get(word)) or text
+    text = " ".join(text.split())
+    return f": {text[:_MOST]}{'…' if len(text) > _MOST else ''}" if text and "<" not in text[:1] else ""
+
+
+def _asked_s(after: str) -> float:
+    """Seconds of a Retry-After header: a number or a date; 0 where it says neither."""
+    if after.isdigit():
+        return float(after)
+    try:
+        at = parsedate_to_datetime(after)
+    except ValueError:
+        return 0.0
+    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,79 @@
+"""Which requests of a decided Batch were answered, noted beside its staged rows as the answers come: who goes on asks for the others only.
+
+A line for each, appended in one write and not synced: after a power cut some requests are sent again, with their keys.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.core.storage import explained, make_folder, read_or_none
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from scribengin.connectors.http.staged import Request
+
+NAME = "answered"
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True):
+    """Of rows `first` to `first + rows` of a unit. With a `reason` the server never takes them."""
+
+    unit: int
+    first: int
+    rows: int
+    reason: str = ""
+    message: str = ""
+
+
+class Progress:
+    """Of one Batch. A context manager: closes its file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._file: int | None = None
+        found = (read_or_none(self._path) or b"").splitlines()
+        self._answers: dict[tuple[int, int, int], Answered] = {}
+        self._split: set[tuple[int, int]] = set()
+        """(unit, row) behind which a request was cut in half"""
+        for line in found:
+            try:
+                self._remember(msgspec.json.decode(line, type=Answered))
+            except msgspec.DecodeError:
+                continue  # the end of it was cut off: the request is sent again
+        self.resumed = len(self._answers)
+        """requests that were answered before"""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+    def of(self, request: Request) -> Answered | None:
+        """What was answered to this very request."""
+        return self._answers.get((request.unit, request.first, len(request)))
+
+    def was_halved(self, request: Request) -> bool:
+        """True where a part of it was answered, and so it was cut."""
+        return any((request.unit, row) in self._split for row in range(request.first, request.first + len(request)))
+
+    def note(self, request: Request, reason: str = "", message: str = "") -> None:
+        """Keep an answer."""
+        answer = Answered(request.unit, request.first, len(request), reason, message)
+        self._remember(answer)
+        with explained(f"{self._path} cannot be written"):
+            if self._file is None:
+                make_folder(self._path.parent)
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.write(self._file, msgspec.json.encode(answer) + b"\n")
+
+    def _remember(self, answer: Answered) -> None:
+        self._answers[answer.unit, answer.first, answer.rows] = answer
+        self._split.add((answer.unit, answer.first))

@@ -1,0 +1,88 @@
+"""The sink: tasks stage requests; once they are decided, the driver sends them, with keys that depend on nothing but the decision."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urldefrag
+
+from scribengin.connectors.contract import Refusal
+from scribengin.connectors.http.endpoint import Endpoint, key_of
+from scribengin.connectors.http.progress import Progress
+from scribengin.connectors.http.sending import Rest, Sending
+from scribengin.connectors.http.staged import Cut, StagedRequests, read_requests
+from scribengin.connectors.plain.sink import PlainSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.http.staged import Request
+    from scribengin.connectors.plain.marks import Marks
+    from scribengin.core.types import Schema
+
+_CHECK_S = 1.0
+
+
+class HttpSink(PlainSink):
+    """One `type: http` sink; an OfferingSink."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        options = place.options
+        self.on_error = place.on_error
+        self._endpoint = Endpoint(place.node, place.folder, options)
+        one = options["body"] == "object"
+        self._cut = Cut(urldefrag(options["url"]).url, 1 if one else options["rows"], options["bytes"])
+        self._connections: int = options["connections"]
+        self._patience_s: float = options["patience"]
+        self._rest = Rest()
+
+    def __str__(self) -> str:
+        return str(self._endpoint)
+
+    def look(self) -> None:
+        """Whether a client can be made of the options. The server is not asked: nobody knows what it would make of that."""
+        self._endpoint.check()
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedRequests:  # noqa: ARG002 (the contract's)
+        """A stream for one unit."""
+        return StagedRequests(self.node, self._marks(batch.lineage).folder(batch.number), unit, attempt, self._cut)
+
+    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+        """Send the decided requests that were not answered yet. Looks now and then whether it still may."""
+        batch, marks = decided.batch, self._marks(decided.batch.lineage)
+        if self._is_done(decided, marks):
+            return
+        looked = time.monotonic()
+
+        def look() -> None:
+            nonlocal looked
+            if time.monotonic() - looked > _CHECK_S:
+                self._is_done(decided, marks)
+                looked = time.monotonic()
+
+        def refused(request: Request, reason: str, message: str) -> None:
+            refuse(Refusal(request.made_of[0].as_py(), reason, message, request.docs[0].as_py()))
+
+        def key(request: Request) -> str:
+            return key_of(self._owner, batch.flow, self.node, batch.lineage, batch.number, request.unit, request.first, len(request))
+
+        with self._endpoint.opened(), Progress(marks.folder(batch.number)) as progress:
+            if progress.resumed:
+                self._notes.append(
+                    f'sink "{self.node}": batch {batch.number} goes on after {progress.resumed:,} requests that were answered; those that '
+                    f"were under way, up to {self._connections}, are sent again with their keys"
+                )
+            sending = Sending(self._endpoint, progress, self._rest, self._connections, self._patience_s, key, refused, look)
+            sending.send(self._requests(decided, marks))
+
+    def give(self, decided: Decided, marks: Marks) -> int:  # noqa: ARG002 (see PlainSink)
+        """All of it was offered."""
+        return 1
+
+    def _requests(self, decided: Decided, marks: Marks) -> Iterator[Request]:
+        folder = marks.folder(decided.batch.number)
+        for receipt in decided.receipts:
+            for segment in receipt.segments:
+                yield from read_requests(folder, segment, receipt.unit, self.node)

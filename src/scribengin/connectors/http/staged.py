@@ -1,0 +1,196 @@
+"""Requests of one unit in a file of the state folder, cut as they will be sent: an Arrow stream, summed, of a batch for each request."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scribengin.connectors.contract import Receipt
+from scribengin.connectors.http.options import TEMPLATE
+from scribengin.core import faults
+from scribengin.core.errors import StateError
+from scribengin.core.storage import SummedFile, explained, make_folder, mapped, sync_folder
+from scribengin.formats.contract import Bad
+from scribengin.formats.json_lines import json_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_FORM = pa.schema([("of", pa.string()), ("url", pa.string()), ("doc", pa.binary())])
+"""of each row: what it was made of; where it goes, null where that is the same for all; the row as a JSON object"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How rows are cut into requests."""
+
+    url: str
+    rows: int
+    bytes: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that the address names."""
+        return tuple(dict.fromkeys(TEMPLATE.findall(self.url)))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Consecutive rows of a unit that go together. `first` is the place of the first in the unit."""
+
+    unit: int
+    first: int
+    made_of: pa.StringArray
+    url: str | None
+    docs: pa.BinaryArray
+
+    def __len__(self) -> int:
+        return len(self.docs)
+
+    def halves(self) -> tuple[Request, Request]:
+        """The same two of each request: their keys are those of the first time."""
+        half = len(self) // 2
+        first = Request(self.unit, self.first, self.made_of[:half], self.url, self.docs[:half])
+        return first, Request(self.unit, self.first + half, self.made_of[half:], self.url, self.docs[half:])
+
+
+class StagedRequests:
+    """See the contract. No file is made before the first row."""
+
+    wants_ids = True
+
+    def __init__(self, sink: str, folder: Path, unit: int, attempt: str, cut: Cut) -> None:
+        self.json_needs: tuple[str, ...] | None = cut.columns
+        self._sink = sink
+        self._folder = folder
+        self._unit = unit
+        self._name = f"{unit:05d}-{attempt}"
+        self._cut = cut
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = self._held_bytes = self._rows = 0
+        self._file: SummedFile | None = None
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Stage the rows; those are refused whose values make no address."""
+        if not batch.num_rows:
+            return ()
+        return self._stage(json_lines(batch), {name: batch.column(name) for name in self._cut.columns}, ids)
+
+    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Stage rows that are JSON."""
+        return self._stage(lines, columns, ids) if rows else ()
+
+    def close(self) -> Receipt:
+        """Make the file durable."""
+        with explained(self._doing):
+            if self._held_rows:
+                self._flush(everything=True)
+            if self._file is None or self._writer is None:
+                return Receipt(self._sink, self._unit, 0, 0)
+            self._writer.close()
+            self._file.sync()
+            self._file.close()
+            sync_folder(self._folder)
+        segment = {"staged": self._name, "rows": self._rows, "bytes": self._file.size, "crc": self._file.crc}
+        return Receipt(self._sink, self._unit, self._rows, self._file.size, (segment,))
+
+    def abort(self) -> None:
+        """Remove the file."""
+        if self._file is None:
+            return
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            (self._folder / self._name).unlink(missing_ok=True)
+            self._folder.rmdir()
+
+    @property
+    def _doing(self) -> str:
+        return f'sink "{self._sink}" cannot stage in {self._folder}; nothing of the batch is sent, it is run again'
+
+    def _stage(self, lines: bytes, columns: Mapping[str, pa.Array], made_of: Sequence[str] | None) -> Sequence[Bad]:
+        assert made_of is not None, "the sink wants ids"
+        refused: list[Bad] = []
+        docs = pa.array(lines.splitlines(), pa.binary())
+        urls = pa.array(addresses(self._cut, columns, refused), pa.string()) if self._cut.columns else pa.nulls(len(docs), pa.string())
+        batch = pa.RecordBatch.from_arrays([pa.array(made_of, pa.string()), urls, docs], schema=_FORM)
+        if refused:
+            batch = batch.filter(pc.is_valid(urls))
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self._held_bytes += len(lines)
+        self._rows += batch.num_rows
+        if self._held_rows >= self._cut.rows or self._held_bytes >= self._cut.bytes:
+            with explained(self._doing):
+                self._flush(everything=False)
+        faults.reached("stage.mid_write")
+        return refused
+
+    def _flush(self, *, everything: bool) -> None:
+        """Write whole requests; what makes no whole one yet stays, unless `everything` is to go."""
+        rows = pa.Table.from_batches(self._held).combine_chunks().to_batches()[0] if self._held_rows else self._held[0]
+        ends = np.cumsum(pc.binary_length(rows.column(2)).to_numpy(zero_copy_only=False), dtype=np.int64)
+        first, before = 0, 0
+        while first < rows.num_rows:
+            fits = int(np.searchsorted(ends, before + self._cut.bytes, side="right"))
+            end = max(first + 1, min(fits, first + self._cut.rows))  # one that is too large goes alone
+            if end == rows.num_rows and end - first < self._cut.rows and not everything:
+                break
+            self._begun().write_batch(rows.slice(first, end - first))
+            first, before = end, int(ends[end - 1])
+        rest = rows.slice(first)
+        self._held = [rest] if rest.num_rows else []
+        self._held_rows, self._held_bytes = rest.num_rows, int(ends[-1]) - before if rest.num_rows else 0
+
+    def _begun(self) -> pa.ipc.RecordBatchStreamWriter:
+        if self._writer is None:
+            make_folder(self._folder)
+            self._file = SummedFile(self._folder / self._name)
+            self._writer = pa.ipc.new_stream(self._file, _FORM)
+        return self._writer
+
+
+def addresses(cut: Cut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> Iterator[str | None]:
+    """Of each row; None, and a Bad, where a value makes no part of a path that stays where it is put."""
+    texts = [pc.cast(columns[name], pa.string()).to_pylist() for name in cut.columns]
+    for ordinal, values in enumerate(zip(*texts, strict=True)):
+        wrong = next(((name, value) for name, value in zip(cut.columns, values, strict=True) if value in (None, "", ".", "..")), None)
+        if wrong is not None:
+            shown = "null" if wrong[1] is None else f'"{wrong[1]}"'
+            refused.append(Bad(ordinal, "url-value", f'the column "{wrong[0]}" is {shown}, which makes no address of `url`'))
+            yield None
+            continue
+        given = dict(zip(cut.columns, (quote(value, safe="") for value in values), strict=True))
+        yield TEMPLATE.sub(lambda found, given=given: given[found.group(1)], cut.url)  # type: ignore[misc]
+
+
+def read_requests(folder: Path, segment: Mapping[str, Any], unit: int, sink: str) -> Iterator[Request]:
+    """Those of a segment, in their order. Raises StateError where the file is gone, torn or changed."""
+    path = folder / segment["staged"]
+    try:
+        source = mapped(path)
+    except FileNotFoundError as error:
+        raise _damaged(sink, path, "is gone") from error
+    with source:
+        data = source.read_buffer()
+        if data.size != segment["bytes"] or zlib.crc32(data) != segment["crc"]:
+            raise _damaged(sink, path, f"was changed: it has {data.size} bytes, a decision says {segment['bytes']}")
+        first = 0
+        with pa.ipc.open_stream(data) as reader:
+            for batch in reader:
+                of, urls, docs = batch.columns
+                yield Request(unit, first, of, urls[0].as_py(), docs)
+                first += batch.num_rows
+
+
+def _damaged(sink: str, path: Path, what: str) -> StateError:
+    return StateError(f'sink "{sink}": {path}, rows that were decided, {what}', remedy="restore it from a backup, or reset the flow")

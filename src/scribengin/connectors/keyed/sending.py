@@ -1,0 +1,162 @@
+"""Rows of a Batch to the store: some requests at once, each as large as it answers well, and again what it asks to see again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scribengin.core import faults
+from scribengin.core.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scribengin.connectors.keyed.contract import Answer, KeyedRows, KeyedStore
+
+FIRST_ROWS = 1_000
+_LEAST_ROWS, _MOST_ROWS = 10, 20_000
+_SLOW_S, _FAST_S = 4.0, 0.5
+"""a request that takes longer is halved the next time, one that takes less is doubled"""
+_MOST_BYTES = 8 << 20
+_WAIT_S, _MOST_WAIT_S = 0.1, 10.0
+PATIENCE_S = 60.0
+"""for so long a store may refuse for now all that comes; then the Query ends, and tries again by itself"""
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many rows a request has; kept from Batch to Batch."""
+
+    rows: int = FIRST_ROWS
+
+    def heed(self, sent: int, seconds: float, rows: KeyedRows) -> None:
+        """After a request of so many rows."""
+        if seconds > _SLOW_S:
+            self.rows = max(_LEAST_ROWS, sent // 2)
+        elif seconds < _FAST_S and sent >= self.rows:
+            by_size = _MOST_BYTES * sent // max(1, rows.columns.nbytes)
+            self.rows = max(_LEAST_ROWS, min(_MOST_ROWS, 2 * self.rows, by_size))
+
+    def shrink(self, sent: int) -> None:
+        """A request of so many rows was too much."""
+        self.rows = max(1, sent // 2)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Rows that are to be sent, not before `at`."""
+
+    rows: KeyedRows
+    at: float = 0.0
+    wait_s: float = _WAIT_S
+
+
+@dataclass(slots=True)
+class Sending:
+    """One Batch. `refuse(rows, index, reason, message)` is called for each row that the store never takes, by the caller's thread."""
+
+    store: KeyedStore
+    pace: Pace
+    connections: int
+    refuse: Callable[[KeyedRows, int, str, str], None]
+    between: Callable[[], None]
+    """called now and then; raises where this is not ours to do any more"""
+    most: int
+    """no row of ours has a version above"""
+    strange: Callable[[int], None]
+    """called with a version that stands there and is above; raises"""
+    _ready: deque[_Waiting] = field(default_factory=deque)
+    _flying: dict[Future[tuple[Answer, float]], _Waiting] = field(default_factory=dict)
+    _moved: float = 0.0
+
+    def send(self, rows: Iterable[KeyedRows]) -> None:
+        """Send all of them; returns when each is taken or refused. Raises Unreachable where the store takes nothing for a minute."""
+        pool = ThreadPoolExecutor(self.connections, "scribengin-send")
+        self._moved = time.monotonic()
+        try:
+            for each in rows:
+                self._ready.append(_Waiting(each))
+                while len(self._ready) > 1:
+                    self._step(pool)
+            while self._ready or self._flying:
+                self._step(pool)
+        finally:
+            # what is in the air does no harm: it is sent again as it is
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self, pool: ThreadPoolExecutor) -> bool:
+        """Send the next part of what waits; False where nothing may be sent yet."""
+        now = time.monotonic()
+        for index, waiting in enumerate(self._ready):
+            if waiting.at > now:
+                continue
+            del self._ready[index]
+            first = waiting.rows.part(0, self.pace.rows)
+            if len(waiting.rows) > len(first):
+                rest = waiting.rows.part(len(first), len(waiting.rows) - len(first))
+                self._ready.insert(index, _Waiting(rest, waiting.at, waiting.wait_s))
+            self._flying[pool.submit(self._timed, first)] = _Waiting(first, waiting.at, waiting.wait_s)
+            return True
+        return False
+
+    def _timed(self, rows: KeyedRows) -> tuple[Answer, float]:
+        begun = time.monotonic()
+        return self.store.send(rows), time.monotonic() - begun
+
+    def _step(self, pool: ThreadPoolExecutor) -> None:
+        while len(self._flying) < self.connections and self._start(pool):
+            pass
+        self.between()
+        if not self._flying:
+            time.sleep(max(0.0, min(waiting.at for waiting in self._ready) - time.monotonic()))
+            return
+        done, _ = wait(self._flying, timeout=1.0, return_when=FIRST_COMPLETED)
+        for future in done:
+            self._take(self._flying.pop(future), *future.result())
+
+    def _take(self, sent: _Waiting, answer: Answer, seconds: float) -> None:
+        now = time.monotonic()
+        if answer.too_large:
+            if len(sent.rows) == 1:
+                self.refuse(sent.rows, 0, "too-large", f"{self.store} does not take a request with this row alone: it is too large")
+                return
+            self.pace.shrink(len(sent.rows))
+            self._ready.appendleft(_Waiting(sent.rows))
+            return
+        if answer.above > self.most:
+            self.strange(answer.above)
+        for index, reason, message in answer.refused:
+            self.refuse(sent.rows, index, reason, message)
+        if len(answer.again) < len(sent.rows):
+            self._moved = now
+            faults.reached("offer.sent")
+        if not answer.again:
+            self.pace.heed(len(sent.rows), seconds, sent.rows)
+            return
+        if now - self._moved > PATIENCE_S:
+            raise Unreachable(
+                f"{self.store} takes no rows for now, for {now - self._moved:.0f} s",
+                remedy="look why the store is overloaded; the flow tries again by itself",
+                code="store-overloaded",
+            )
+        self.pace.shrink(len(sent.rows))
+        for first, count in _runs(answer.again):
+            self._ready.append(_Waiting(sent.rows.part(first, count), now + sent.wait_s, min(2 * sent.wait_s, _MOST_WAIT_S)))
+
+
+def _runs(indexes: Iterable[int]) -> list[tuple[int, int]]:
+    """(first, how many) of indexes that follow one another.
+
+    >>> _runs([0, 1, 2, 7, 9, 10])
+    [(0, 3), (7, 1), (9, 2)]
+    """
+    runs: list[tuple[int, int]] = []
+    for index in sorted(indexes):
+        if runs and sum(runs[-1]) == index:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((index, 1))
+    return runs

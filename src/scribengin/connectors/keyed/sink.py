@@ -1,0 +1,320 @@
+"""The sink of a keyed store: rows are staged in the state folder; once they are decided, the driver sends them with their versions."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Published, Refusal
+from scribengin.connectors.keyed.sending import Pace, Sending
+from scribengin.connectors.keyed.staged import (
+    Form,
+    StagedStream,
+    as_json,
+    batch_folder,
+    drop_staged,
+    read_staged,
+    staged_batches,
+    staged_schema,
+)
+from scribengin.connectors.keyed.versions import MOST_ROWS, batch_of, next_base, version_of
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, Refused, SinkError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.keyed.contract import Held, KeyedRows, KeyedStore, Parts
+    from scribengin.core.types import Schema
+
+CHECK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """Who writes here, and what was written: the record at the place, in our words."""
+
+    owner: str
+    """empty: nobody's, its rows were deleted"""
+    lineage: str
+    sink: str
+    flow: str
+    base: int
+    number: int = -1
+    hash: str = ""
+    term: int = 0
+    rows: int = 0
+    """of all Batches of the lineage"""
+    earlier: tuple[str, ...] = ()
+    had_rows: bool = False
+    """whether rows of others stood here when it was claimed first"""
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__} | {"earlier": list(self.earlier)}
+
+    @staticmethod
+    def of(held: Held) -> _Record:
+        return _Record(**{**held.body, "earlier": tuple(held.body["earlier"])})
+
+
+class _Told:
+    """Ids of one Batch, each once."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._often: Counter[str] = Counter()
+
+    def apart(self, rows: KeyedRows) -> KeyedRows:
+        """The second of an id gets `~~1` behind it, and so on."""
+        if self._seen.isdisjoint(rows.ids) and len(set(rows.ids)) == len(rows):
+            self._seen.update(rows.ids)
+            return rows
+        return replace(rows, ids=[self._own(id_) for id_ in rows.ids])
+
+    def _own(self, id_: str) -> str:
+        if id_ not in self._seen:
+            self._seen.add(id_)
+            return id_
+        self._often[id_] += 1
+        return f"{id_}~~{self._often[id_]}"
+
+
+class KeyedSink:
+    """An OfferingSink over a KeyedStore. `key`: columns that make a row's id; empty: what the row was made of does. `parts`: of a store
+    that takes JSON, which one a row comes to; rows of one id come to one."""
+
+    exactly_once = True
+
+    def __init__(self, place: Place, store: KeyedStore, *, key: tuple[str, ...], connections: int, parts: Parts | None = None) -> None:
+        self.node = place.node
+        self.on_error = place.on_error
+        self._store = store
+        self._flow = place.flow
+        self._work = place.work
+        self._key = key
+        self._connections = connections
+        self._parts = parts
+        self._pace = Pace()
+        self._owner = ""
+        self._made = False
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the place, or find it claimed by this lineage. Raises Refused where rows of another stand there, unless `adopt`."""
+        while True:
+            held = self._store.read_record()
+            old = None if held is None else _Record.of(held)
+            self._owner = owner
+            if old is not None and (old.owner, old.lineage, old.sink, old.flow) == (owner, lineage, self.node, self._flow):
+                return
+            if old is not None and lineage in old.earlier:
+                raise self._foreign("a newer lineage has taken it over")
+            taken = old is not None and bool(old.owner)
+            had_rows = old.had_rows if old is not None and taken else not self._store.is_empty()
+            if not adopt and (taken or had_rows):
+                raise self._foreign("it holds rows that this lineage has not written")
+            base = next_base(None, -1) if old is None else next_base(old.base, old.number)
+            earlier = () if old is None else (*old.earlier, old.lineage)
+            new = _Record(owner, lineage, self.node, self._flow, base, earlier=earlier, had_rows=had_rows)
+            if self._store.write_record(new.as_json(), held):
+                return
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """What the place does not take of the columns, a sentence each."""
+        return self._store.unlike(schema)
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedStream:
+        """A stream for one unit."""
+        form = Form(self._store.form == "json", self._key, self._store.most_id_bytes, self._parts)
+        return StagedStream(self.node, batch_folder(self._folder, batch.lineage, batch.number), unit, attempt, schema, form)
+
+    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+        """Send the decided rows. Looks now and then whether the place is still ours: what it sends when it is not any more loses against
+        what the successor has written, but where that has not come yet it would stand for a while."""
+        record, _ = self._mine(decided)
+        if self._is_done(record, decided):
+            return
+        try:
+            self._send(decided, record.base, refuse)
+        except StateError:
+            # what was staged is gone as soon as somebody else has published it
+            if not self._is_done(self._mine(decided)[0], decided):
+                raise
+
+    def _send(self, decided: Decided, base: int, refuse: Callable[[Refusal], None]) -> None:
+        self._make(decided)
+        looked = time.monotonic()
+
+        def look() -> None:
+            nonlocal looked
+            if time.monotonic() - looked > CHECK_S:
+                self._is_done(self._mine(decided)[0], decided)
+                looked = time.monotonic()
+
+        def refused(rows: KeyedRows, index: int, reason: str, message: str) -> None:
+            refuse(Refusal(rows.made_of[index], reason, message, as_json(self._store.form, rows.columns, index)))
+
+        def strange(version: int) -> None:
+            self._is_done(self._mine(decided)[0], decided)
+            raise self._overwritten(decided.batch, version)
+
+        most = version_of(base, decided.batch.number + 1, 0) - 1
+        Sending(self._store, self._pace, self._connections, refused, look, most, strange).send(self._rows(decided, base))
+
+    def publish(self, decided: Decided) -> None:
+        """Record that the Batch stands here, where that is not recorded; every row was offered."""
+        while True:
+            record, held = self._mine(decided)
+            if self._is_done(record, decided):
+                break
+            batch = decided.batch
+            new = {
+                **record.as_json(),
+                "number": batch.number,
+                "hash": decided.input_hash,
+                "term": batch.term,
+                "rows": record.rows + decided.rows,
+            }
+            faults.reached("publish.record.before")
+            if self._store.write_record(new, held):
+                faults.reached("publish.record.after")
+                break
+        drop_staged(self._folder, decided.batch.lineage, [decided.batch.number])
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        if decided is not None:
+            self.publish(decided)
+        drop_staged(self._folder, lineage, [number for number in staged_batches(self._folder, lineage) if number < before])
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """Compare what was decided with the record; where a row's id is its own, count the rows of each Batch by their versions."""
+        held = self._store.read_record()
+        record = None if held is None else _Record.of(held)
+        if record is None or record.lineage != lineage:
+            for each in decided:
+                yield Published(each.batch.number, 0, (f"{self._store} is not claimed by this lineage any more",))
+            return
+        found = None if self._key else self._counted(record.base)
+        for each in decided:
+            number = each.batch.number
+            if number > record.number:
+                yield Published(number, 0, (f"batch {number} is decided, but not published; the next run publishes it",))
+                continue
+            rows = each.rows if found is None else found.pop(number, 0)
+            short = rows != each.rows
+            yield Published(
+                number, rows, (f"batch {number}: {each.rows} rows were written to {self._store}, {rows} are there",) if short else ()
+            )
+        for number, rows in sorted((found or {}).items()):
+            if 0 <= number <= record.number:
+                yield Published(number, rows)
+        strange = sum(rows for number, rows in (found or {}).items() if number > record.number)
+        if strange:
+            yield Published(-1, 0, (f"{strange} rows in {self._store} were written by no batch",))
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Delete all rows; returns how many. Refused where rows of others may be among them.
+
+        The record stays, as nobody's: stores remember for a while what was deleted, under its version, and whoever writes here next must
+        be above that."""
+        held = self._store.read_record()
+        if held is None or not held.body["owner"]:
+            return 0
+        record = _Record.of(held)
+        if (record.owner, record.flow) != (owner, flow):
+            raise self._foreign("others have written there too")
+        if record.had_rows:
+            raise self._foreign("it held rows of others when the flow began to write there")
+        if dry_run:
+            return sum(len(some) for some in self._store.versions())
+        rows = self._store.clear()
+        if not self._store.write_record(replace(record, owner="").as_json(), held):
+            raise self._foreign("somebody else has claimed it meanwhile")
+        return rows
+
+    # --- pieces ---
+
+    @property
+    def _folder(self) -> Path:
+        assert self._work is not None, "a sink that is written to has a work folder"
+        return self._work
+
+    def _make(self, decided: Decided) -> None:
+        """The place, once in this process, as soon as there are rows for it."""
+        segment = next((segment for receipt in decided.receipts for segment in receipt.segments), None)
+        if segment is not None and not self._made:
+            folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
+            self._store.make(staged_schema(folder, segment, self.node))
+            self._made = True
+
+    def _rows(self, decided: Decided, base: int) -> Iterator[KeyedRows]:
+        """In the order of units and of rows in them, which is decided. Without a key rows of one record are told apart, wherever they
+        are in the Batch."""
+        folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
+        place = 0
+        told = _Told()
+        for segment in (segment for receipt in decided.receipts for segment in receipt.segments):
+            for rows in read_staged(folder, segment, version_of(base, decided.batch.number, place), self.node):
+                yield rows if self._key else told.apart(rows)
+            place += segment["rows"]
+            if place > MOST_ROWS:
+                raise self._too_many(decided)
+
+    def _mine(self, decided: Decided) -> tuple[_Record, Held]:
+        held = self._store.read_record()
+        record = None if held is None else _Record.of(held)
+        if held is None or record is None or (record.owner, record.lineage) != (self._owner, decided.batch.lineage):
+            raise self._fenced(decided.batch, "another lineage has claimed it")
+        return record, held
+
+    def _is_done(self, record: _Record, decided: Decided) -> bool:
+        """True where this very Batch stands there. Raises FencedError where another does, or a later one."""
+        batch = decided.batch
+        if record.number == batch.number:
+            if record.hash != decided.input_hash:
+                raise self._fenced(batch, "it stands there already, decided otherwise")
+            return True
+        if record.number > batch.number or record.term > batch.term:
+            raise self._fenced(batch, f"batch {record.number} stands there already, under term {record.term}")
+        return False
+
+    def _counted(self, base: int) -> dict[int, int]:
+        found: Counter[int] = Counter()
+        for some in self._store.versions():
+            found.update(batch_of(base, version) for version in some)
+        return found
+
+    def _foreign(self, why: str) -> Refused:
+        return Refused(
+            f'sink "{self.node}": {self._store}: {why}',
+            remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there: run --append-new-lineage",
+            code="output-foreign",
+            node=self.node,
+        )
+
+    def _fenced(self, batch: BatchId, why: str) -> FencedError:
+        return FencedError(
+            f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self._store})',
+            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            node=self.node,
+        )
+
+    def _overwritten(self, batch: BatchId, version: int) -> SinkError:
+        return SinkError(
+            f'sink "{self.node}": in {self._store} a row stands under version {version}, which none of this flow has yet; of two rows '
+            f"with one id the store keeps that one, and batch {batch.number} is not written",
+            remedy="somebody else writes there: give this flow a place of its own, or reset it",
+            code="foreign-writer",
+            node=self.node,
+        )
+
+    def _too_many(self, decided: Decided) -> StateError:
+        return StateError(
+            f'sink "{self.node}": batch {decided.batch.number} has more than {MOST_ROWS} rows',
+            remedy="write a limit at the source: max_rows",
+            node=self.node,
+        )

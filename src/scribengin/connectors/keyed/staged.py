@@ -1,0 +1,220 @@
+"""Rows of one unit in a file of the state folder, with the ids by which the place will know them: an Arrow stream, summed."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from scribengin.connectors.contract import Receipt
+from scribengin.connectors.keyed.contract import KeyedRows
+from scribengin.core import faults
+from scribengin.core.errors import StateError
+from scribengin.core.storage import SummedFile, explained, make_folder, mapped, names_in, remove_tree, sync_folder
+from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.formats.contract import Bad
+from scribengin.formats.json_lines import json_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.keyed.contract import Parts
+    from scribengin.core.types import Schema
+
+_ID, _OF, _DOC, _PART = "id", "of", "doc", "part"
+_FORM = pa.schema([(_ID, pa.string()), (_OF, pa.string())])
+"""columns before the row's own: the id at the place, and what the row was made of where that is something else"""
+_COLUMNS = b"columns"
+"""metadata of the file: the flow's columns as DDL"""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How rows are staged: as JSON or in columns, and what their ids are made from."""
+
+    json: bool
+    key: tuple[str, ...]
+    """empty: a row's id is what it was made of"""
+    most_id_bytes: int
+    parts: Parts | None = None
+    """with `json` only"""
+
+
+class StagedStream:
+    """See the contract. No file is made before the first row."""
+
+    wants_ids = True
+
+    def __init__(self, sink: str, folder: Path, unit: int, attempt: str, schema: Schema, form: Form) -> None:
+        needs = form.key if form.parts is None else tuple(dict.fromkeys((*form.key, form.parts.column)))
+        self._needs = needs
+        self.json_needs: tuple[str, ...] | None = needs if form.json else None
+        self._sink = sink
+        self._folder = folder
+        self._unit = unit
+        self._name = f"{unit:05d}-{attempt}"
+        self._form = form
+        self._arrow = arrow_schema(schema)
+        rest = pa.schema([(_DOC, pa.binary())]) if form.json else self._arrow
+        if form.parts is not None:
+            rest = rest.append(pa.field(_PART, pa.string()))
+        self._schema = pa.schema([*_FORM, *rest], {_COLUMNS: str(schema)})
+        self._file: SummedFile | None = None
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Stage the rows; those are refused whose key is no id, and those that come to no part of the place."""
+        if not batch.num_rows:
+            return ()
+        docs = [pa.array(json_lines(batch).splitlines(), pa.binary())] if self._form.json else batch.columns
+        return self._stage(docs, {name: batch.column(name) for name in self._needs}, ids)
+
+    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Stage rows that are JSON."""
+        return self._stage([pa.array(lines.splitlines(), pa.binary())], columns, ids) if rows else ()
+
+    def close(self) -> Receipt:
+        """Make the file durable."""
+        if self._file is None or self._writer is None:
+            return Receipt(self._sink, self._unit, 0, 0)
+        with explained(self._doing):
+            self._writer.close()
+            self._file.sync()
+            self._file.close()
+            sync_folder(self._folder)
+        segment = {"staged": self._name, "rows": self._rows, "bytes": self._file.size, "crc": self._file.crc}
+        return Receipt(self._sink, self._unit, self._rows, self._file.size, (segment,))
+
+    def abort(self) -> None:
+        """Remove the file."""
+        if self._file is None:
+            return
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            (self._folder / self._name).unlink(missing_ok=True)
+            self._folder.rmdir()
+
+    @property
+    def _doing(self) -> str:
+        return f'sink "{self._sink}" cannot stage in {self._folder}; nothing of the batch is visible, it is run again'
+
+    def _stage(self, rest: Sequence[pa.Array], columns: Mapping[str, pa.Array], made_of: Sequence[str] | None) -> Sequence[Bad]:
+        assert made_of is not None, "a keyed sink wants ids"
+        refused: list[Bad] = []
+        ids: list[str | None]
+        if self._form.key:
+            ids = list(self._key_ids([columns[name] for name in self._form.key], refused))
+        else:
+            ids = [id_ if len(id_) * 4 <= self._form.most_id_bytes else self._short(id_) for id_ in made_of]
+        if (parts := self._form.parts) is not None:
+            part, without = parts.of_rows(columns[parts.column])
+            rest = [*rest, part]
+            refused += [Bad(ordinal, "no-part", why) for ordinal, why in without.items() if ids[ordinal] is not None]
+            for ordinal in without:
+                ids[ordinal] = None
+        arrays = [pa.array(ids, pa.string()), pa.array(made_of if self._form.key else [None] * len(ids), pa.string()), *rest]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if refused:
+            batch = batch.filter(pa.compute.is_valid(batch.column(0)))
+        if batch.num_rows:
+            with explained(self._doing):
+                self._begun().write_batch(batch)
+            self._rows += batch.num_rows
+        faults.reached("stage.mid_write")
+        return refused
+
+    def _begun(self) -> pa.ipc.RecordBatchStreamWriter:
+        if self._writer is None:
+            make_folder(self._folder)
+            self._file = SummedFile(self._folder / self._name)
+            self._writer = pa.ipc.new_stream(self._file, self._schema)
+        return self._writer
+
+    def _key_ids(self, columns: Sequence[pa.Array], refused: list[Bad]) -> Iterator[str | None]:
+        alone = len(columns) == 1 and pa.types.is_string(columns[0].type)
+        for ordinal, values in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
+            if None in values:
+                name = self._form.key[values.index(None)]
+                refused.append(Bad(ordinal, "null-key", f'the key column "{name}" is null: the row has no id'))
+                yield None
+                continue
+            id_ = values[0] if alone else msgspec.json.encode(values, enc_hook=str).decode()
+            if len(id_.encode()) > self._form.most_id_bytes:
+                size = len(id_.encode())
+                refused.append(Bad(ordinal, "too-large", f"the key has {size} bytes, an id may have {self._form.most_id_bytes}"))
+                yield None
+                continue
+            yield id_
+
+    def _short(self, id_: str) -> str:
+        """The id itself, or its digest where it is too long."""
+        return id_ if len(id_.encode()) <= self._form.most_id_bytes else blake2b(id_.encode(), digest_size=24).hexdigest()
+
+
+def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: str) -> Iterator[KeyedRows]:
+    """The rows of a segment, in their order, as they were staged; `version` is that of the first. Raises StateError where the file is gone,
+    torn or changed."""
+    with _opened(folder, segment, sink) as reader:
+        for batch in reader:
+            ids = batch.column(0).to_pylist()
+            made_of = ids if batch.column(1).null_count else batch.column(1).to_pylist()
+            columns = pa.RecordBatch.from_arrays(batch.columns[2:], names=batch.schema.names[2:])
+            yield KeyedRows(ids, made_of, version, columns)
+            version += len(ids)
+
+
+def staged_schema(folder: Path, segment: Mapping[str, Any], sink: str) -> Schema:
+    """The flow's columns when the rows were staged. Raises as `read_staged`."""
+    with _opened(folder, segment, sink) as reader:
+        return parse_schema(reader.schema.metadata[_COLUMNS].decode())
+
+
+@contextmanager
+def _opened(folder: Path, segment: Mapping[str, Any], sink: str) -> Iterator[pa.ipc.RecordBatchStreamReader]:
+    path = folder / segment["staged"]
+    try:
+        source = mapped(path)
+    except FileNotFoundError as error:
+        raise _damaged(sink, path, "is gone") from error
+    with source:
+        data = source.read_buffer()
+        if data.size != segment["bytes"] or zlib.crc32(data) != segment["crc"]:
+            raise _damaged(sink, path, f"was changed: it has {data.size} bytes, a decision says {segment['bytes']}")
+        with pa.ipc.open_stream(data) as reader:
+            yield reader
+
+
+def as_json(form: Literal["json", "columns"], columns: pa.RecordBatch, index: int) -> bytes:
+    """Row `index` as a JSON object."""
+    if form == "json":
+        doc: bytes = columns.column(0)[index].as_py()
+        return doc
+    return json_lines(columns.slice(index, 1)).rstrip(b"\n")
+
+
+def batch_folder(work: Path, lineage: str, batch: int) -> Path:
+    """Where tasks stage the rows of a Batch."""
+    return work / lineage / f"{batch:010d}"
+
+
+def drop_staged(work: Path, lineage: str, batches: Iterable[int]) -> None:
+    """Delete what was staged for those Batches."""
+    for batch in batches:
+        remove_tree(batch_folder(work, lineage, batch))
+
+
+def staged_batches(work: Path, lineage: str) -> list[int]:
+    """For which there is something."""
+    return sorted(int(name) for name in names_in(work / lineage) if name.isdigit())
+
+
+def _damaged(sink: str, path: Path, what: str) -> StateError:
+    return StateError(f'sink "{sink}": {path}, staged rows that were decided, {what}', remedy="restore it from a backup, or reset the flow")

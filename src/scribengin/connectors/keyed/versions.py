@@ -1,0 +1,34 @@
+"""The version of a row: base of the lineage + Batch and place in it. 63 bits, above 0.
+
+A base is a time in microseconds (2 ** 51 in our days), or more where an earlier lineage has come further. So rows that others have written
+with the time as their version, as Cassandra's clients do, lose too.
+"""
+
+from __future__ import annotations
+
+import time
+
+PLACE_BITS = 28
+MOST_ROWS = 1 << PLACE_BITS
+"""rows of one Batch for one sink"""
+_MOST = (1 << 63) - 1
+
+
+def version_of(base: int, batch: int, place: int) -> int:
+    """Of the row at `place` (from 0) in Batch `batch`. Raises OverflowError beyond 63 bits: after some ten thousand million Batches."""
+    version = base + (batch << PLACE_BITS) + place
+    if version > _MOST:
+        raise OverflowError(f"version {version} does not fit 63 bits")
+    return version
+
+
+def batch_of(base: int, version: int) -> int:
+    """The Batch that wrote it; negative where an earlier lineage did."""
+    return (version - base) >> PLACE_BITS
+
+
+def next_base(base: int | None, newest: int) -> int:
+    """For a new lineage, where the one before had `base` and came to Batch `newest` (-1: none)."""
+    now = time.time_ns() // 1000
+    # one Batch more than is recorded may have been sent already
+    return now if base is None else max(now, version_of(base, newest + 2, 0))

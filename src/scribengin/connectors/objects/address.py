@@ -1,0 +1,157 @@
+"""Where a flow's objects are: `s3://bucket/prefix`, `hdfs://namenode:port/folder`, or `file:///folder` for a try without a server. And how
+the place is reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from scribengin.connectors.objects.login import find_login
+from scribengin.core.errors import SinkError
+from scribengin.core.store import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.connectors.hdfs.store import HdfsStore
+    from scribengin.connectors.objects.login import Login
+    from scribengin.connectors.objects.s3 import S3Store
+
+REGION = "us-east-1"
+"""what stores take that have none"""
+
+
+def url_fault(url: str, type_: str = "objects") -> tuple[str, str] | None:
+    """What is wrong with the `url` of a node of that type by itself, and the remedy; None where nothing is.
+
+    >>> url_fault("s3://bucket/sales"), url_fault("http://host/bucket")
+    (None, ('begins with "http://"', 'write s3://BUCKET/PREFIX, and the server as `endpoint`'))
+    """
+    parts = urlsplit(url)
+    schemes, write = _FORMS[type_]
+    if parts.scheme not in schemes:
+        return (f'begins with "{parts.scheme}://"' if parts.scheme else "has no scheme"), write
+    if parts.scheme == "file":
+        return None if parts.path.strip("/") and not parts.netloc else ("names no folder", "write file:///FOLDER")
+    if "@" in parts.netloc:
+        return "holds a user", "take it out: write it as `config`, with the secret as ${secret:env/NAME}"
+    if not parts.netloc:
+        return ("names no bucket" if parts.scheme == "s3" else "names no NameNode"), write
+    if parts.scheme == "hdfs" and not parts.path.strip("/"):
+        return "names no folder", write
+    if (
+        parts.query
+        or parts.fragment
+        or any(part in (".", "..") or not part for part in parts.path.strip("/").split("/") if parts.path.strip("/"))
+    ):
+        return "has a prefix that is no path", "take out ?, #, empty parts, . and .."
+    return None
+
+
+_FORMS = {
+    "objects": (("s3", "file"), "write s3://BUCKET/PREFIX, and the server as `endpoint`"),
+    "hdfs": (("hdfs",), "write hdfs://NAMENODE:PORT/FOLDER"),
+    "delta": (("s3",), "write s3://BUCKET/PREFIX, and the server as `endpoint`; or a folder of this machine as it is"),
+}
+"""type of a node → what a url may begin with, and what to write"""
+
+
+def below(url: str) -> str:
+    """The form in which two are compared: one is within the other where it begins with it."""
+    return url.rstrip("/") + "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A `url` and how to get there; travels to executors."""
+
+    node: str
+    url: str
+    endpoint: str | None
+    region: str
+    path_style: bool
+    ca_file: str | None
+    config: Mapping[str, Any]
+    profile: str | None
+    login: Login | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """of Hadoop's client"""
+
+    @staticmethod
+    def of(node: str, options: Mapping[str, Any], folder: Path | None = None) -> Address:
+        """From a node's options, with defaults; `folder` is where its paths start. Raises SinkError for a `url` that is none."""
+        type_ = "hdfs" if "settings" in options else "objects"
+        fault = url_fault(options["url"], type_)
+        if fault is not None:
+            raise SinkError(f'"{node}": url {fault[0]}', remedy=fault[1], code=f"{type_}-url", node=node)
+        if type_ == "hdfs":
+            return Address(node, options["url"], None, "", True, None, {}, None, settings=options["settings"])
+        endpoint = options["endpoint"]
+        if endpoint is not None and not (endpoint.startswith(("http://", "https://")) and urlsplit(endpoint).hostname):
+            remedy = "write it as https://HOST:PORT, or http:// for one without TLS"
+            raise SinkError(f'"{node}": endpoint "{endpoint}" is no address', remedy=remedy, code="objects-url", node=node)
+        ca_file = options["ca_file"]
+        if ca_file is not None:
+            ca_file = str(Path(folder or "", ca_file).expanduser())
+        names = ("config", "profile")
+        reached = (endpoint, options["region"], options["path_style"], ca_file)
+        return Address(node, options["url"], *reached, *(options[name] for name in names))
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def is_local(self) -> bool:
+        """A folder of this machine."""
+        return self.url.startswith("file:")
+
+    @property
+    def is_hdfs(self) -> bool:
+        """A folder of an HDFS."""
+        return self.url.startswith("hdfs:")
+
+    def open(self) -> LocalStore | S3Store | HdfsStore:
+        """The store, whose keys begin below the url. Raises EnvironmentFault, SinkError where there is no client or login."""
+        parts = urlsplit(self.url)
+        if self.is_local:
+            return LocalStore(Path(unquote(parts.path)))
+        if self.is_hdfs:
+            from scribengin.connectors.hdfs.store import HdfsStore
+
+            return HdfsStore(self, f"hdfs://{parts.netloc}", parts.path.strip("/"), self.settings)
+        from scribengin.connectors.objects.s3 import S3Store
+
+        return S3Store(self.with_login(), parts.netloc, parts.path.strip("/"))
+
+    @property
+    def server(self) -> str | None:
+        """Where requests go, with the bucket in the server's name where that is wanted: clients take an address as it is. None: AWS's."""
+        if self.endpoint is None or self.path_style:
+            return self.endpoint
+        scheme, _, rest = self.endpoint.partition("://")
+        return f"{scheme}://{urlsplit(self.url).netloc}.{rest}"
+
+    def authorities(self) -> str:
+        """The text of `ca_file`, which is given. Raises SinkError where that holds no certificate, or cannot be read."""
+        path = Path(self.ca_file or "")
+        try:
+            text = path.read_text(errors="replace")
+            fault = "" if "-----BEGIN CERTIFICATE-----" in text else "holds no certificate"
+        except OSError as error:
+            text, fault = "", f"cannot be read: {error.strerror}"
+        if fault:
+            raise SinkError(
+                f'"{self.node}": ca_file {path} {fault}',
+                remedy="name a PEM file of the authorities to trust; its lines begin with -----BEGIN CERTIFICATE-----",
+                code="objects-trust",
+                node=self.node,
+            )
+        return text
+
+    def with_login(self) -> Address:
+        """With what this process finds, to take along to others: a task has another environment. Raises what `find_login` raises."""
+        if self.login is not None or self.is_local or self.is_hdfs:
+            return self
+        return replace(self, login=find_login(self.node, self.config, self.profile))

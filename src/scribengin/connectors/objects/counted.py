@@ -1,0 +1,59 @@
+"""What writers to a store have in common: a file whose bytes are handed on and summed up."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from abc import ABC, abstractmethod
+from typing import IO, Any, cast
+
+
+class Counted(io.RawIOBase):
+    """A file whose bytes are handed on and summed up."""
+
+    def __init__(self, hand_on: Any) -> None:
+        self._hand_on = hand_on
+        self.size = 0
+        self.crc = 0
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Hand on the bytes."""
+        self._hand_on(data)
+        size = memoryview(data).nbytes
+        self.size += size
+        self.crc = zlib.crc32(data, self.crc)
+        return size
+
+    def tell(self) -> int:
+        """Behind the last byte."""
+        return self.size
+
+
+class CountedWriter(ABC):
+    """The half of a StoreWriter that tells what was written."""
+
+    def __init__(self) -> None:
+        self._file = Counted(self._write)
+
+    @property
+    def file(self) -> IO[bytes]:
+        """See StoreWriter."""
+        return cast("IO[bytes]", self._file)
+
+    @property
+    def size(self) -> int:
+        """See StoreWriter."""
+        return self._file.size
+
+    @property
+    def crc(self) -> int:
+        """See StoreWriter."""
+        return self._file.crc
+
+    @abstractmethod
+    def _write(self, data: Any) -> None:
+        """Send the bytes on, now or with others."""

@@ -1,0 +1,196 @@
+"""What stands beside the objects, and says which of them count.
+
+    <url>/_scribengin/owners/…                        the installations and lineages that write here; the newest may
+    <url>/_scribengin/<lineage>/batches/…             one manifest a Batch, put-if-absent; see `core.numbered_log`
+    <url>/_scribengin/<lineage>/staged/<batch>/<key>  says, without content, that a task is about to write the key, or has
+
+All are written once, and none is changed: no store is asked to compare and swap.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from scribengin.core.errors import FencedError, Refused, SinkError
+from scribengin.core.moments import now_text
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.shelf import StoreShelf
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from scribengin.core.store import Store
+
+INTERNAL = "_scribengin"
+DATA = "data"
+"""Below it lie the objects that are not for who lists."""
+_CLOSED = "closed_by"
+
+
+class Manifests:
+    """Of one lineage at one place."""
+
+    def __init__(self, store: Store, lineage: str) -> None:
+        top = f"{INTERNAL}/{lineage}"
+        self.commits = NumberedLog(Path(top, "batches"), "commit", StoreShelf(store))
+        self.notes = Notes(store, f"{top}/staged")
+        """of tasks, by Batch"""
+
+    def committed(self, number: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """(number, manifest) from `number` on; what closes the lineage is none."""
+        return ((n, record) for n, record in self.commits.since(number) if _CLOSED not in record)
+
+    def close(self, heir: str) -> None:
+        """No Batch of this lineage is committed from now on: the next number is taken."""
+        while True:
+            newest = self.commits.newest()
+            if newest is not None and _CLOSED in (self.commits.read(newest) or {}):
+                return
+            try:
+                self.commits.put(0 if newest is None else newest + 1, {_CLOSED: heir})
+            except FencedError:  # somebody has folded meanwhile
+                continue
+
+
+class Notes:
+    """What processes have said before they wrote objects, below one folder, by number: so what they leave when they die is found without a
+    look at all there is."""
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store = store
+        self._folder = folder
+
+    def stage(self, number: int, key: str) -> None:
+        """Say that the object is about to be written for that number."""
+        self._store.put(self._note(number, key), b"")
+
+    def staged(self, number: int | None = None) -> Iterator[tuple[int, str]]:
+        """(number, key) of what was said so, in the order of the numbers; or of one number."""
+        for entry in self._store.list(self._folder if number is None else f"{self._folder}/{number:010d}"):
+            said, _, key = entry.key.removeprefix(f"{self._folder}/").partition("/")
+            if said.isdigit() and key:
+                yield int(said), key
+
+    def sweep(self, number: int, keys: Iterable[str], kept: Collection[str] = ()) -> int:
+        """Delete those of a number's objects that are not `kept`, and what was said of all of them; returns how many objects went, whole
+        or half."""
+        keys = list(keys)
+        lost = [key for key in keys if key not in kept]
+        for key in lost:
+            self._store.abandon(key)
+        self._store.delete(*(self._note(number, key) for key in keys))
+        return len(lost)
+
+    def _note(self, number: int, key: str) -> str:
+        return f"{self._folder}/{number:010d}/{key}"
+
+
+def is_closed(record: Mapping[str, Any]) -> bool:
+    """Whether it is no manifest, but the end of its lineage."""
+    return _CLOSED in record
+
+
+def lineages(store: Store) -> list[str]:
+    """Every one that has claimed the place, oldest first."""
+    return list(dict.fromkeys(claim["lineage"] for claim in Owners(store).claims()))
+
+
+class Owners:
+    """Who may write: the last claim."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._log = NumberedLog(Path(INTERNAL, "owners"), "owner", StoreShelf(store))
+
+    def claims(self) -> list[Mapping[str, Any]]:
+        """All, oldest first."""
+        return [claim for _, claim in self._log.since()]
+
+    def claim(self, *, owner: str, lineage: str, sink: str, flow: str, where: str, adopt: bool, looked: bool = False) -> None:
+        """Claim the place, or find it claimed by the same. Raises Refused where another flow, lineage or sink has, or objects of others are
+        there, unless `adopt`; SinkError where the store would let two win. `looked`: it is known that what stands there may."""
+        mine = {"owner": owner, "lineage": lineage, "sink": sink}
+        while True:
+            claims = self.claims()
+            if claims and _same(claims[-1], mine):
+                return
+            if any(_same(each, mine) for each in claims):
+                raise Refused(
+                    f'sink "{sink}": a newer lineage has taken {where} over',
+                    remedy="run the flow that writes there now",
+                    code="output-foreign",
+                )
+            if not claims:
+                check_create_only(self._store, sink, where)
+            if not adopt:
+                self._refuse_others(claims, mine, where, looked=looked)
+            if claims:
+                # from here on nothing more of the lineage before can be committed, whoever sleeps
+                Manifests(self._store, claims[-1]["lineage"]).close(lineage)
+            self._log.put(len(claims), mine | {"flow": flow, "since": now_text()})
+
+    def check(self, *, owner: str, lineage: str, sink: str, where: str) -> None:
+        """Raise FencedError where another has claimed the place since."""
+        newest = self._log.newest()
+        claim = None if newest is None else self._log.read(newest)
+        if claim is None or not _same(claim, {"owner": owner, "lineage": lineage, "sink": sink}):
+            found = "nobody's" if claim is None else f"that of {_told(claim)}"
+            raise FencedError(f'sink "{sink}": {where} is {found} now', remedy="stop this driver; another writes there now")
+
+    def check_clear(self, *, owner: str, sink: str, where: str) -> None:
+        """Raise Refused where anyone else has ever claimed the place: not all of it is this installation's to delete."""
+        for each in self.claims():
+            if (each["owner"], each["sink"]) != (owner, sink):
+                raise foreign(sink, where, f"objects of {_told(each)}")
+
+    def _refuse_others(self, claims: list[Mapping[str, Any]], mine: Mapping[str, str], where: str, *, looked: bool) -> None:
+        sink = mine["sink"]
+        if claims and claims[-1]["owner"] == mine["owner"]:
+            raise Refused(
+                f'sink "{sink}": {where} holds objects of another lineage ({_told(claims[-1])})',
+                remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there, doubled where it is read again: "
+                "run --append-new-lineage",
+                code="output-foreign",
+            )
+        if claims:
+            raise foreign(sink, where, f"objects of another installation ({_told(claims[-1])})")
+        if looked:
+            return
+        strange = next((entry.key for entry in self._store.list() if not entry.key.startswith(f"{INTERNAL}/")), None)
+        if strange is not None:
+            raise foreign(sink, where, f"{strange}, and nothing says who wrote it")
+
+
+def check_create_only(store: Store, sink: str, where: str) -> None:
+    """Raise SinkError for a store that writes over what is there though it is asked not to: two drivers could both win."""
+    probe = f"{INTERNAL}/probe-{uuid4().hex}"
+    try:
+        if not store.put(probe, b"1") or store.put(probe, b"2"):
+            raise SinkError(
+                f'sink "{sink}": the store of {where} ignores If-None-Match: two drivers could both commit',
+                remedy="take a store that keeps to it",
+                code="objects-unable",
+                node=sink,
+            )
+    finally:
+        store.delete(probe)
+
+
+def foreign(sink: str, where: str, holds: str) -> Refused:
+    """What stands there is not this flow's, nor its to delete."""
+    return Refused(
+        f'sink "{sink}": {where} holds {holds}',
+        remedy="give the sink another prefix, or delete that one yourself if nobody needs it; to add to what is there: "
+        "run --append-new-lineage",
+        code="output-foreign",
+    )
+
+
+def _same(claim: Mapping[str, Any], mine: Mapping[str, str]) -> bool:
+    return all(claim[name] == value for name, value in mine.items())
+
+
+def _told(claim: Mapping[str, Any]) -> str:
+    return f'sink "{claim["sink"]}", lineage {claim["lineage"]}, since {claim["since"]}'

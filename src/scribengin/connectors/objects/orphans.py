@@ -1,0 +1,93 @@
+"""What lies below a sink's url that no manifest names: how old, how large, and whose."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.hdfs.store import HdfsStore
+from scribengin.connectors.objects.manifests import INTERNAL, Manifests, Owners, lineages
+from scribengin.connectors.objects.s3 import S3Store
+from scribengin.connectors.objects.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.core.store import Store
+
+OLD_S = 3600.0
+"""how long an object that nothing tells of is left alone: a task that sleeps may have written it, and a driver decide its Batch yet"""
+OURS = re.compile(r"part-\d{10}-(merged-\d{10}-\d{5}-|\d{5}-\d{5}-)")
+"""what the names of objects begin with that rollers and tasks write"""
+HIDDEN = re.compile(rf"{INTERNAL}/[^/]+/hidden/")
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanObject:
+    """An object, or parts of one, that nothing needs, or nobody knows."""
+
+    key: str
+    kind: str
+    """`attempt` (of a task that failed, was late, or whose Batch was never decided), `merge` (of a roller that was late, or killed),
+    `upload` (parts that were never made an object), `foreign` (neither a manifest nor its name says that it is Scribengin's)"""
+    bytes: int
+    age_s: float
+    may_be_used: bool
+    """whether somebody may still need it"""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is not Scribengin's to delete."""
+        return self.kind == "foreign"
+
+
+def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanObject]:
+    """By key; nothing where no sink has written. What a Batch under way has staged is none."""
+    # the objects before the manifests: what is committed meanwhile is named then
+    there = [entry for entry in store.list() if not entry.key.startswith(f"{INTERNAL}/") or HIDDEN.match(entry.key)]
+    uploads = _unfinished(store, now_s())
+    claims = Owners(store).claims()
+    if not claims:
+        return
+    known: set[str] = set()
+    open_: set[str] = set()
+    for lineage in lineages(store):
+        manifests = Manifests(store, lineage)
+        newest = -1
+        for number, record in manifests.committed():
+            newest = number
+            known |= {file["name"] for file in record["files"]}
+        if lineage == claims[-1]["lineage"]:
+            open_ |= {key for number, key in manifests.notes.staged() if number > newest}
+        turns = Turns(store, lineage)
+        known |= {output["name"] for _, output in turns.outputs()}
+        through = turns.newest()[0]
+        open_ |= {key for number, key in turns.notes.staged() if number > through}
+    for entry in there:
+        if entry.key not in known and entry.key not in open_:
+            ours = OURS.match(entry.key.rpartition("/")[2])
+            kind = "foreign" if ours is None else "merge" if ours[1].startswith("merged") else "attempt"
+            age_s = max(0.0, now_s() - entry.modified_s)
+            yield OrphanObject(entry.key, kind, entry.size, age_s, age_s < OLD_S)
+    for key in sorted(uploads.keys() - known - open_):
+        # begun by a task that had said so; what it said was swept, and it did not hear of it
+        size, age_s = uploads[key]
+        yield OrphanObject(key, "upload", size, max(0.0, age_s), age_s < OLD_S)
+
+
+def remove(store: Store, orphan: OrphanObject) -> None:
+    """Delete it, parts too."""
+    store.abandon(orphan.key)
+
+
+def _unfinished(store: Store, now_s: float) -> dict[str, tuple[int, float]]:
+    """Key → bytes and age; where the store tells neither, 0 and as old as need be."""
+    if isinstance(store, HdfsStore):
+        return {key: (entry.size, now_s - entry.modified_s) for key, entry in store.unfinished()}
+    if not isinstance(store, S3Store) or store.login is None:
+        return {}
+    from scribengin.connectors.objects.uploads import Uploads
+
+    return {key: (0, OLD_S) for key, _ in Uploads(store).unfinished()}

@@ -1,0 +1,174 @@
+"""The driver's side of the source: which objects are new, and whether those that were taken have stayed as they were."""
+
+from __future__ import annotations
+
+import time
+from bisect import insort
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.files.globs import matches
+from scribengin.connectors.files.pieces import Piece, pieces_of, streams_of
+from scribengin.connectors.objects.manifests import DATA, Owners
+from scribengin.core.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from scribengin.connectors.objects.address import Address
+    from scribengin.core.store import Entry, Store
+
+KEPT = 1000
+"""keys that were taken last, of which `names: sorted` keeps those in mind: from the first of them on it lists. One request has as many."""
+_MANY = 10_000
+_NONE = 1 << 62
+
+
+class ObjectsReader:
+    """Hands out the objects below an address, each once, in the order of their keys among those that wait.
+
+    `ordered`: a new key comes behind all that were taken but for the last KEPT; a listing begins there. Else all keys are listed, at most
+    once in `look_s`.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        divide: Callable[[Piece], list[Piece]],
+        match: str | None = None,
+        ordered: bool = False,
+        look_s: float = 0.0,
+        split_bytes: int = 32 * 2**20,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+        stop_on_change: bool = True,
+    ) -> None:
+        self._address = address
+        self._store: Store = address.open()
+        self._divide = divide
+        self._patterns = None if match is None else tuple(match.split("/"))
+        self._ordered = ordered
+        self._look_s = look_s
+        self._split_bytes = split_bytes
+        self._max_files = max_files
+        self._max_bytes = max_bytes
+        self._stop_on_change = stop_on_change
+        self._taken: dict[str, tuple[int, int]] = {}
+        """key → (size, number of its ETag), where names are sorted of the last KEPT"""
+        self._last: list[str] = []
+        """where names are sorted: these keys, in their order"""
+        self._floor = ""
+        """where names are sorted: up to here nothing is looked at any more"""
+        self._waiting: dict[str, Entry] = {}
+        self._looked_s = -1e9
+        self._notices: list[str] = []
+        self._told = False
+        if Owners(self._store).claims() and next(iter(self._store.list(DATA)), None) is not None:
+            raise SourceError(
+                f'source "{address.node}": {address} is written by a sink of Scribengin, and only its manifests say which objects count',
+                remedy="let that sink write visible: listing, or read another url",
+                node=address.node,
+            )
+
+    def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
+        """Take over what the log says was handed out."""
+        for streams in entries:
+            for stream in streams:
+                for piece in pieces_of(stream):
+                    self._remember(piece)
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """The next objects, as streams of about `split` bytes each. Raises SourceError for a taken object that changed."""
+        self._look(at_once=final)
+        pieces: list[Piece] = []
+        files = total = 0
+        max_files = min(limits.max_files or _NONE, self._max_files or _NONE)
+        max_bytes = min(limits.max_bytes or _NONE, self._max_bytes or _NONE)
+        for key, entry in list(self._waiting.items()):
+            if files and (files + 1 > max_files or total + entry.size > max_bytes):
+                break
+            files, total = files + 1, total + entry.size
+            piece = Piece(key, entry.size, round(entry.modified_s * 1e9), number_of(entry.etag), 0, entry.size, entry.size)
+            pieces += self._divide(piece)
+            self._remember(piece)
+            del self._waiting[key]
+        return streams_of(pieces, root=self._address.url, stream_bytes=self._split_bytes)
+
+    def backlog(self) -> Backlog:
+        """The objects seen at the last look that were not handed out."""
+        waiting = self._waiting.values()
+        oldest_s = min((entry.modified_s for entry in waiting), default=None)
+        return Backlog(
+            files=len(waiting),
+            bytes=sum(entry.size for entry in waiting),
+            oldest_s=None if oldest_s is None else max(0.0, time.time() - oldest_s),
+        )
+
+    def notices(self) -> list[str]:
+        """What a person should know, once."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def first(self) -> Entry | None:
+        """The first object that is wanted; None where there is none."""
+        return next(self._wanted(""), None)
+
+    def _look(self, *, at_once: bool) -> None:
+        """Bring `_waiting` up to date with the store: what waits is looked at again only where a listing comes by anyway."""
+        now_s = time.monotonic()
+        if not at_once and now_s - self._looked_s < self._look_s:
+            return
+        self._looked_s = now_s
+        seen = 0
+        waiting: dict[str, Entry] = {}
+        for entry in self._wanted(self._floor):
+            seen += 1
+            taken = self._taken.get(entry.key)
+            if taken is None and entry.size:
+                waiting[entry.key] = entry
+            elif taken is not None and taken != (entry.size, number_of(entry.etag)):
+                self._changed(entry, taken[0])
+        self._waiting = waiting
+        if not self._ordered and seen > _MANY and not self._told:
+            self._told = True
+            self._notices.append(
+                f"each look at {self._address} lists {seen:,} keys; where new ones come behind the old (names by time) "
+                "write `names: sorted`, else `look: 5m` or so"
+            )
+
+    def _changed(self, entry: Entry, size: int) -> None:
+        how = f"it had {size} bytes, now {entry.size}"
+        if self._stop_on_change:
+            raise SourceError(
+                f"{self._address}/{entry.key} changed after it was taken: {how}",
+                remedy="put the old content there again and new records into new objects, or set `on_change: ignore`",
+                node=self._address.node,
+            )
+        self._notices.append(f"{self._address}/{entry.key} changed after it was taken ({how}); the change is ignored")
+        self._taken[entry.key] = (entry.size, number_of(entry.etag))
+
+    def _wanted(self, after: str) -> Iterator[Entry]:
+        for entry in self._store.list(after=after):
+            parts = entry.key.split("/")
+            if not any(part[:1] in ("_", ".") for part in parts) and (self._patterns is None or matches(parts, self._patterns)):
+                yield entry
+
+    def _remember(self, piece: Piece) -> None:
+        key = piece.path
+        if self._ordered and key not in self._taken:
+            if key <= self._floor:
+                return
+            insort(self._last, key)
+            if len(self._last) > KEPT:
+                self._floor = self._last.pop(0)
+                self._taken.pop(self._floor, None)
+                if key == self._floor:
+                    return
+        self._taken[key] = (piece.size, piece.inode)
+
+
+def number_of(etag: str) -> int:
+    """An ETag as a number of 63 bits."""
+    return int.from_bytes(blake2b(etag.encode(), digest_size=8).digest()) >> 1

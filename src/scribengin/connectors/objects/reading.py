@@ -1,0 +1,178 @@
+"""What is committed at a place, by its manifests: for readers that do not go by what a listing shows."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from scribengin.connectors.hdfs import options as hdfs
+from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.manifests import lineages
+from scribengin.connectors.objects.options import SINK
+from scribengin.connectors.objects.readers import reading
+from scribengin.connectors.objects.turns import Counted, root_of
+from scribengin.core.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_ARROW = {"parquet": "parquet", "json": "json", "csv": "csv"}
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedObject:
+    """One object that counts."""
+
+    key: str
+    """below the url"""
+    rows: int
+    bytes: int
+    lineage: str
+    batch: int
+    """the last one, of an object that was merged"""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """All that was committed when it was looked at: what comes later, or is being written, is not among it."""
+
+    address: Address
+    format: str
+    objects: tuple[CommittedObject, ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all objects."""
+        return sum(each.rows for each in self.objects)
+
+    @property
+    def urls(self) -> list[str]:
+        """Of the objects, in the order in which they were committed."""
+        top = self.address.url.rstrip("/")
+        return [f"{top}/{each.key}" for each in self.objects]
+
+    def dataset(self) -> Any:
+        """A `pyarrow.dataset.Dataset` of them; folders `column=value` become columns. Raises SourceError for text, which Arrow has no
+        reader for."""
+        import pyarrow.dataset as ds
+
+        self._check("dataset")
+        filesystem, top = self._arrow()
+        parts = [
+            ds.dataset(
+                [f"{top}/{key}" for key in keys],
+                filesystem=filesystem,
+                format=_ARROW[self.format],
+                partitioning="hive",
+                partition_base_dir=f"{top}/{root}".rstrip("/"),
+            )
+            for root, keys in self._by_root().items()
+        ]
+        return parts[0] if len(parts) == 1 else ds.dataset(parts)
+
+    def spark(self, session: SparkSession) -> DataFrame:
+        """A DataFrame of them. A store is read by Hadoop's S3A client, which Spark does not carry: see `spark_settings`."""
+        self._check("DataFrame")
+        top = self.address.url.rstrip("/").replace("s3://", "s3a://", 1)
+
+        def read(root: str, keys: list[str]) -> DataFrame:
+            reader = session.read.format(self.format).option("basePath", f"{top}/{root}")
+            if self.format == "csv":
+                reader = reader.option("header", "true")
+            return reader.load([f"{top}/{key}" for key in keys])
+
+        return reduce(lambda one, other: one.unionByName(other), (read(*each) for each in self._by_root().items()))
+
+    def spark_settings(self) -> dict[str, str]:
+        """What a session needs to read the store by S3A, secrets in plain; hadoop-aws must be among its jars."""
+        address = self.address
+        login = address.with_login().login
+        top = "spark.hadoop.fs.s3a"
+        settings = {f"{top}.endpoint.region": address.region, f"{top}.path.style.access": str(address.path_style).lower()}
+        if address.endpoint is not None:
+            settings |= {f"{top}.endpoint": address.endpoint}
+            settings |= {f"{top}.connection.ssl.enabled": str(address.endpoint.startswith("https:")).lower()}
+        if login is not None:
+            settings |= {f"{top}.access.key": login.key, f"{top}.secret.key": login.secret}
+        return settings | ({f"{top}.session.token": login.token} if login is not None and login.token else {})
+
+    def _by_root(self) -> dict[str, list[str]]:
+        """Below what partitions' folders begin → keys; more than one where some wait for a roller."""
+        found: dict[str, list[str]] = {}
+        for each in self.objects:
+            found.setdefault(root_of(each.key), []).append(each.key)
+        return found
+
+    def _check(self, what: str) -> None:
+        if not self.objects:
+            raise SourceError(f"{self.address} has no committed object", remedy="run the flow that writes there")
+        if self.format not in _ARROW:
+            raise SourceError(f"{self.address} holds {self.format}, of which no {what} is made", remedy="read `urls` line by line")
+
+    def _arrow(self) -> tuple[Any, str]:
+        from pyarrow import fs
+
+        address = self.address
+        parts = urlsplit(address.url)
+        if address.is_local:
+            return fs.LocalFileSystem(), unquote(parts.path).rstrip("/")
+        if address.is_hdfs:
+            raise SourceError(f"{address} is an HDFS, which Arrow does not reach by itself", remedy="take .spark(session), or .urls")
+        login = address.with_login().login
+        given: dict[str, Any] = {"region": address.region, "force_virtual_addressing": not address.path_style}
+        if login is not None:
+            given |= {"access_key": login.key, "secret_key": login.secret, "session_token": login.token}
+        if address.endpoint is not None:
+            endpoint = urlsplit(address.endpoint)
+            given |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+        if address.ca_file is not None:
+            given["tls_ca_file_path"] = address.ca_file
+        return fs.S3FileSystem(**given), f"{parts.netloc}{parts.path}".rstrip("/")
+
+
+def committed(url: str, **options: Any) -> Committed:
+    """What is committed below `url`, where a sink `type: objects` or `type: hdfs` writes. `options` are those of the sink that say how to
+    get there: endpoint, region, path_style, ca_file, config, profile, or settings; without a login among them that of the environment is
+    taken.
+
+    Raises SourceError where no sink has written there; what the store raises.
+    """
+    return committed_at(_address(url, options))
+
+
+@contextmanager
+def holding(url: str, **options: Any) -> Iterator[Committed]:
+    """As `committed`, with a read lease until the end of the block: objects among these that are merged to larger ones meanwhile stay. For
+    who reads longer than a quarter of an hour. Raises as that."""
+    address = _address(url, options)
+    with reading(address.open()):
+        yield committed_at(address)
+
+
+def _address(url: str, options: Mapping[str, Any]) -> Address:
+    type_ = hdfs.SINK if url.startswith("hdfs:") else SINK
+    return Address.of("reader", type_.filled({"url": url, "format": "parquet"} | dict(options)))
+
+
+def committed_at(address: Address) -> Committed:
+    """As `committed`."""
+    store = address.open()
+    found: list[CommittedObject] = []
+    format_ = ""
+    names = lineages(store)
+    if not names:
+        raise SourceError(
+            f'"{address.node}": no sink has written to {address}', remedy="run the flow that writes there, or correct the url"
+        )
+    for lineage in names:
+        counted = Counted.of(store, lineage)
+        format_ = counted.records[-1][1]["format"] if counted.records else format_
+        objects = ((each.batch, each.said) for each in counted.objects())
+        found += (CommittedObject(said["name"], said["rows"], said["bytes"], lineage, batch) for batch, said in objects)
+    return Committed(address, format_, tuple(found))

@@ -1,0 +1,330 @@
+"""The roller of a store: committed segments become large objects. It is safe beside who writes, beside other rollers, and when it is killed
+or put to sleep at any point; see `turns` for why."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass, field
+from io import BytesIO
+from math import inf
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from scribengin.connectors.files.merging import merge_into, not_as_written
+from scribengin.connectors.files.roll_seen import Segment, cut, form_of
+from scribengin.connectors.files.roller import RollDone
+from scribengin.connectors.objects.later import complete, later_of
+from scribengin.connectors.objects.manifests import DATA, Manifests
+from scribengin.connectors.objects.ranges import RangedFile
+from scribengin.connectors.objects.readers import someone_reads
+from scribengin.connectors.objects.turns import Frontier, Turns, hidden_root, place_of
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from scribengin.core.store import Store
+
+REPLACED_S = 900.0
+"""so long segments stay that were merged: a reader may have taken their names from the manifests. One with a lease may take longer"""
+_READ_S = 30.0
+"""how long it is not asked again whether somebody reads"""
+_TURN_OBJECTS, _TURN_BYTES = 64, 2**30
+"""a turn is put when it has made so much: what another roller has done meanwhile is then no more than that in vain"""
+_MOVES = 1000
+"""so many Batches with nothing to do are recorded as a turn, so that nobody reads their manifests again"""
+_TRIES = 20
+"""turns that others were first with, before this one leaves it to them"""
+_WHOLE = 32 * 2**20
+"""a segment of up to so many bytes is fetched once, and held"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """What a sink wants to be merged."""
+
+    size: int = 2**62
+    every_s: float = 0.0
+    listed: bool = False
+    """segments are hidden, and what is made of them is seen by who lists"""
+
+
+@dataclass(slots=True)
+class Roller:
+    """Of one lineage at one place. Kept from look to look it reads each manifest once."""
+
+    store: Store
+    lineage: str
+    wants: Rolling
+    now_s: Callable[[], float] = time.time
+    _settled: int = -1
+    _next: int = 0
+    """the first Batch whose manifest was not read"""
+    _waiting: dict[str, list[list[Segment]]] = field(default_factory=dict)
+    """folder → runs of segments that may become one object each, in their order"""
+    _written_s: dict[str, float] = field(default_factory=dict)
+    """of those that wait for longest"""
+    _making: list[str] = field(default_factory=list)
+    """the keys of what this one makes for the next turn"""
+    _weighed: int = -1
+    """the newest turn when it was looked what may be deleted"""
+    ripe_s: float = 0.0
+    """when the next segments may be deleted that were merged; infinite: none are left"""
+
+    def run(self, *, flush: bool = False) -> RollDone:
+        """All that is due now; with `flush` all that waits. Raises StateError for what is damaged, and what the store raises; nothing is
+        lost by any of it."""
+        done = RollDone()
+        lost = 0
+        while lost < _TRIES:
+            turns = Turns(self.store, self.lineage)
+            number, turn = turns.newest()
+            if turn is not None and number > self._settled:
+                self._settle(turns, number, turn)
+            frontier = Frontier.of(turn)
+            self._look(frontier)
+            groups, done.due_s = self._ready(flush=flush)
+            cleared = self._clear(turns, frontier.cleared, number, done)
+            if not groups and cleared == frontier.cleared and self._low() < frontier.low + _MOVES:
+                break
+            outputs = self._merge_all(turns, number + 1, groups)
+            if outputs is None:
+                lost += 1
+                continue
+            record = {"outputs": outputs, "frontier": self._after(frontier, outputs, cleared).as_json(), "at_s": self.now_s()}
+            if not self._put(turns, number + 1, record):
+                lost += 1
+                continue
+            done.segments += sum(len(output["inputs"]) for output in outputs)
+            done.files += len(outputs)
+            done.bytes += sum(output["bytes"] for output in outputs)
+        return done
+
+    # --- what is there ---
+
+    @property
+    def _root(self) -> str:
+        return "" if self.wants.listed else f"{DATA}/"
+
+    def _look(self, frontier: Frontier) -> None:
+        """Bring `_waiting` up to date."""
+        for folder, runs in list(self._waiting.items()):
+            left = [[each for each in run if not frontier.is_done(folder, each.place)] for run in runs]
+            # the last one goes on, be it empty, unless it was ended
+            self._waiting[folder] = [run for run in left[:-1] if run] + left[-1:]
+        self._next = max(self._next, frontier.low)
+        for number, record in Manifests(self.store, self.lineage).committed(self._next):
+            self._next = number + 1
+            for nth, file in enumerate(record["files"]):
+                folder = place_of(file["name"])
+                if frontier.is_done(folder, (number, nth)):
+                    continue
+                runs = self._waiting.setdefault(folder, [[]])
+                waits = self._waits(file)  # nothing is merged past one that readers see as it is
+                if runs[-1] and not (waits and form_of(runs[-1][-1].file) == form_of(file)):
+                    if self.wants.listed or len(runs[-1]) > 1:
+                        runs.append([])
+                    else:  # nothing comes to one that readers see already
+                        runs[-1] = []
+                if waits:
+                    runs[-1].append(Segment(number, nth, file))
+
+    def _waits(self, file: Mapping[str, Any]) -> bool:
+        """Whether a segment is to be merged with others."""
+        if self.wants.listed:
+            return str(file["name"]).startswith(hidden_root(self.lineage))
+        suffix = file["name"].rpartition("/")[2].partition(".")[2]
+        # of CSV that was written before it could be merged nobody knows how
+        return file["name"].startswith(f"{DATA}/") and file["bytes"] < self.wants.size and ("form" in file or "csv" not in suffix)
+
+    def _ready(self, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
+        """(what is to be one object each, in how many seconds the next is due)."""
+        groups: list[list[Segment]] = []
+        due_s: float | None = None
+        written_s: dict[str, float] = {}
+        for runs in self._waiting.values():
+            for nth, run in enumerate(runs):
+                full, rest = cut(run, self.wants.size)
+                groups += full
+                # readers by manifests see a segment as well as an object that was made of it alone
+                if not rest or (not self.wants.listed and len(rest) == 1):
+                    continue
+                name = rest[0].file["name"]
+                written_s[name] = self._written_s[name] if name in self._written_s else self._since_s(name)
+                waits_s = self.wants.every_s - (self.now_s() - written_s[name])
+                # written so long after now: one of the two clocks was put back, and nobody knows how long it has waited
+                if flush or nth < len(runs) - 1 or not 0 < waits_s <= 2 * self.wants.every_s:
+                    groups.append(rest)
+                else:
+                    due_s = min(waits_s, due_s if due_s is not None else waits_s)
+        self._written_s = written_s
+        return groups, due_s
+
+    def _since_s(self, name: str) -> float:
+        """When it was written, by the store's clock; long ago for one that is gone."""
+        found = self.store.head(name)
+        return 0.0 if found is None else found.modified_s
+
+    # --- the next turn ---
+
+    def _merge_all(self, turns: Turns, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
+        """What a turn makes; None where another roller was faster."""
+        outputs: list[dict[str, Any]] = []
+        self._making = []
+        try:
+            for whole in groups:
+                group = whole
+                while group and len(outputs) < _TURN_OBJECTS and sum(output["bytes"] for output in outputs) < _TURN_BYTES:
+                    output = self._merge_one(turns, number, len(outputs), group)
+                    outputs.append(output)
+                    group = group[len(output["inputs"]) :]
+                if group:  # what of the folder comes behind must wait for it
+                    break
+            faults.reached("roll.drafts.written")
+        except FileNotFoundError as error:
+            self._throw_away(turns, number)
+            if turns.newest()[0] >= number:
+                return None
+            raise StateError(
+                f"{self.store} lacks a segment that is committed, and not merged yet: {error}",
+                remedy="look whether somebody, or a rule of the store, deletes what lies there; restore it from a backup, or begin anew: "
+                "scribengin reset FLOW --outputs --yes",
+            ) from None
+        except BaseException:
+            self._throw_away(turns, number)
+            raise
+        return outputs
+
+    def _merge_one(self, turns: Turns, number: int, nth: int, group: Sequence[Segment]) -> dict[str, Any]:
+        first = group[0]
+        suffix = first.file["name"].rpartition("/")[2].partition(".")[2]
+        folder = place_of(first.file["name"])
+        name = f"{self._root}{folder}part-{first.number:010d}-merged-{number:010d}-{nth:05d}-{uuid4().hex[:8]}.{suffix}"
+        self._making.append(name)
+        turns.notes.stage(number, name)
+        later = later_of(self.store).writer(name) if self.wants.listed else None
+        writer = self.store.writer(name) if later is None else later
+        try:
+            faults.reached("roll.draft.writing")
+            taken = merge_into(writer.file, [_StoredInput(self.store, each.file) for each in group])
+            writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
+        inputs = [[each.number, each.nth, each.file["name"], each.file["rows"]] for each in group[:taken]]
+        said = {"name": name, "rows": sum(rows for *_, rows in inputs), "bytes": writer.size, "crc": writer.crc, "inputs": inputs}
+        return said if later is None else said | {"upload": later.upload, "etags": later.etags}
+
+    def _after(self, frontier: Frontier, outputs: Sequence[Mapping[str, Any]], cleared: int) -> Frontier:
+        merged = {(batch, nth) for output in outputs for batch, nth, _, _ in output["inputs"]}
+        done = dict(frontier.done)
+        for output in outputs:
+            done[place_of(output["name"])] = tuple(output["inputs"][-1][:2])
+        low = max(frontier.low, self._low(merged))
+        return Frontier(low, {folder: place for folder, place in done.items() if place[0] >= low}, cleared)
+
+    def _low(self, merged: Collection[tuple[int, int]] = ()) -> int:
+        """Nothing of Batches below waits, where these wait no more."""
+        waiting = (each.number for runs in self._waiting.values() for run in runs for each in run if each.place not in merged)
+        return min(waiting, default=self._next)
+
+    def _put(self, turns: Turns, number: int, record: dict[str, Any]) -> bool:
+        """Whether this roller's turn is the one that counts; then it is finished, too."""
+        faults.reached("roll.record.before")
+        try:
+            stored = turns.log.put(number, record)
+        except FencedError:  # so old that others have folded it
+            stored = None
+        faults.reached("roll.record.after")
+        if stored != record:
+            self._throw_away(turns, number)
+            return False
+        self._settle(turns, number, record)
+        return True
+
+    def _throw_away(self, turns: Turns, number: int) -> None:
+        """What this one has made for a turn that is another's, or nobody's; as far as the store can be reached, else who puts it does."""
+        with suppress(Exception):
+            turns.notes.sweep(number, self._making)
+
+    # --- what a turn says ---
+
+    def _settle(self, turns: Turns, number: int, turn: Mapping[str, Any]) -> None:
+        """Do what the turn says, as far as it is not done."""
+        for output in turn["outputs"]:
+            if "upload" in output:
+                complete(self.store, later_of(self.store), output, f"turn {number}")
+            faults.reached("roll.renamed")
+        for staged, key in list(turns.notes.staged()):
+            if staged <= number:
+                its = turn if staged == number else turns.log.read(staged) or {"outputs": ()}
+                turns.notes.sweep(staged, [key], {output["name"] for output in its["outputs"]})
+        if turns.log.wants_folding(number):
+            turns.log.fold(summarize)
+        self._settled = number
+
+    def _clear(self, turns: Turns, cleared: int, newest: int, done: RollDone) -> int:
+        """Delete segments that were merged so long ago that nobody reads them; returns of turns up to which."""
+        if newest == self._weighed and self.now_s() < self.ripe_s:
+            return cleared
+        ripe: list[tuple[int, Mapping[str, Any]]] = []
+        self._weighed, self.ripe_s = newest, inf
+        for number, turn in turns.log.since(cleared + 1):
+            at_s = turn["at_s"] + REPLACED_S
+            if turn["outputs"] and self.now_s() < at_s:
+                self.ripe_s = at_s
+                break
+            ripe.append((number, turn))
+        if not any(turn["outputs"] for _, turn in ripe):
+            return cleared
+        if someone_reads(self.store, self.now_s()):
+            self.ripe_s = self.now_s() + _READ_S
+            return cleared
+        for number, turn in ripe:
+            names = [name for output in turn["outputs"] for _, _, name, _ in output["inputs"]]
+            self.store.delete(*names)
+            faults.reached("roll.deleted")
+            done.removed += len(names)
+            cleared = number
+        return cleared
+
+
+class _StoredInput:
+    """See `merging.Input`."""
+
+    def __init__(self, store: Store, said: Mapping[str, Any]) -> None:
+        self._store = store
+        self.said = said
+
+    def blocks(self) -> Iterator[bytes]:
+        """See Input."""
+        crc = size = 0
+        while size < self.said["bytes"]:
+            block = self._store.range(self.said["name"], size, min(size + _WHOLE, self.said["bytes"]))
+            if not block:
+                break
+            crc = zlib.crc32(block, crc)
+            size += len(block)
+            yield block
+        if (size, crc) != (self.said["bytes"], self.said["crc"]):
+            where = f"{self._store}/{self.said['name']}"
+            raise not_as_written(f"{where} was changed after it was written ({self.said['rows']} rows)", self.said)
+
+    def checked(self) -> Any:
+        """See Input."""
+        if self.said["bytes"] <= _WHOLE:
+            return BytesIO(b"".join(self.blocks()))
+        for _ in self.blocks():
+            pass
+        return RangedFile(self._store, self.said["name"], self.said["bytes"])
+
+
+def summarize(summary: Any | None, turns: Any) -> dict[str, int]:
+    """What folded turns come to."""
+    so_far = summary or {"turns": 0, "objects": 0}
+    for turn in turns:
+        so_far = {"turns": so_far["turns"] + 1, "objects": so_far["objects"] + len(turn["outputs"])}
+    return so_far

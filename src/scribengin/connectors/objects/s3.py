@@ -1,0 +1,248 @@
+"""Objects of a store that speaks S3, by obstore; its errors in our words."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from html import unescape
+from typing import TYPE_CHECKING, Any, cast
+
+from scribengin.connectors.objects.counted import CountedWriter
+from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
+from scribengin.core.store import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.connectors.objects.address import Address
+    from scribengin.core.errors import ScribenginError
+
+PART_BYTES = 8 * 2**20
+"""of an object that is larger than one part; a store takes none below 5 MiB, and 10,000 of them"""
+PARTS_AT_ONCE = 4
+CONNECT_S, REQUEST_S, RETRY_S, RETRIES = 5, 120, 10, 3
+"""what a client of the store waits for, and how often it asks again"""
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_GONE = "(code: NoSuchKey)"
+"""how the library quotes a store's answer about one key of many"""
+_REFUSED = re.compile(r"status code\W+40[013]\b")
+"""an answer to HEAD has no text"""
+_REMEDIES = {
+    ("NoSuchBucket", "InvalidBucketName"): ("objects-bucket", "make the bucket, or correct `url`"),
+    ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "AuthorizationHeaderMalformed", "XAdminUserNotFound"): (
+        "objects-login",
+        "correct the access key and its secret (`config`, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile), and `region`",
+    ),
+    ("AccessDenied", "AllAccessDisabled", "AccountProblem"): (
+        "objects-rights",
+        "let this access key list, read, write and delete below the url",
+    ),
+    ("RequestTimeTooSkewed", "RequestExpired"): ("objects-clock", "set this machine's clock: it is minutes away from the store's"),
+    ("PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException"): (
+        "objects-region",
+        "correct `region` and `endpoint`: the bucket is elsewhere",
+    ),
+    ("NotImplemented",): ("objects-unable", "take a store that knows If-None-Match: without it two writers could both win"),
+}
+"""what S3 calls an error → our code, and what to do"""
+
+
+def client() -> Any:
+    """The module `obstore`. Raises EnvironmentFault where it is not installed."""
+    try:
+        import obstore
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"type: objects needs the package obstore: {error}",
+            remedy="install it: pip install 'scribengin[objects]'",
+            code="objects-client",
+        ) from error
+    return obstore
+
+
+class S3Store:
+    """See Store; keys begin below the address. Cheap to keep, not to make; not pickled."""
+
+    def __init__(self, address: Address, bucket: str, prefix: str) -> None:
+        self.address = address
+        self.bucket = bucket
+        self.prefix = f"{prefix}/" if prefix else ""
+        self.login = login = address.login
+        obstore = client()
+        from obstore.store import S3Store as Opened
+
+        config: dict[str, Any] = {"region": address.region, "virtual_hosted_style_request": not address.path_style}
+        options: dict[str, Any] = {
+            "connect_timeout": timedelta(seconds=CONNECT_S),
+            "timeout": timedelta(seconds=REQUEST_S),
+            "allow_http": (address.endpoint or "").startswith("http://"),
+        }
+        if address.server is not None:
+            config["endpoint"] = address.server
+        if address.ca_file is not None:
+            options["root_certificate"] = address.authorities()
+        if login is not None:
+            config |= {"access_key_id": login.key, "secret_access_key": login.secret} | ({"token": login.token} if login.token else {})
+        self._obstore = obstore
+        self._errors = obstore.exceptions
+        retry: Any = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)}
+        with self._explained("cannot be opened"):
+            self._store = Opened(bucket, client_options=cast("Any", options), retry_config=retry, **config)
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+    def put(self, key: str, data: bytes) -> bool:
+        """See Store."""
+        with self._explained(f"does not take {key}"):
+            try:
+                self._obstore.put(self._store, self.prefix + key, data, mode="create", use_multipart=False)
+            except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
+                return False
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        """See Store."""
+        with self._explained(f"does not give {key}"):
+            try:
+                return bytes(self._obstore.get(self._store, self.prefix + key).bytes())
+            except FileNotFoundError as error:
+                if _is_missing(error):
+                    return None
+                raise
+
+    def range(self, key: str, start: int, end: int) -> bytes:
+        """See Store."""
+        if end <= start:
+            return b""
+        with self._explained(f"does not give {key}"):
+            return bytes(self._obstore.get_range(self._store, self.prefix + key, start=start, end=end))
+
+    def head(self, key: str) -> Entry | None:
+        """See Store."""
+        with self._explained(f"does not give {key}"):
+            try:
+                return self._entry(self._obstore.head(self._store, self.prefix + key))
+            except FileNotFoundError:
+                return None
+
+    def list(self, folder: str = "", after: str = "") -> Iterator[Entry]:
+        """See Store. A thousand keys a request."""
+        where = (self.prefix + folder).rstrip("/")
+        with self._explained(f"does not list {folder or 'its keys'}"):
+            for some in self._obstore.list(self._store, where or None, offset=self.prefix + after if after else None, chunk_size=1000):
+                yield from map(self._entry, some)
+
+    def delete(self, *keys: str) -> None:
+        """See Store. Some stores name a key in their answer that another has deleted meanwhile: keys are then deleted one by one."""
+        if keys:
+            with self._explained(f"does not delete {keys[0]}"), suppress(FileNotFoundError):
+                try:
+                    self._obstore.delete(self._store, [self.prefix + key for key in keys])
+                except self._errors.BaseError as error:
+                    if _GONE not in str(error):
+                        raise
+                    if len(keys) > 1:
+                        for key in keys:
+                            self.delete(key)
+
+    def writer(self, key: str) -> S3Writer:
+        """See Store."""
+        with self._explained(f"does not take {key}"):
+            opened = self._obstore.open_writer(self._store, self.prefix + key, buffer_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
+        return S3Writer(self, opened, key)
+
+    def abandon(self, key: str) -> None:
+        """See Store. Without a key of access of our own (a role of the machine's) parts stay, for the store's own rules to delete."""
+        if self.login is not None:
+            from scribengin.connectors.objects.uploads import Uploads
+
+            uploads = Uploads(self)
+            for name, upload in uploads.unfinished(key):
+                if name == key:
+                    uploads.abort(key, upload)
+        self.delete(key)
+
+    def _entry(self, told: Any) -> Entry:
+        return Entry(told["path"].removeprefix(self.prefix), told["size"], told["e_tag"] or "", told["last_modified"].timestamp())
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            if not _is_missing(error):
+                raise self.fault(error, what) from None
+            raise FileNotFoundError(f"{what.rpartition(' ')[2]} is not there") from None
+        except (self._errors.BaseError, PermissionError, OSError, ValueError) as error:
+            raise self.fault(error, what) from None  # the library's text quotes whole requests
+
+    def fault(self, error: Exception, what: str) -> ScribenginError:
+        """An error of a client in our words. `what` was tried: "cannot be written"."""
+        said, _, details = str(error).partition("\n\nDebug source")
+        return fault_of(self.address, said + ": its certificate is not trusted" * ("certificate" in details.lower()), what)
+
+
+def _is_missing(error: FileNotFoundError) -> bool:
+    """Whether it is the object that is not there: some stores answer 404 for a missing bucket or key of access too. The answer to HEAD has
+    no text."""
+    found = _CODE.search(str(error))
+    return found is None or found[1] == "NoSuchKey"
+
+
+def fault_of(address: Address, text: str, what: str) -> ScribenginError:
+    """What a store or its client has said, in our words."""
+    found = _CODE.search(text)
+    code = found[1] if found else ""
+    message = re.search(r"<Message>(.*?)</Message>", text, re.DOTALL)
+    short = f"{code}: {unescape(' '.join(message[1].split()))}" if found and message else " ".join(text.split())[:400]
+    said = f'"{address.node}": {address}{f" at {address.endpoint}" if address.endpoint else ""} {what}: {short}'
+    for codes, (ours, remedy) in _REMEDIES.items():
+        if code in codes:
+            return SinkError(said, remedy=remedy, code=ours, node=address.node)
+    if "169.254." in text or "Credentials" in text:
+        remedy = "give an access key: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a `profile`, or `config`"
+        return SinkError(said, remedy=remedy, code="objects-login", node=address.node)
+    if "certificate" in text or "InvalidCertificate" in text:
+        return SinkError(said, remedy="say in `ca_file` whom to trust", code="objects-trust", node=address.node)
+    if not code and _REFUSED.search(text):
+        remedy = (
+            "look at the access key and its secret, `region`, this machine's clock, and whether the key may list, read, write and delete "
+            "below the url: the store does not say which"
+        )
+        return SinkError(said, remedy=remedy, code="objects-rights", node=address.node)
+    if not code and "allow_http" in text:
+        return SinkError(said, remedy="begin `endpoint` with http:// or https://", code="objects-url", node=address.node)
+    if code and not code.startswith(("Slow", "Internal", "Service", "RequestTimeout", "Operation")):
+        return SinkError(said, remedy="correct the flow, or the store", code="objects", node=address.node)
+    return Unreachable(
+        said,
+        remedy="look whether the store is up and `endpoint` is right; a flow that runs tries again by itself",
+        code="objects-away",
+        node=address.node,
+    )
+
+
+class S3Writer(CountedWriter):
+    """See StoreWriter. What is smaller than a part goes as a whole at the end."""
+
+    def __init__(self, store: S3Store, opened: Any, key: str) -> None:
+        self._store = store
+        self._opened = opened
+        self._what = f"does not take {key}"
+        super().__init__()
+
+    def finish(self) -> None:
+        """See StoreWriter."""
+        with self._store._explained(self._what):
+            self._opened.close()
+
+    def abort(self) -> None:
+        """See StoreWriter."""
+        with suppress(Exception):
+            self._opened.__exit__(RuntimeError, RuntimeError("given up"), None)
+
+    def _write(self, data: Any) -> None:
+        with self._store._explained(self._what):
+            self._opened.write(data)

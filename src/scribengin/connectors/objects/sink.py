@@ -1,0 +1,212 @@
+"""The sink: tasks write objects under names that nobody else has; one manifest a Batch, put-if-absent, says which of them count."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.again import audit_objects
+from scribengin.connectors.objects.later import complete, later_of
+from scribengin.connectors.objects.manifests import DATA, INTERNAL, Manifests, Owners, foreign, is_closed, lineages
+from scribengin.connectors.objects.sink_stream import ObjectsSinkStream, Rules
+from scribengin.connectors.objects.turns import Turns, named
+from scribengin.connectors.objects.upkeep import rolling_of
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, SinkError
+from scribengin.formats.catalog import encoder_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.objects.later import Later
+    from scribengin.core.store import Store
+    from scribengin.core.types import Schema
+
+_AT_ONCE = 8
+"""uploads that are completed at a time"""
+
+
+class ObjectsSink:
+    """One prefix. Executors get a pickled copy, from which they take streams."""
+
+    exactly_once = True
+
+    def __init__(self, place: Place) -> None:
+        options = place.options
+        self.node = place.node
+        self.format: str = options["format"]
+        self._flow = place.flow
+        self._owner = ""
+        self._address = Address.of(place.node, options, place.folder)
+        listed = options["visible"] == "listing"
+        if listed and self._address.is_local:
+            raise SinkError(
+                f'sink "{self.node}": visible: listing needs uploads in parts, which a folder has not',
+                remedy="write `type: files` for a folder",
+                code="objects-url",
+                node=self.node,
+            )
+        rolls = rolling_of(options) is not None
+        self._listed = listed
+        self._rules = Rules(
+            encoder_for(self.format, compression=options.get("compression") or "auto", options=options),
+            tuple(options["partition_by"]),
+            "" if listed else f"{DATA}/",
+            listed and rolls,
+            self.format == "json",
+            (options.get("delimiter", ","), options.get("null", ""), options.get("header", True)) if self.format == "csv" else None,
+            options["segment"],
+            listed and not rolls,
+        )
+        self._opened: Store | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the prefix, or find it claimed; see the contract."""
+        self._address = self._address.with_login()
+        Owners(self._store).claim(owner=owner, lineage=lineage, sink=self.node, flow=self._flow, where=str(self._address), adopt=adopt)
+        self._owner = owner
+        if self._listed:
+            self._uploads()  # tells now that no key of access is given
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ObjectsSinkStream:
+        """A stream for one unit; it writes nothing before its first row."""
+        return ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules)
+
+    def publish(self, decided: Decided) -> None:
+        """Put the manifest; then, for who lists, complete the uploads. Raises FencedError or StateError; see the contract."""
+        batch = decided.batch
+        where = str(self._address)
+        Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=where)
+        manifests = Manifests(self._store, batch.lineage)
+        self._check_turn(manifests, batch)
+        record = self._record(decided)
+        faults.reached("publish.record.before")
+        stored = manifests.commits.put(batch.number, record)
+        faults.reached("publish.record.after")
+        if stored != record:
+            differing = next((name for name in (*record, *stored) if stored.get(name) != record.get(name)), "owner")
+            raise self._fenced(batch, f"batch {batch.number} stands there already with another {differing}")
+        self._complete(record["files"], batch)
+        kept = {file["name"] for file in record["files"]}
+        manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
+        if manifests.commits.wants_folding(batch.number):
+            manifests.commits.fold(summarize)
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        if decided is not None:
+            self.publish(decided)
+        manifests = Manifests(self._store, lineage)
+        staged = ((number, key) for number, key in manifests.notes.staged() if number < before)
+        for number, some in groupby(staged, key=itemgetter(0)):
+            record = manifests.commits.read(number) or {}
+            manifests.notes.sweep(number, [key for _, key in some], {file["name"] for file in record.get("files", ())})
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """Read every committed object again; see `again`."""
+        return audit_objects(self._store, lineage, decided, listed=self._listed)
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Delete every object that a manifest names, what is staged, and the manifests; returns how many objects."""
+        store = self._store
+        where = str(self._address)
+        Owners(store).check_clear(owner=owner, sink=self.node, where=where)
+        names: list[str] = []
+        for lineage in lineages(store):
+            for _, record in Manifests(store, lineage).committed():
+                if record["flow"] != flow:
+                    raise foreign(self.node, where, f'objects of the flow "{record["flow"]}"')
+            names += named(store, lineage)
+        wanted = set(names)
+        there = [entry.key for entry in store.list() if entry.key in wanted]
+        if dry_run:
+            return len(there)
+        for lineage in lineages(store):
+            for notes in (Manifests(store, lineage).notes, Turns(store, lineage).notes):
+                for number, some in groupby(notes.staged(), key=itemgetter(0)):
+                    notes.sweep(number, [key for _, key in some])
+        store.delete(*there)
+        # the claims last: killed before, it can be done again
+        ours = [entry.key for entry in store.list(INTERNAL)]
+        claims = [key for key in ours if key.startswith(f"{INTERNAL}/owners/")]
+        store.delete(*(key for key in ours if key not in claims))
+        store.delete(*claims)
+        return len(there)
+
+    @property
+    def _store(self) -> Store:
+        opened = self._opened
+        if opened is None:
+            opened = self._opened = self._address.open()
+        return opened
+
+    def _uploads(self) -> Later:
+        return later_of(self._store)
+
+    def _check_turn(self, manifests: Manifests, batch: BatchId) -> None:
+        """Raise FencedError where a Batch stands there that this one cannot follow."""
+        newest = manifests.commits.newest()
+        if newest is None or newest == batch.number:
+            return
+        if newest > batch.number:
+            raise self._fenced(batch, f"batch {newest} stands there already")
+        before = manifests.commits.read(newest)
+        if before is not None and is_closed(before):
+            raise self._fenced(batch, "a newer lineage has taken over")
+        if before is not None and before["term"] > batch.term:
+            raise self._fenced(batch, f"batch {newest} stands there under the newer term {before['term']}, this one has {batch.term}")
+
+    def _record(self, decided: Decided) -> dict[str, Any]:
+        batch = decided.batch
+        return {
+            "owner": self._owner,
+            "flow": batch.flow,
+            "query": batch.query,
+            "sink": self.node,
+            "lineage": batch.lineage,
+            "number": batch.number,
+            "hash": decided.input_hash,
+            "term": batch.term,
+            "format": self.format,
+            "rows": sum(receipt.rows for receipt in decided.receipts),
+            "files": [dict(segment) for receipt in decided.receipts for segment in receipt.segments],
+        }
+
+    def _complete(self, files: list[Mapping[str, Any]], batch: BatchId) -> None:
+        """Make the objects visible whose uploads wait for it."""
+        waiting = [file for file in files if "upload" in file]
+        if not waiting:
+            return
+        uploads = self._uploads()
+
+        complete(self._store, uploads, waiting[0], f"batch {batch.number}")
+        faults.reached("publish.renamed")
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            list(threads.map(lambda file: complete(self._store, uploads, file, f"batch {batch.number}"), waiting[1:]))
+
+    def _fenced(self, batch: BatchId, why: str) -> FencedError:
+        return FencedError(
+            f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self._address})',
+            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            node=self.node,
+        )
+
+
+def summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
+    """What folded manifests come to."""
+    so_far = summary or {"batches": 0, "rows": 0, "files": 0}
+    for record in records:
+        if not is_closed(record):
+            so_far = {
+                "batches": so_far["batches"] + 1,
+                "rows": so_far["rows"] + record["rows"],
+                "files": so_far["files"] + len(record["files"]),
+            }
+    return so_far

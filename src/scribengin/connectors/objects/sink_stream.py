@@ -1,0 +1,215 @@
+"""One unit's writes: objects that no manifest names yet, and their receipt."""
+
+from __future__ import annotations
+
+import io
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Receipt
+from scribengin.connectors.files.sink_partition import Partitions, too_long
+from scribengin.connectors.objects.later import later_of
+from scribengin.connectors.objects.manifests import Manifests
+from scribengin.connectors.objects.turns import hidden_root
+from scribengin.core import faults
+from scribengin.formats.contract import Bad
+from scribengin.formats.encoders import JsonEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.contract import BatchId
+    from scribengin.connectors.objects.later import Later, LaterWriter
+    from scribengin.core.store import Store, StoreWriter
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Encoder, EncoderFactory
+
+MAX_OPEN = 32
+"""Objects that a unit has open at most, each with up to a part in memory; with more partitions the one unused for longest is finished, and
+begun again in a further object."""
+_MOST_NAME, _MOST_FOLDER = 255, 600
+"""bytes of a name, which stores over a disk have, and of a partition's folder; a key has 1,024 with all before and behind"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a sink's objects are made."""
+
+    encoders: EncoderFactory
+    partition_by: tuple[str, ...]
+    root: str
+    """what the keys of objects begin with; of a lineage's that are hidden, `hidden_root` comes before"""
+    hidden: bool
+    """a roller shows what is written, later"""
+    json: bool
+    """the encoders write JSON, and take it too"""
+    csv: tuple[str, str, bool] | None
+    """how CSV is written: delimiter, null, with a header"""
+    most_bytes: int | None
+    listed: bool
+    """uploads are completed when their Batch is published"""
+
+
+class ObjectsSinkStream:
+    """See the contract. Rows of one partition stand in their order; of several objects of one unit and folder, by name."""
+
+    wants_ids = False
+
+    def __init__(self, sink: str, store: Store, batch: BatchId, unit: int, attempt: str, schema: Schema, rules: Rules) -> None:
+        self._sink = sink
+        self._store = store
+        self._batch = batch
+        self._unit = unit
+        self._attempt = attempt
+        self._rules = rules
+        self.json_needs: tuple[str, ...] | None = () if rules.json and not rules.partition_by else None
+        self._notes = Manifests(store, batch.lineage).notes
+        self._later: Later | None = None
+        self._partitions = Partitions(schema, rules.partition_by) if rules.partition_by else None
+        self._schema = self._partitions.rest if self._partitions is not None else schema
+        self._suffix = ""
+        self._open: dict[str, _Segment] = {}
+        self._root = hidden_root(batch.lineage) if rules.hidden else rules.root
+        self._form = _form(rules, self._schema)
+        self._count = 0
+        self._done: list[dict[str, Any]] = []
+        self._keys: list[str] = []
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
+        """Stage the rows; those whose folder no key can name are refused."""
+        refused: list[Bad] = []
+        if self._partitions is None:
+            if batch.num_rows:
+                self._segment("").write(batch)
+                self._finish_if_full("")
+        else:
+            for part in self._partitions.split(batch):
+                why = too_long(part.folder, most_name=_MOST_NAME, most_path=_MOST_FOLDER)
+                if why:
+                    refused += [Bad(int(place), "too-large", why) for place in part.places]
+                    continue
+                self._segment(part.folder).write(part.rows)
+                self._finish_if_full(part.folder)
+        faults.reached("stage.mid_write")
+        return sorted(refused, key=lambda bad: bad.ordinal)
+
+    def write_json(
+        self,
+        lines: bytes,
+        rows: int,
+        columns: Mapping[str, pa.Array],  # noqa: ARG002 (none is asked for)
+        ids: Sequence[str] | None = None,  # noqa: ARG002 (the contract's)
+    ) -> Sequence[Bad]:
+        """Stage rows that are JSON."""
+        if rows:
+            self._segment("").write_json(lines, rows)
+            self._finish_if_full("")
+        faults.reached("stage.mid_write")
+        return ()
+
+    def close(self) -> Receipt:
+        """Finish the objects, which are durable then."""
+        for folder in list(self._open):
+            self._finish(folder)
+        self._done.sort(key=lambda segment: segment["name"])
+        rows, size = sum(each["rows"] for each in self._done), sum(each["bytes"] for each in self._done)
+        return Receipt(self._sink, self._unit, rows, size, tuple(self._done))
+
+    def abort(self) -> None:
+        """Delete what was staged, as far as the store can be reached; what stays a later start deletes."""
+        for segment in self._open.values():
+            segment.abort()
+        with suppress(Exception):
+            self._notes.sweep(self._batch.number, self._keys)
+
+    def _segment(self, folder: str) -> _Segment:
+        segment = self._open.pop(folder, None)
+        if segment is None:
+            if len(self._open) >= MAX_OPEN:
+                self._finish(next(iter(self._open)))
+            nth, self._count = self._count, self._count + 1
+            if not self._suffix:
+                self._suffix = self._rules.encoders(io.BytesIO(), self._schema).suffix
+            name = f"{self._root}{folder}part-{self._batch.number:010d}-{self._unit:05d}-{nth:05d}-{self._attempt}{self._suffix}"
+            self._keys.append(name)
+            self._notes.stage(self._batch.number, name)
+            segment = self._begun(name)
+        self._open[folder] = segment  # the last place is that of the one used last
+        return segment
+
+    def _begun(self, key: str) -> _Segment:
+        if not self._rules.listed:
+            return _Segment(self._store.writer(key), key, self._schema, self._rules.encoders)
+        if self._later is None:
+            self._later = later_of(self._store)
+        return _LaterSegment(self._later.writer(key), key, self._schema, self._rules.encoders)
+
+    def _finish_if_full(self, folder: str) -> None:
+        most = self._rules.most_bytes
+        if most is not None and self._open[folder].size >= most:
+            self._finish(folder)
+
+    def _finish(self, folder: str) -> None:
+        self._done.append(self._open[folder].finish() | self._form)
+        del self._open[folder]
+
+
+def _form(rules: Rules, schema: Schema) -> dict[str, Any]:
+    """What who merges must know of a segment."""
+    if rules.csv is None:
+        return {}
+    *cells, header = rules.csv
+    columns = [] if header else [each.name for each in schema.fields]
+    return {"form": [*cells, *columns]} | ({"header": True} if header else {})
+
+
+class _Segment:
+    """One object in the making."""
+
+    def __init__(self, writer: StoreWriter, name: str, schema: Schema, encoders: EncoderFactory) -> None:
+        self._writer = writer
+        self._name = name
+        self._rows = 0
+        try:
+            self._encoder: Encoder = encoders(writer.file, schema)
+        except BaseException:
+            writer.abort()
+            raise
+
+    @property
+    def size(self) -> int:
+        """Bytes of it that have left the encoder."""
+        return self._writer.size
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._encoder.write(batch)
+        self._rows += batch.num_rows
+
+    def write_json(self, lines: bytes, rows: int) -> None:
+        assert isinstance(self._encoder, JsonEncoder)
+        self._encoder.write_lines(lines)
+        self._rows += rows
+
+    def finish(self) -> dict[str, Any]:
+        self._encoder.close()
+        self._writer.finish()
+        return {"name": self._name, "rows": self._rows, "bytes": self._writer.size, "crc": self._writer.crc}
+
+    def abort(self) -> None:
+        with suppress(Exception):
+            self._encoder.close()
+        self._writer.abort()
+
+
+class _LaterSegment(_Segment):
+    """One that is not seen before its Batch is published."""
+
+    def __init__(self, writer: LaterWriter, name: str, schema: Schema, encoders: EncoderFactory) -> None:
+        super().__init__(writer, name, schema, encoders)
+        self._later = writer
+
+    def finish(self) -> dict[str, Any]:
+        return super().finish() | {"upload": self._later.upload, "etags": self._later.etags}

@@ -1,0 +1,165 @@
+"""The source: objects below a url, each read once, in the order of their keys; the bytes are read as those of files are."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from scribengin.connectors.files.pieces import Piece, pieces_of
+from scribengin.connectors.files.source import FilesSource
+from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.ranges import RangedFile
+from scribengin.connectors.objects.reader import ObjectsReader, number_of
+from scribengin.core.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.core.store import Store
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Block, Decoder
+
+_OF_FILES = {"path": "", "growing": False, "settle": 0.0, "when_done": "keep", "archive": None}
+
+
+class ObjectsSource:
+    """See the contract; picklable."""
+
+    def __init__(self, place: Place) -> None:
+        self._node = place.node
+        self._options = place.options
+        self._address = Address.of(place.node, place.options, place.folder)
+        self._content = _Content(place, self._address)
+
+    @property
+    def schema(self) -> Schema | None:
+        """See the contract."""
+        return self._content.schema
+
+    @schema.setter
+    def schema(self, schema: Schema | None) -> None:
+        self._content.schema = schema
+
+    def resolve_schema(self) -> Schema:
+        """The declared columns; `value STRING` for text; of Parquet those of the first object where none are declared."""
+        return self._content.resolve_schema()
+
+    def reader(self) -> ObjectsReader:
+        """A fresh reader. Raises SourceError where a sink's manifests say which objects count; what the store raises."""
+        options = self._options
+        return ObjectsReader(
+            self._address,
+            divide=self._content.divided,
+            match=options["match"],
+            ordered=options["names"] == "sorted",
+            look_s=options["look"],
+            split_bytes=options["split"],
+            max_files=options["max_files"],
+            max_bytes=options["max_bytes"],
+            stop_on_change=options["on_change"] == "stop",
+        )
+
+    def decoder(self) -> Decoder:
+        """A fresh decoder of the source's format."""
+        return self._content.decoder()
+
+    def read(self, stream: SourceStream) -> Iterator[Block]:
+        """The blocks of the stream's pieces in order. Raises SourceError for an object that is not as it was recorded."""
+        return self._content.read(stream)
+
+
+class _Object:
+    """What `FilesSource` asks of a file's path."""
+
+    def __init__(self, store: Store, key: str, size: int) -> None:
+        self._store, self._key, self._size = store, key, size
+
+    def __str__(self) -> str:
+        return f"{self._store}/{self._key}"
+
+    def open(self, _mode: str = "rb", buffering: int = 0) -> RangedFile:
+        """To be read and sought in."""
+        assert buffering <= 0
+        return RangedFile(self._store, self._key, self._size)
+
+
+class _Content(FilesSource):
+    """Objects as the files that they are inside."""
+
+    def __init__(self, place: Place, address: Address) -> None:
+        super().__init__(_with(place, {**place.options, **_OF_FILES}))
+        self.address = address
+        self._match: str | None = place.options["match"]
+        self._opened_store: Store | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened_store": None}
+
+    def read(self, stream: SourceStream) -> Iterator[Block]:
+        """See the contract."""
+        for piece in pieces_of(stream):
+            path = cast("Path", _Object(self._store, piece.path, piece.size))
+            with self._opened(path, piece) as file:
+                match self._format:
+                    case "parquet":
+                        yield from self._parquet(file, path, piece)
+                    case "avro":
+                        yield from self._avro(file, path, piece)
+                    case _:
+                        yield from self._text(file, path, piece)
+
+    def divided(self, piece: Piece) -> list[Piece]:
+        """A whole object as pieces for tasks."""
+        if self._format == "parquet":
+            from scribengin.connectors.files.parquet import divide_groups
+
+            return divide_groups(cast("Path", RangedFile(self._store, piece.path, piece.size)), piece, self._options["split"])
+        return self._divide(cast("Path", _Object(self._store, piece.path, piece.size)), piece)
+
+    @contextmanager
+    def _opened(self, path: Path, piece: Piece) -> Iterator[IO[bytes]]:
+        """The object, compared with what was recorded, before it is read and after."""
+        try:
+            self._compare(path, piece)
+            yield cast("IO[bytes]", path.open("rb", buffering=0))
+            self._compare(path, piece)
+        except FileNotFoundError:
+            raise SourceError(
+                f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed",
+                remedy="put it there again as it was; somebody, or a rule of the bucket, may have deleted it",
+            ) from None
+
+    def _compare(self, path: Path, piece: Piece) -> None:
+        now = self._store.head(piece.path)
+        if now is None:
+            raise FileNotFoundError(str(path))
+        if self._stop_on_change and (now.size, number_of(now.etag)) != (piece.size, piece.inode):
+            raise SourceError(
+                f"{path} changed after it was taken with {piece.size} bytes; it has {now.size} now and is not yet committed",
+                remedy="put the old content there again, or set `on_change: ignore`; new records belong into new objects",
+            )
+
+    def _schema_of_first_file(self) -> Schema:
+        from scribengin.connectors.files.parquet import schema_of_file
+
+        reader = ObjectsReader(self.address, divide=lambda piece: [piece], match=self._match)
+        first = reader.first()
+        if first is None:
+            raise SourceError(
+                f"{self.address} holds no Parquet object yet that could say its columns", remedy="declare them with `schema:`"
+            )
+        return schema_of_file(cast("Path", RangedFile(self._store, first.key, first.size)))
+
+    @property
+    def _store(self) -> Store:
+        opened = self._opened_store
+        if opened is None:
+            opened = self._opened_store = self.address.open()
+        return opened
+
+
+def _with(place: Place, options: dict[str, Any]) -> Place:
+    return replace(place, options=options)

@@ -1,0 +1,101 @@
+"""The upkeep of a place in a store that a sink writes to: what `roll` asks for, of all lineages that have written there."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.files.upkeep import Upkept
+from scribengin.connectors.objects.manifests import lineages
+from scribengin.connectors.objects.options import SINK
+from scribengin.connectors.objects.roller import Roller, Rolling
+from scribengin.connectors.objects.turns import hidden_root
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.connectors.objects.address import Address
+    from scribengin.core.store import Store
+
+
+LINEAGES_S = 60.0
+"""so long a keeper goes by who it has seen to write there"""
+
+
+@dataclass(slots=True)
+class StoreKeeper:
+    """Of one sink. Kept from look to look it asks the store for little more than what is new. `options` are the sink's, with defaults."""
+
+    address: Address
+    options: Mapping[str, Any]
+    _store: Store | None = None
+    _rollers: dict[str, Roller] = field(default_factory=dict)
+    _lineages: tuple[float, list[str]] = (-LINEAGES_S, [])
+    """(when they were looked for, oldest first)"""
+    _ended: set[str] = field(default_factory=set)
+    """lineages that write no more, of which nothing waits"""
+    _idle: bool = False
+    """nothing is hidden there, and nothing will be: the sink does not roll (any more)"""
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+    @property
+    def hides(self) -> bool:
+        """Whether readers see what is committed only when it is kept."""
+        return bool(self.options["visible"] == "listing")
+
+    @property
+    def look_s(self) -> float:
+        """Between two looks, each of some requests."""
+        wants = rolling_of(self.options)
+        return 5.0 if wants is None else min(60.0, max(5.0, wants.every_s / 20))
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there may be something to keep."""
+        return self.hides or rolling_of(self.options) is not None
+
+    def keep(self, *, flush: bool = False) -> Upkept:
+        """All that is due now; with `flush` all that waits. Raises what a Roller does."""
+        if self._idle:
+            return Upkept()
+        store = self._store = self._store or self.address.open()
+        wants = rolling_of(self.options)
+        if time.monotonic() - self._lineages[0] >= LINEAGES_S:
+            self._lineages = (time.monotonic(), lineages(store))
+        there = self._lineages[1]
+        hides = wants is None and any(next(iter(store.list(hidden_root(each).rstrip("/"))), None) is not None for each in there)
+        if wants is None and not hides:
+            self._idle = True
+            return Upkept()
+        done = []
+        for lineage in there:
+            # who wrote there before writes no more: what it has left to wait would wait for ever
+            ended = wants is None or lineage != there[-1]
+            roller = self._rollers.get(lineage)
+            if roller is None:
+                roller = self._rollers[lineage] = Roller(store, lineage, wants or Rolling(listed=self.hides))
+            elif lineage in self._ended and roller.now_s() < roller.ripe_s:
+                continue
+            done.append(roller.run(flush=flush or ended))
+            if ended:
+                self._ended.add(lineage)
+        return Upkept(
+            merged=sum(each.segments for each in done),
+            merged_files=sum(each.files for each in done),
+            merged_bytes=sum(each.bytes for each in done),
+            files=sum(each.removed for each in done),
+            due_s=min((each.due_s for each in done if each.due_s is not None), default=None),
+        )
+
+
+def rolling_of(options: Mapping[str, Any]) -> Rolling | None:
+    """What a sink's options ask for; None where they do not."""
+    given, declared = options.get("roll"), SINK.option("roll")
+    assert declared is not None
+    if given is None:
+        return None
+    filled = declared.filled(given)
+    return Rolling(filled["size"], filled["every"], options["visible"] == "listing")

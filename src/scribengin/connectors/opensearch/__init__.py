@@ -1,0 +1,25 @@
+"""OpenSearch: indexes as a sink and as a source."""
+
+from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.opensearch.options import SINK, SOURCE
+
+__all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
+
+
+def make_source(place: Place) -> Source:
+    """The configured source."""
+    from scribengin.connectors.opensearch.source import IndexSource
+    from scribengin.connectors.opensearch.view import OPENSEARCH
+
+    return IndexSource(place, OPENSEARCH)
+
+
+def make_sink(place: Place) -> Sink:
+    """The configured sink."""
+    from scribengin.connectors.keyed.sink import KeyedSink
+    from scribengin.connectors.opensearch.store import IndexStore
+
+    options = place.options
+    key = tuple(options["key"]) if options["mode"] == "upsert" else ()
+    store = IndexStore(place.node, options)
+    return KeyedSink(place, store, key=key, connections=options["connections"], parts=store.by_time)

@@ -1,0 +1,59 @@
+"""HTTP to a cluster of OpenSearch or Elasticsearch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.keyed.http import Codes, HttpCluster
+from scribengin.core.errors import Unreachable
+
+if TYPE_CHECKING:
+    import httpx2
+
+NO_INDEX = "index_not_found_exception"
+_NOT_FOUND = 404
+
+
+class Cluster(HttpCluster):
+    """See HttpCluster."""
+
+    codes = Codes(
+        away="search-away",
+        login="search-login",
+        trust="search-trust",
+        address="search-address",
+        config="search-config",
+        other="search",
+    )
+    known = frozenset({"user", "password", "api_key", "ca"})
+    login = "correct `config`: user and password, or api_key; the user needs to read, write and make the index"
+    content_type = "application/x-ndjson"
+    place = "index"
+
+    def doubt(self, answer: httpx2.Response, path: str) -> None:
+        """A node that has not read its state yet answers some requests (`_refresh`, `_mapping`) as if it had no indexes. A search it
+        refuses, which raises Unreachable too."""
+        index, _, what = path.lstrip("/").partition("?")[0].partition("/")
+        if answer.status_code != _NOT_FOUND or NO_INDEX not in answer.text or index.startswith("_") or what == "_search":
+            return
+        look = self.ask("POST", f"/{index}/_search?size=0&filter_path=_shards.total", also=[_NOT_FOUND])
+        if look.status_code != _NOT_FOUND and look.json()["_shards"]["total"]:
+            raise Unreachable(
+                f"{self.called}: {self} has just started, and does not know its indexes yet",
+                remedy="wait for it; a flow that runs tries again by itself",
+                code=self.codes.away,
+                node=self.node,
+            )
+
+    def reason_in(self, answer: httpx2.Response) -> str:
+        """What the server says went wrong."""
+        return reason_in(answer)
+
+
+def reason_in(answer: httpx2.Response) -> str:
+    """What the server says went wrong."""
+    try:
+        error = answer.json()["error"]
+        return str(error) if isinstance(error, str) else f"{error['type']}: {error['reason']}"
+    except (ValueError, KeyError, TypeError):
+        return " ".join(answer.text.split())[:200] or answer.reason_phrase

@@ -1,0 +1,126 @@
+"""The source: documents of an index, as they were at one moment, shard by shard in the order in which they were written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from scribengin.connectors.opensearch.client import Cluster
+from scribengin.connectors.opensearch.options import SOURCE
+from scribengin.connectors.opensearch.reader import IndexReader, changed
+from scribengin.connectors.opensearch.view import Api, Digest, Gone, Hit, Views
+from scribengin.core.errors import SourceError
+from scribengin.formats.blocks import LineBlock
+from scribengin.formats.json import JsonDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.core.types import Schema
+
+_NOT_FOUND = 404
+
+
+class IndexSource:
+    """One index, an alias, or several by a pattern; picklable."""
+
+    def __init__(self, place: Place, api: Api) -> None:
+        self.schema: Schema | None = place.schema
+        self._options = SOURCE.filled(place.options)
+        self._index: str = self._options["index"]
+        self._compares = self._options["on_change"] == "stop"
+        self._cluster = Cluster(place.node, self._options["server"], self._options["config"], "source")
+        self._views = Views(self._cluster, api, self._options["keep_alive"])
+
+    def resolve_schema(self) -> Schema:
+        """The declared columns. Raises SourceError where there are none: a mapping does not say which fields are lists."""
+        if self.schema is None:
+            raise SourceError(
+                f"{self._cluster.called} has no schema",
+                remedy='add the columns that you want: schema: "id BIGINT, name STRING"',
+                code="schema-missing",
+            )
+        return self.schema
+
+    def reader(self) -> IndexReader:
+        """A fresh reader. Raises SourceError where there is no such index, Unreachable where the cluster does not answer."""
+        return IndexReader(self._cluster, self._views, self._options, self._names())
+
+    def decoder(self) -> JsonDecoder:
+        """Documents are JSON."""
+        return JsonDecoder(self.resolve_schema())
+
+    def read(self, stream: SourceStream) -> Iterator[LineBlock]:
+        """The documents of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        place, rows, offset = stream.place, 0, 0
+        digest = Digest()
+        for block, hits in self._blocks(place, stream.label):
+            block.offset, block.first_line = offset, rows + 1
+            offset += len(block.data)
+            rows += len(hits)
+            digest.add(hits)
+            yield block
+        if not self._compares:
+            return
+        if rows != stream.rows:
+            raise changed(self._cluster, self._index, f"{rows} documents are in {stream.label}, it was {stream.rows}")
+        if place["digest"] not in (None, str(digest)):
+            raise changed(self._cluster, self._index, f"in {stream.label} are other documents")
+
+    def _blocks(self, place: Mapping[str, Any], label: str) -> Iterator[tuple[LineBlock, list[Hit]]]:
+        """From the view of the plan while the server holds it, else from one of its own."""
+        index, shard = place["part"]
+        planned = place["plan"][index]
+        slice_ = {"id": shard, "max": len(planned["shards"])}
+        after = place["after"]
+        try:
+            for hits in self._views.pages(planned["view"], slice_, after, place["upto"], whole=True):
+                after = hits[-1].number
+                yield self._block(hits, label), hits
+            return
+        except Gone:
+            self._compare(planned)
+        # what came already is the same in any view: numbers of documents do not change
+        view = self._views.open(planned["name"])
+        try:
+            for hits in self._views.pages(view, slice_, after, place["upto"], whole=True):
+                yield self._block(hits, label), hits
+        except Gone as error:
+            self._compare(planned)
+            raise changed(self._cluster, self._index, f"{label} cannot be read at once within keep_alive") from error
+        finally:
+            self._views.close(view)
+
+    def _compare(self, planned: Mapping[str, Any]) -> None:
+        try:
+            now = self._views.shards(planned["name"])
+        except Gone as error:
+            raise changed(self._cluster, self._index, f"{planned['name']} was deleted") from error
+        if self._compares and [each.history for each in now] != [each["history"] for each in planned["shards"]]:
+            raise changed(self._cluster, self._index, f"{planned['name']} was made anew, or restored")
+
+    def _block(self, hits: list[Hit], label: str) -> LineBlock:
+        lines = [bytes(hit.source) for hit in hits]
+        if not all(lines):
+            raise SourceError(
+                f"{self._cluster.called}: {self._index} keeps no documents: _source is off",
+                remedy="read another index",
+                code="search-source",
+            )
+        data = b"\n".join(lines) + b"\n"
+        if data.count(b"\n") != len(lines):  # as somebody wrote it, on several lines
+            data = b"\n".join(line.replace(b"\n", b" ") for line in lines) + b"\n"
+        return LineBlock(label, data)
+
+    def _names(self) -> list[str]:
+        path = f"/{quote(self._index, safe='*,')}/_settings/index.uuid"
+        answer = self._cluster.ask("GET", path, also=[_NOT_FOUND])
+        found = {} if answer.status_code == _NOT_FOUND else answer.json()
+        if not found:
+            raise SourceError(
+                f"{self._cluster.called}: there is no index {self._index} at {self._cluster}",
+                remedy="correct `index`",
+                code="search-index",
+            )
+        return sorted(found)

@@ -1,0 +1,339 @@
+"""An index as a keyed store: `_bulk` with external versions, of which the server keeps the highest.
+
+A document is written where its version is above the one that stands there; else the answer is 409, and what stands there is this row or
+a later one (OpenSearch's and Elasticsearch's reference, "Index API": `version_type: external`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from scribengin.connectors.keyed.contract import Answer, Held
+from scribengin.connectors.keyed.http import AWAY
+from scribengin.connectors.opensearch.bulk import bulk_body
+from scribengin.connectors.opensearch.by_time import TimeTemplate
+from scribengin.connectors.opensearch.client import Cluster, reason_in
+from scribengin.connectors.opensearch.mapping import mapping_of, unlike
+from scribengin.core.errors import SinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.keyed.contract import KeyedRows
+    from scribengin.core.types import Schema
+
+_BRIEFLY = "filter_path=errors,items.*.error.type,items.*.error.reason"
+"""names only the rows that were not taken: an answer to many rows costs as much as a tenth of writing them"""
+_IN_FULL = "filter_path=errors,items.*._index,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason"
+_IN_DETAIL = 16
+"""requests whose answers are asked for in full after one in which something was refused"""
+_CURRENT = re.compile(r"current version \[(\d+)\]")
+_SOME = 5_000
+_FORBIDDEN, _NOT_FOUND, _CONFLICT, _TOO_LARGE, _OVERLOADED = 403, 404, 409, 413, 429
+_CONFLICTS = "version_conflict_engine_exception"
+_BLOCKED = "cluster_block_exception"
+"""the index takes nothing for now: its disk is full"""
+_TEMPLATE = "scribengin-"
+"""what the names of our index templates begin with"""
+
+
+class IndexStore:
+    """See KeyedStore. One index, or, where its name has a time of the row in it, as many as there are such times: a row then says
+    which is its own, one record says who writes to them all."""
+
+    form: Literal["json", "columns"] = "json"
+    most_id_bytes = 512
+
+    def __init__(self, node: str, options: Mapping[str, Any]) -> None:
+        self._node = node
+        self._cluster = Cluster(node, options["server"], options["config"])
+        self._index: str = options["index"]
+        try:
+            self.by_time = TimeTemplate.of(self._index)
+        except ValueError as error:
+            raise self._error(f"has {error}", "correct `index`", "search-index") from error
+        self._gzipped: bool = options["compression"] == "gzip"
+        self._schema: Schema | None = None
+        self._made: set[str] = set()
+        self._in_detail = 0
+        """so many more requests ask what became of each row"""
+        self._repeats = False
+        """the last request changed nothing: what is sent may have been sent before"""
+        self._record = f"/{quote(options['records'], safe='')}/_doc/{quote(self._index, safe='')}"
+
+    def __str__(self) -> str:
+        return f"index {self._index} at {self._cluster}"
+
+    def read_record(self) -> Held | None:
+        """By its id: never from a snapshot that a refresh made."""
+        answer = self._cluster.ask("GET", self._record, also=[_NOT_FOUND])
+        if answer.status_code == _NOT_FOUND:
+            return None
+        found = answer.json()
+        # a field that is indexed by no one: its numbers would be mapped, and could be too large for that
+        return Held(
+            msgspec.json.decode(found["_source"]["record"]), f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
+        )
+
+    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+        """Under the sequence number of what was read."""
+        condition = "op_type=create" if held is None else held.tag
+        document = {"record": msgspec.json.encode(body).decode()}
+        answer = self._cluster.ask("PUT", f"{self._record}?{condition}&refresh=true", json=document, also=[_CONFLICT])
+        return answer.status_code != _CONFLICT
+
+    def make(self, schema: Schema) -> None:
+        """With a mapping of the columns; one that is there stays as it is. Indexes by time are made when their first row comes, here only
+        their template. Raises SinkError where it could lose what it has acknowledged."""
+        self._schema = schema
+        if self.by_time is None:
+            self._make(self._index)
+        else:
+            self._put_template(self.by_time, mapping_of(schema))
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """What of the index that is there does not take these columns."""
+        answer = self._cluster.ask("GET", f"{self._all}/_mapping", also=[_NOT_FOUND])
+        if answer.status_code == _NOT_FOUND:
+            return []
+        found: dict[str, list[str]] = {}
+        for name, each in answer.json().items():
+            if self._is_ours(name):
+                for text in unlike(schema, each["mappings"]):
+                    found.setdefault(text, []).append(name)
+        if self.by_time is None:
+            return list(found)
+        return [f"{text} (of {min(names)}{f' and {len(names) - 1} more' if names[1:] else ''})" for text, names in found.items()]
+
+    def is_empty(self) -> bool:
+        """By its count, after a refresh."""
+        return all(map(self._has_none, self._names()))
+
+    def send(self, rows: KeyedRows) -> Answer:
+        """One request, as a rule. Where the one before changed nothing it is asked first whether these rows stand there too."""
+        if self._repeats and (above := self._all_stand(rows)):
+            return Answer(above=above)
+        self._repeats = False
+        body = bulk_body(rows, self._index if self.by_time is None else self._parts(rows))
+        if not self._in_detail:
+            answer = self._ask_bulk(rows, body, _BRIEFLY)
+            if isinstance(answer, Answer):
+                return answer
+            errors = [item["index"]["error"] for item in answer]
+            if all(error["type"] == _CONFLICTS for error in errors):
+                self._repeats = len(errors) == len(rows)
+                if errors:
+                    self._flush(self._names_of(rows))
+                return Answer(above=max(map(_version_there, errors), default=0))
+            # which rows they are a short answer does not say; what was taken meanwhile is not written again
+            self._in_detail = _IN_DETAIL
+        answer = self._ask_bulk(rows, body, _IN_FULL)
+        return answer if isinstance(answer, Answer) else self._judged(rows, answer)
+
+    def _ask_bulk(self, rows: KeyedRows, body: bytes, asked: str) -> Answer | list[dict[str, Any]]:
+        """The items of which something was asked, if the request as a whole was taken and any row was not."""
+        passing = [_TOO_LARGE, _OVERLOADED]
+        answer = self._cluster.ask("POST", f"/_bulk?{asked}", content=body, also=passing, gzipped=self._gzipped)
+        if answer.status_code == _TOO_LARGE:
+            return Answer(too_large=True)
+        if answer.status_code == _OVERLOADED:
+            return Answer(again=range(len(rows)))
+        said = msgspec.json.decode(answer.content)
+        if not said["errors"]:
+            return Answer()
+        items: list[dict[str, Any]] = said["items"]
+        return items
+
+    def _judged(self, rows: KeyedRows, items: list[dict[str, Any]]) -> Answer:
+        """Of a row that is refused it is asked whether it stands there, from a try before."""
+        again: list[int] = []
+        refused: list[tuple[int, str, str]] = []
+        above = 0
+        for index, item in enumerate(items):
+            outcome = item["index"]
+            status = outcome["status"]
+            if status < 300:
+                continue
+            error = outcome["error"]
+            if status == _CONFLICT:
+                above = max(above, _version_there(error))
+            elif status in AWAY or error["type"] == _BLOCKED:
+                again.append(index)
+            elif status == _NOT_FOUND and self.by_time is not None:
+                self._made.clear()  # an old one that somebody has deleted meanwhile
+                again.append(index)
+            elif status == _NOT_FOUND:
+                raise self._error("is gone", "restore it, or begin anew: scribengin reset FLOW --outputs", "search-index")
+            else:
+                caused = error.get("caused_by", {}).get("reason")
+                refused.append(
+                    (
+                        index,
+                        "refused",
+                        f"{outcome['_index']} does not take it: {error['type']}: {error['reason']}" + (f" ({caused})" if caused else ""),
+                    )
+                )
+        if not refused and not again:
+            self._in_detail = max(0, self._in_detail - 1)
+        if above:
+            self._flush(self._names_of(rows))
+        return Answer(self._not_there(rows, refused) if refused else (), again, above=above)
+
+    def _all_stand(self, rows: KeyedRows) -> int:
+        """The highest version of these documents, if none is below its row's; else 0. They outlive the node then."""
+        asked: dict[str, Any]
+        if self.by_time is None:
+            path, asked = f"{_path(self._index)}/_mget", {"ids": list(rows.ids)}
+        else:
+            named = zip(rows.columns.column(1).to_pylist(), rows.ids, strict=True)
+            path, asked = "/_mget", {"docs": [{"_index": name, "_id": id_} for name, id_ in named]}
+        answer = self._cluster.ask("POST", f"{path}?_source=false&filter_path=docs._version", json=asked, also=[_FORBIDDEN, _NOT_FOUND])
+        if answer.status_code != 200:
+            return 0
+        there: list[int] = [doc["_version"] for doc in msgspec.json.decode(answer.content).get("docs", ())]
+        if len(there) < len(rows) or any(version < ours for ours, version in enumerate(there, rows.version)):
+            return 0
+        return max(there) if self._flush(self._names_of(rows)) else 0
+
+    def _flush(self, names: Iterable[str]) -> bool:
+        """Bring what stands in these indexes to the disk of each copy; whether that came about. A request does so for what it writes itself
+        alone: what stood there before may be in the memory of a node, written for a driver that was killed before it had its answer."""
+        asked = [self._cluster.ask("POST", f"{_path(name)}/_flush", also=[_FORBIDDEN, _NOT_FOUND]) for name in names]
+        return all(answer.status_code == 200 and not answer.json()["_shards"]["failed"] for answer in asked)
+
+    def versions(self) -> Iterator[Sequence[int]]:
+        """Of all documents, by a scroll."""
+        for hits in self._hits():
+            yield [hit["_version"] for hit in hits]
+
+    def clear(self) -> int:
+        """Document by document, so that no server needs a module for it; the index stays."""
+        deleted = 0
+        while not self.is_empty():
+            for hits in self._hits():
+                named = [msgspec.json.encode({"_index": hit["_index"], "_id": hit["_id"]}) for hit in hits]
+                asked = b"".join(b'{"delete":%s}\n' % each for each in named)
+                said = self._cluster.ask("POST", "/_bulk?filter_path=items.*.result", content=asked).json()
+                deleted += sum(item["delete"].get("result") == "deleted" for item in said["items"])
+        return deleted
+
+    def close(self) -> None:
+        """Give up connections."""
+        self._cluster.close()
+
+    def _hits(self) -> Iterator[list[dict[str, Any]]]:
+        for name in self._names():
+            if not self._has_none(name):
+                yield from self._hits_of(name)
+
+    def _hits_of(self, name: str) -> Iterator[list[dict[str, Any]]]:
+        asked = {"size": _SOME, "_source": False, "version": True, "sort": ["_doc"]}
+        found = self._cluster.ask("POST", f"{_path(name)}/_search?scroll=2m", json=asked).json()
+        try:
+            while hits := found["hits"]["hits"]:
+                yield hits
+                found = self._cluster.ask("POST", "/_search/scroll", json={"scroll": "2m", "scroll_id": found["_scroll_id"]}).json()
+        finally:
+            self._cluster.ask("DELETE", "/_search/scroll", json={"scroll_id": found["_scroll_id"]}, also=[_NOT_FOUND])
+
+    # --- its indexes ---
+
+    @property
+    def _all(self) -> str:
+        """The path of all its indexes that are there, and perhaps of others."""
+        return _path(self._index if self.by_time is None else self.by_time.wildcard)
+
+    def _is_ours(self, name: str) -> bool:
+        return self.by_time is None or self.by_time.fits(name)
+
+    def _names(self) -> list[str]:
+        """Those that are there, where they are by time; else the one that may be."""
+        if self.by_time is None:
+            return [self._index]
+        found = self._cluster.ask("GET", f"{self._all}/_settings/index.uuid?expand_wildcards=open,hidden").json()
+        return sorted(filter(self._is_ours, found))
+
+    def _has_none(self, name: str) -> bool:
+        if self._cluster.ask("POST", f"{_path(name)}/_refresh", also=[_NOT_FOUND]).status_code == _NOT_FOUND:
+            return True
+        return not self._cluster.ask("GET", f"{_path(name)}/_count").json()["count"]
+
+    def _names_of(self, rows: KeyedRows) -> Sequence[str]:
+        """The indexes that the rows are for."""
+        if self.by_time is None:
+            return (self._index,)
+        names: list[str] = rows.columns.column(1).unique().to_pylist()
+        return names
+
+    def _parts(self, rows: KeyedRows) -> pa.Array:
+        """The index of each row; each of them is there."""
+        named = rows.columns.column(1)
+        for name in named.unique().to_pylist():
+            if name not in self._made:
+                self._make(name)
+        return named
+
+    def _make(self, name: str) -> None:
+        assert self._schema is not None, "a place is made before rows are sent"
+        answer = self._cluster.ask("PUT", _path(name), json={"mappings": mapping_of(self._schema)}, also=[400])
+        if answer.status_code == 400 and answer.json()["error"]["type"] != "resource_already_exists_exception":
+            raise self._error(f"cannot be made: {reason_in(answer)}", "correct `index`, or see what the cluster lacks", "search-index")
+        found = self._cluster.ask("GET", f"{_path(name)}/_settings/index.translog.durability").json()
+        settings = [each["settings"] for each in found.values()]
+        if any(each.get("index", {}).get("translog", {}).get("durability") == "async" for each in settings):
+            raise self._error(
+                f"has index.translog.durability: async ({name}): what it acknowledges is lost when a node dies",
+                "set it to request",
+                "search-durability",
+            )
+        self._made.add(name)
+
+    def _put_template(self, by_time: TimeTemplate, mapping: Mapping[str, Any]) -> None:
+        """So that whoever makes such an index makes it with our mapping. Of several templates a server takes one: where there is one of
+        somebody else, that one stays, and only the indexes that we make have both."""
+        own = f"{_TEMPLATE}{by_time.title}"
+        sample = by_time.wildcard.replace("*", "0")
+        found = self._cluster.ask("GET", "/_index_template?filter_path=index_templates.name,index_templates.index_template.index_patterns")
+        for each in found.json().get("index_templates", ()):
+            if each["name"] != own and any(_matches(pattern, sample) for pattern in each["index_template"]["index_patterns"]):
+                return
+        body = {"index_patterns": [by_time.wildcard], "template": {"mappings": mapping}}
+        answer = self._cluster.ask("PUT", f"/_index_template/{quote(own, safe='')}", json=body, also=[400])
+        if answer.status_code == 400:
+            raise self._error(f"gets no index template: {reason_in(answer)}", "correct `index`, or that template", "search-index")
+
+    def _not_there(self, rows: KeyedRows, refused: list[tuple[int, str, str]]) -> list[tuple[int, str, str]]:
+        part = rows.columns.column(1) if self.by_time is not None else None
+        asked = [
+            {"_index": self._index if part is None else part[index].as_py(), "_id": rows.ids[index], "_source": False}
+            for index, _, _ in refused
+        ]
+        found = self._cluster.ask("POST", "/_mget", json={"docs": asked}).json()["docs"]
+        there = [
+            doc.get("found", False) and doc["_version"] == rows.version + index for doc, (index, _, _) in zip(found, refused, strict=True)
+        ]
+        return [each for each, stands in zip(refused, there, strict=True) if not stands]
+
+    def _error(self, what: str, remedy: str, code: str) -> SinkError:
+        return SinkError(f'sink "{self._node}": {self} {what}', remedy=remedy, code=code, node=self._node)
+
+
+def _version_there(error: Mapping[str, Any]) -> int:
+    """Of the document that was in the way; 0 where the server does not say."""
+    found = _CURRENT.search(error["reason"])
+    return int(found[1]) if found else 0
+
+
+def _path(name: str) -> str:
+    return f"/{quote(name, safe='*')}"
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Whether a name matches a pattern of the server's, in which `*` is the only sign."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None

@@ -1,0 +1,239 @@
+"""What an index was at one moment: a point in time at the server, of which each slice is a shard, searched in the order of `_seq_no`.
+
+A shard gives each write a sequence number of its own, which stays with the document until it is written again. So of the documents in a
+range of numbers some may go later, and none can come, once every number up to its end has been given and its write has reached all copies
+(`global_checkpoint`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from scribengin.connectors.opensearch.client import NO_INDEX
+from scribengin.core.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import httpx2
+
+    from scribengin.connectors.opensearch.client import Cluster
+    from scribengin.core.errors import ScribenginError
+
+_NOT_FOUND, _AWAY = 404, 503
+_MISSING, _NO_SHARD = "search_context_missing_exception", "no_shard_available_action_exception"
+_FIRST_HITS, _MOST_HITS = 1_000, 10_000
+"""of a page; the most is `index.max_result_window` where nobody has changed it"""
+_PAGE_BYTES = 4 << 20
+_BUCKETS = 1_000
+_MOST = 1 << 62
+"""no number is greater"""
+
+
+class Gone(Exception):
+    """The server does not hold that point in time any more; or, so says Elasticsearch of an index that was deleted, no shard of it answers:
+    whether the index has its shards `Views.shards` tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """How one of the two servers names points in time."""
+
+    open: str
+    delete: str
+    id_in: str
+    id_of: str
+
+
+OPENSEARCH = Api("_search/point_in_time", "/_search/point_in_time", "pit_id", "pit_id")
+ELASTICSEARCH = Api("_pit", "/_pit", "id", "id")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of an index: who it is, which is another after a restore and in an index that was made anew; and up to which number all writes
+    have reached all of its copies."""
+
+    history: str
+    settled: int
+
+
+class Hit(msgspec.Struct):
+    """A document that was found."""
+
+    id: str = msgspec.field(name="_id")
+    number: int = msgspec.field(name="_seq_no", default=-1)
+    term: int = msgspec.field(name="_primary_term", default=0)
+    source: msgspec.Raw = msgspec.field(name="_source", default=msgspec.Raw())
+    """as its writer wrote it; empty where the server did not send it"""
+    sort: list[int] = msgspec.field(default_factory=list)
+
+
+class _Failure(msgspec.Struct):
+    reason: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Shards(msgspec.Struct):
+    failed: int = 0
+    failures: list[_Failure] = msgspec.field(default_factory=list)
+
+
+class _Total(msgspec.Struct):
+    value: int = 0
+
+
+class _Hits(msgspec.Struct):
+    hits: list[Hit]
+    total: _Total | None = None
+
+
+class _Said(msgspec.Struct):
+    hits: _Hits
+    shards: _Shards = msgspec.field(name="_shards")
+    timed_out: bool = False
+    aggregations: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+_DECODER = msgspec.json.Decoder(_Said)
+
+
+class Digest:
+    """Of documents in their order: which, and how often each was written."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=16)
+
+    def add(self, hits: list[Hit]) -> None:
+        """The next ones."""
+        self._hash.update(msgspec.json.encode([(hit.number, hit.term, hit.id) for hit in hits]))
+
+    def __str__(self) -> str:
+        return self._hash.hexdigest()
+
+
+class Views:
+    """Points in time of a cluster's indexes."""
+
+    def __init__(self, cluster: Cluster, api: Api, keep_alive_s: float) -> None:
+        self._cluster = cluster
+        self._api = api
+        self._keep = f"{max(1, round(keep_alive_s))}s"
+
+    def shards(self, name: str) -> list[Shard]:
+        """In their order. Raises Gone where there is no such index, Unreachable where one of them is not there."""
+        wanted = "indices.*.shards.*.routing.primary,indices.*.shards.*.seq_no,indices.*.shards.*.commit.user_data.history_uuid"
+        answer = self._cluster.ask("GET", f"{_path(name)}/_stats?level=shards&filter_path=_shards.failed,{wanted}", also=[_NOT_FOUND])
+        found = answer.json().get("indices", {}).get(name) if answer.status_code != _NOT_FOUND else None
+        if found is None:
+            raise Gone
+        primaries = {
+            int(number): Shard(copy["commit"]["user_data"]["history_uuid"], copy["seq_no"]["global_checkpoint"])
+            for number, copies in found.get("shards", {}).items()
+            for copy in copies
+            if copy["routing"]["primary"]
+        }
+        settings = self._cluster.ask("GET", f"{_path(name)}/_settings/index.number_of_shards?flat_settings=true").json()
+        many = int(settings[name]["settings"]["index.number_of_shards"])
+        if len(primaries) < many:
+            raise self._away(f"{many - len(primaries)} of {many} shards of {name} are not there")
+        return [primaries[number] for number in range(many)]
+
+    def open(self, name: str) -> str:
+        """Of what is there now. Raises Unreachable where a copy is not there; as `ask` where there is no such index."""
+        said = self._cluster.ask("POST", f"{_path(name)}/_refresh").json()
+        if said["_shards"]["failed"]:
+            raise self._away(f"{said['_shards']['failed']} copies of {name} do not answer")
+        answer = self._cluster.ask("POST", f"{_path(name)}/{self._api.open}?keep_alive={self._keep}")
+        id_: str = answer.json()[self._api.id_in]
+        return id_
+
+    def close(self, id_: str) -> None:
+        """Let the server forget it, if it has not yet."""
+        given: Any = [id_] if self._api is OPENSEARCH else id_
+        self._cluster.ask("DELETE", self._api.delete, json={self._api.id_of: given}, also=[_NOT_FOUND])
+
+    def pages(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, *, whole: bool) -> Iterator[list[Hit]]:
+        """The documents with a number above `after` up to `upto`, in their order; `whole`: with what they hold. Raises Gone."""
+        size = _FIRST_HITS
+        asked = {"seq_no_primary_term": True, "_source": whole, "sort": [{"_seq_no": "asc"}], "track_total_hits": False}
+        begins: dict[str, Any] = {}
+        while True:
+            answer = self._search(id_, slice_, after, upto, {**asked, **begins, "size": size})
+            hits = self._said(answer).hits.hits
+            if hits:
+                yield hits
+            if len(hits) < size:
+                return
+            begins = {"search_after": hits[-1].sort}
+            by_size = size * _PAGE_BYTES // max(1, len(answer.content))
+            size = max(1, min(_MOST_HITS, 2 * size, by_size))
+
+    def count(self, id_: str, slice_: Mapping[str, int], after: int, upto: int) -> int:
+        """How many such documents. Raises Gone."""
+        total = self._said(self._search(id_, slice_, after, upto, {"size": 0, "track_total_hits": True})).hits.total
+        return total.value if total is not None else 0
+
+    def is_empty(self, id_: str) -> bool:
+        """Whether no shard has a document. Then nothing else is to be asked: an index without a mapping cannot be sliced. Raises Gone."""
+        return not self.count(id_, {"id": 0, "max": 1}, -1, _MOST)
+
+    def last(self, id_: str, slice_: Mapping[str, int]) -> int:
+        """The greatest number; -1 where there is no document. Raises Gone."""
+        asked = {"size": 1, "_source": False, "seq_no_primary_term": True, "sort": [{"_seq_no": "desc"}]}
+        hits = self._said(self._search(id_, slice_, -1, _MOST, asked)).hits.hits
+        return hits[0].number if hits else -1
+
+    def cut(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, rows: int) -> Iterator[tuple[int, int, int]]:
+        """(after, upto, documents) of ranges that follow one another, of about so many documents at most. Raises Gone."""
+        width = -(-(upto - after) // _BUCKETS)
+        histogram = {"field": "_seq_no", "interval": width, "offset": (after + 1) % width, "min_doc_count": 1}
+        asked = {"size": 0, "track_total_hits": False, "aggs": {"numbers": {"histogram": histogram}}}
+        begin, held = after, 0
+        end = after
+        for bucket in self._said(self._search(id_, slice_, after, upto, asked)).aggregations["numbers"]["buckets"]:
+            first, count = int(bucket["key"]), int(bucket["doc_count"])
+            if held and held + count > rows:
+                yield begin, end, held
+                begin, held = end, 0
+            if count > rows and width > 1:
+                # numbers that lie close together: most others were given to what was written again
+                yield from self.cut(id_, slice_, first - 1, min(upto, first + width - 1), rows)
+                begin = end = min(upto, first + width - 1)
+                continue
+            held += count
+            end = min(upto, first + width - 1)
+        if held:
+            yield begin, end, held
+
+    def _search(self, id_: str, slice_: Mapping[str, int], after: int, upto: int, asked: Mapping[str, Any]) -> httpx2.Response:
+        body = {"query": {"range": {"_seq_no": {"gt": after, "lte": upto}}}, "pit": {"id": id_, "keep_alive": self._keep}, **asked}
+        if slice_["max"] > 1:
+            body["slice"] = slice_
+        answer = self._cluster.ask("POST", "/_search", json=body, also=[_NOT_FOUND, _AWAY])
+        if answer.status_code in (_NOT_FOUND, _AWAY):
+            if any(reason in answer.text for reason in (_MISSING, NO_INDEX, _NO_SHARD)):
+                raise Gone
+            raise self._cluster.refused(answer, "POST /_search")
+        return answer
+
+    def _said(self, answer: httpx2.Response) -> _Said:
+        said = _DECODER.decode(answer.content)
+        if any(failure.reason.get("type") == _MISSING for failure in said.shards.failures):
+            raise Gone
+        if said.shards.failed or said.timed_out:
+            why = next((str(failure.reason.get("reason")) for failure in said.shards.failures), "in time")
+            raise self._away(f"{said.shards.failed} shards do not answer: {why}")
+        return said
+
+    def _away(self, what: str) -> ScribenginError:
+        remedy = "look whether the cluster is well; a flow that runs tries again by itself"
+        return Unreachable(f"{self._cluster.called}: {self._cluster}: {what}", remedy=remedy, code="search-away")
+
+
+def _path(name: str) -> str:
+    return f"/{quote(name, safe='*,')}"

@@ -1,0 +1,139 @@
+"""A sink whose place only takes rows: they are staged, decided, handed over, and then marked as handed over in the flow's state.
+
+What is handed over is what was decided, the same at each try, and never before. Between the hand-over and its mark lies the one gap: who
+is killed there hands the Batch over again, because nothing at the place tells that it stands there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.contract import Published
+from scribengin.connectors.plain.marks import Mark, Marks, read_claim, write_claim
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, Refused
+from scribengin.core.storage import names_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from scribengin.connectors.contract import BatchId, Decided, Place
+
+
+class PlainSink(ABC):
+    """At least once, but where a subclass says more. Executors get a pickled copy, from which they take streams."""
+
+    exactly_once = False
+
+    def __init__(self, place: Place) -> None:
+        self.node = place.node
+        self._flow = place.flow
+        self._work = place.work
+        self._owner = ""
+        self._notes: list[str] = []
+
+    @abstractmethod
+    def look(self) -> None:
+        """At a start: whether the place is as the options say. Raises as `publish`."""
+
+    @abstractmethod
+    def give(self, decided: Decided, marks: Marks) -> int:
+        """Hand over the rows that were staged, of which there are some, unless that was done; returns how often it was begun. Raises
+        Unreachable, SinkError."""
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Note whose rows the place is given, and look at it. Raises Refused where the promise would not hold: another lineage's rows stand
+        there, which its replay would not tell from new ones."""
+        self._owner = owner
+        held = read_claim(self._folder)
+        if held is None or (held["owner"], held["lineage"]) != (owner, lineage):
+            if held is not None and self.exactly_once and not adopt:
+                raise Refused(
+                    f'sink "{self.node}": {self}: it was given rows of another lineage',
+                    remedy="add to what is there: run --append-new-lineage; or empty the place, and begin anew: scribengin reset FLOW",
+                    code="output-foreign",
+                    node=self.node,
+                )
+            write_claim(self._folder, owner, lineage)
+        self.look()
+
+    def publish(self, decided: Decided) -> None:
+        """Hand the rows over and mark the Batch, unless it is marked. Raises FencedError where a later one is, or this one otherwise."""
+        batch, marks = decided.batch, self._marks(decided.batch.lineage)
+        if not self._is_done(decided, marks):
+            tries = self.give(decided, marks) if any(receipt.rows for receipt in decided.receipts) else 1
+            faults.reached("publish.record.before")
+            mine = Mark(decided.input_hash, batch.term, decided.rows, tries)
+            stored = marks.put(batch.number, mine)
+            if stored.hash != mine.hash:
+                raise self._fenced(batch, "it is marked already, decided otherwise")
+            faults.reached("publish.record.after")
+        marks.drop_staged(batch.number + 1)
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        if decided is not None:
+            self.publish(decided)
+        self._marks(lineage).drop_staged(before)
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """Compare what was decided with the marks: the place itself is not read."""
+        marks = self._marks(lineage)
+        for each in decided:
+            number = each.batch.number
+            mark = marks.read(number)
+            if mark is None:
+                yield Published(number, 0, (f"batch {number} is decided, but not handed over; the next run does it",))
+            elif mark.hash != each.input_hash:
+                yield Published(number, mark.rows, (f"batch {number} was handed over otherwise than it was decided",))
+            else:
+                yield Published(number, mark.rows)
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
+        """Nothing that was handed over can be taken back. Raises Refused where something was."""
+        if self._work is not None and any((self._work / name).is_dir() for name in names_in(self._work)):
+            raise Refused(
+                f'sink "{self.node}": what {self} was given cannot be taken back from here',
+                remedy="delete it there, and reset without --outputs",
+                code="output-stays",
+                node=self.node,
+            )
+        return 0
+
+    def upkeep(self) -> list[str]:
+        """What a person should hear of."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    # --- pieces ---
+
+    @property
+    def _folder(self) -> Path:
+        assert self._work is not None, "a sink that is written to has a work folder"
+        return self._work
+
+    def _marks(self, lineage: str) -> Marks:
+        return Marks(self._folder, lineage)
+
+    def _is_done(self, decided: Decided, marks: Marks) -> bool:
+        """True where this very Batch is marked."""
+        batch = decided.batch
+        newest = marks.newest()
+        if newest is None or newest[0] < batch.number:
+            if newest is not None and newest[1].term > batch.term:
+                raise self._fenced(batch, f"batch {newest[0]} is marked under the newer term {newest[1].term}")
+            return False
+        if newest[0] > batch.number:
+            raise self._fenced(batch, f"batch {newest[0]} is marked already")
+        if newest[1].hash != decided.input_hash:
+            raise self._fenced(batch, "it is marked already, decided otherwise")
+        return True
+
+    def _fenced(self, batch: BatchId, why: str) -> FencedError:
+        return FencedError(
+            f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self})',
+            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            node=self.node,
+        )

@@ -1,0 +1,334 @@
+"""The driver's side of the source: which ranges of the table come next.
+
+A range says behind which row it begins and with which it ends, by the columns that order the table. Ranges are made within one transaction
+that keeps seeing what it saw at first, and lends its view to the tasks; it goes with the reader. Whoever reads a range later looks
+whether it is still the same: so many rows, none of them written by a transaction that was not over then.
+
+`mode: incremental` takes rows up to the greatest one that was there at some look, once every transaction that was open at that look is
+over, and `settle` has passed: one that commits late could otherwise bring a row in front of those that were taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Backlog, SourceStream
+from scribengin.connectors.postgres.client import driver
+from scribengin.connectors.postgres.table import escaped
+from scribengin.core.types import Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from psycopg import Connection
+
+    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.postgres.client import Server
+    from scribengin.connectors.postgres.table import Table
+
+Row = tuple[str, ...]
+"""the texts of a row in the columns of the order"""
+_COUNTED = 1_000_000
+"""rows that wait are counted up to here: the more there are, the longer it would take"""
+_ENDS_WITHIN_S = 30.0
+"""how long `--once` waits for transactions that write as it begins"""
+_POLL_S = 0.02
+_LOOKS = 8
+"""that are remembered at most"""
+_SLOW_S = 60.0
+"""how long rows are held up by an open transaction before a person hears of it"""
+OURS = 7_310_579_003
+"""an advisory lock that all our transactions that read hold together: none of them waits for another"""
+_OPEN = f"""
+SELECT l.virtualxid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'virtualxid' AND l.granted AND a.usesysid IS NOT NULL AND a.datname = current_database() AND NOT EXISTS (
+    SELECT FROM pg_locks o WHERE o.pid = l.pid AND o.locktype = 'advisory' AND o.classid = {OURS >> 32} AND o.objid = {OURS & 0xFFFFFFFF})
+"""
+"""transactions of people and programs, of whatever user, that are open in the database"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A look at the table: when, the greatest row, and what must be over for it to be taken: every transaction before a number, and those
+    that are open and may have none yet."""
+
+    at_s: float
+    next_transaction: int
+    last: Row
+    open: frozenset[str]
+
+
+def oldest_running(snapshot: str) -> int:
+    """Of a snapshot as PostgreSQL writes it: every transaction before this one was over."""
+    return int(snapshot.partition(":")[0])
+
+
+class PostgresReader:
+    """One per source and Query; used by one thread."""
+
+    def __init__(self, server: Server, table: Table, options: Mapping[str, Any]) -> None:
+        self._server = server
+        self._table = table
+        self._name: str = options["table"]
+        self._incremental = options["mode"] == "incremental"
+        self._compares = options["on_change"] == "stop"
+        self._waits_for_all = options["waits_for"] == "all"
+        self._settle_s: float = options["settle"]
+        self._every_s: float = options["every"]
+        self._max_rows: int = options["max_rows"]
+        self._split: int = options["split"]
+        self._connection: Connection[Any] | None = None
+        self._shared = ""
+        self._view = ""
+        """what the open transaction sees, as the server writes it; empty where none is open"""
+        self._read_oid: int | None = None
+        """the table that `_after` was read of"""
+        self._after: Row | None = None
+        self._snapshot = ""
+        """of mode: snapshot, what the whole reading sees"""
+        self._end: Row | None = None
+        self._left: int | None = None
+        self._seen: deque[_Seen] = deque()
+        self._safe: Row | None = None
+        self._final = False
+        self._looked_s: float | None = None
+        """when there was nothing more to take; None where there may be more"""
+        self._held_up_told = False
+        self._backlog = Backlog(rows=None)
+        self._notices: list[str] = []
+        if not table.is_indexed:
+            columns = ", ".join(column.name for column in table.order)
+            self._notices.append(
+                f"{server.called}: no index of {self._name} begins with ({columns}): each look reads the whole table; CREATE INDEX ON "
+                f"{self._name} ({columns})"
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # no connection travels
+        return vars(self) | {"_connection": None, "_view": ""}
+
+    def __del__(self) -> None:
+        self._let_go()
+
+    def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
+        """Go on behind what was handed out."""
+        for streams in entries:
+            for stream in streams:
+                place = stream.place
+                self._after, self._read_oid = tuple(place["upto"]), place["table"]
+                if not self._incremental:
+                    self._snapshot, self._end, self._left = place["as_of"], tuple(place["end"]), place["left"]
+                    self._backlog = Backlog(rows=self._left)
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """The next ranges. Raises SourceError where the rest of a snapshot is not what it was, Unreachable where the server is away.
+
+        `final`: what is there at the first such call is all there will be; a table that is written to all the time has no other end.
+        """
+        now_s = time.monotonic()
+        if self._left == 0 or (not final and self._looked_s is not None and now_s - self._looked_s < self._every_s):
+            return []
+        if self._compares and self._read_oid not in (None, self._table.oid):
+            raise self._changed("it is another table by that name")
+        most = min(self._max_rows, limits.max_rows or self._max_rows)
+        try:
+            streams = self._next_growing(most, final=final) if self._incremental else self._next_of_snapshot(most)
+            self._looked_s = None if sum(stream.rows or 0 for stream in streams) >= most else now_s
+            return streams
+        except driver().Error as error:
+            self._let_go()
+            raise self._server.fault(error, f"cannot be read ({self._name})") from error
+
+    def backlog(self) -> Backlog:
+        """What waited at the last look; a million where it is more."""
+        return self._backlog
+
+    def notices(self) -> list[str]:
+        """An index that lacks; transactions that hold up rows."""
+        told, self._notices = self._notices, []
+        return told
+
+    # --- a snapshot ---
+
+    def _next_of_snapshot(self, most: int) -> list[SourceStream]:
+        connection = self._in_transaction()
+        if not self._snapshot:
+            self._snapshot, self._end = self._view, self._last(connection)
+            self._left = 0 if self._end is None else self._count(connection, self._after, self._end)
+        elif self._view != self._snapshot and self._compares:
+            found = self._count(connection, self._after, self._end)
+            if found != self._left:
+                raise self._changed(f"{found} of its rows are left, it was {self._left}")
+        ranges = self._ranges(connection, self._end, most)
+        assert self._left is not None
+        streams = []
+        for after, upto, rows in ranges:
+            # of what may change a count says nothing: its end is where the last row was
+            self._left = self._left - rows if self._compares else max(self._left - rows, 1) * (upto != self._end)
+            more = {"end": self._end, "left": self._left}
+            streams.append(self._stream(after, upto, rows, self._snapshot, more))
+        if not ranges:
+            self._left = 0
+        self._backlog = Backlog(rows=self._left)
+        return streams
+
+    # --- rows that come ---
+
+    def _next_growing(self, most: int, *, final: bool) -> list[SourceStream]:
+        if final and not self._final:
+            self._settle()
+            self._final = True
+        elif not self._final:
+            self._end_transaction()
+            self._look()
+        connection = self._in_transaction()
+        ranges = self._ranges(connection, self._safe, most) if self._safe is not None else []
+        streams = [self._stream(after, upto, rows, self._view, {}) for after, upto, rows in ranges]
+        self._measure(connection)
+        if not streams and not self._final:
+            self._end_transaction()
+        return streams
+
+    def _look(self) -> None:
+        """One more look; what earlier ones saw may be taken once it has settled."""
+        now_s = time.monotonic()
+        connection = self._in_transaction()
+        oldest, coming = (int(part) for part in self._view.split(":")[:2])
+        last = self._last(connection)
+        # behind the view was taken: what was open then and is not told here is over, and is in the next view
+        still = frozenset(row[0] for row in connection.execute(_OPEN).fetchall()) if self._waits_for_all else frozenset[str]()
+        while self._seen and now_s - self._seen[0].at_s >= self._settle_s:
+            if self._seen[0].next_transaction > oldest or self._seen[0].open & still:
+                self._tell_of_slow_ones(now_s)
+                break
+            self._safe = self._seen.popleft().last
+            self._held_up_told = False
+        if last is not None and (not self._seen or now_s - self._seen[-1].at_s >= self._settle_s / 4):
+            if len(self._seen) == _LOOKS:
+                self._seen.pop()
+            self._seen.append(_Seen(now_s, coming, last, still))
+
+    def _settle(self) -> None:
+        """Wait until what is there now has settled."""
+        self._seen.clear()
+        self._end_transaction()
+        self._look()
+        aim = self._seen[-1] if self._seen else None
+        ends_s = time.monotonic() + self._settle_s + _ENDS_WITHIN_S
+        while aim is not None and aim in self._seen:
+            if time.monotonic() > ends_s:
+                self._notices.append(f"{self._held_up(_ENDS_WITHIN_S)}: they are left for the next run")
+                return
+            time.sleep(_POLL_S)
+            self._end_transaction()
+            self._look()
+
+    def _tell_of_slow_ones(self, now_s: float) -> None:
+        if not self._held_up_told and now_s - self._seen[0].at_s > self._settle_s + _SLOW_S:
+            self._held_up_told = True
+            self._notices.append(f"{self._held_up(_SLOW_S)}; they come when it is over")
+
+    def _held_up(self, for_s: float) -> str:
+        return (
+            f"{self._server.called}: a transaction that is open for more than {for_s:g} s may bring rows of {self._name} in front of those "
+            f"that wait (see pg_stat_activity at {self._server})"
+        )
+
+    def _measure(self, connection: Connection[Any]) -> None:
+        """What waits behind the last range; of `--once` only what belongs to it."""
+        waits = self._count(connection, self._after, self._safe, _COUNTED) if not self._final or self._safe is not None else 0
+        oldest_s = None
+        if not self._final:
+            waits = self._count(connection, self._after, None, _COUNTED)
+            if waits and self._table.is_by_time:
+                where, bounds = self._table.between(self._after, None)
+                first = self._table.order[0]
+                moment = first.expression(Type("TIMESTAMP"))
+                query = f"SELECT extract(epoch FROM clock_timestamp() - min({moment})) FROM {self._table.quoted} WHERE {where}"
+                found = connection.execute(query, bounds).fetchone()
+                oldest_s = max(0.0, float(found[0])) if found and found[0] is not None else None
+        self._backlog = Backlog(rows=waits, oldest_s=oldest_s)
+
+    # --- both ---
+
+    def _ranges(self, connection: Connection[Any], upto: Row | None, most: int) -> list[tuple[Row | None, Row, int]]:
+        """(behind which row, with which row it ends, rows) of the next ones, and go on behind them."""
+        table = self._table
+        where, bounds = table.between(self._after, upto)
+        found = connection.execute(
+            f"SELECT number, {table.key_texts} FROM (SELECT {table.key}, row_number() OVER ordered AS number, "
+            f"lead(1) OVER ordered IS NULL AS is_last FROM (SELECT {table.key} FROM {table.quoted} WHERE {where} ORDER BY {table.key} "
+            f"LIMIT %s) page WINDOW ordered AS (ORDER BY {table.key})) numbered WHERE number %% %s = 0 OR is_last ORDER BY number",
+            (*bounds, most, self._split),
+        ).fetchall()
+        ends = [(0, self._after), *((row[0], tuple(row[1:])) for row in found)]
+        ranges = [(after, upto, number - before) for (before, after), (number, upto) in pairwise(ends) if upto is not None]
+        if ranges:
+            self._after = ranges[-1][1]
+        return ranges
+
+    def _stream(self, after: Row | None, upto: Row, rows: int, as_of: str, more: Mapping[str, Any]) -> SourceStream:
+        begin = "" if after is None else f"{','.join(after)} "
+        place = {
+            "table": self._table.oid,
+            "after": None if after is None else list(after),
+            "upto": list(upto),
+            "as_of": as_of,
+            "shared": self._shared if self._view == as_of else None,
+        }
+        more = {name: list(value) if isinstance(value, tuple) else value for name, value in more.items()}
+        return SourceStream(f"{self._name}[{begin}to {','.join(upto)}]", place | more, rows=rows)
+
+    def _last(self, connection: Connection[Any]) -> Row | None:
+        table = self._table
+        descending = ", ".join(f"{escaped(column.name)} DESC" for column in table.order)
+        found = connection.execute(f"SELECT {table.key_texts} FROM {table.quoted} ORDER BY {descending} LIMIT %s", (1,)).fetchone()
+        return None if found is None else tuple(found)
+
+    def _count(self, connection: Connection[Any], after: Row | None, upto: Row | None, most: int | None = None) -> int:
+        where, bounds = self._table.between(after, upto)
+        found = connection.execute(
+            f"SELECT count(*) FROM (SELECT FROM {self._table.quoted} WHERE {where} LIMIT %s) counted", (*bounds, most)
+        )
+        return int((found.fetchone() or (0,))[0])
+
+    def _changed(self, what: str) -> Exception:
+        return self._server.error(
+            f"{self._server.called}: {self._name} changed since it was read: {what}",
+            "restore it; or say on_change: ignore to go on with what is there now, at least once; or begin anew: scribengin reset FLOW "
+            "--outputs --yes",
+            "postgres-changed",
+        )
+
+    # --- the transaction ---
+
+    def _in_transaction(self) -> Connection[Any]:
+        """Of which the view is `_view`, and lent to tasks as `_shared`; the one that is open, or a new one."""
+        if self._connection is None or self._connection.closed:
+            self._let_go()
+            self._connection = self._server.connect()
+            # it keeps the view for tasks that read, however long they take
+            self._connection.execute("SET idle_in_transaction_session_timeout = 0")
+        if not self._view:
+            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            found = self._connection.execute("SELECT pg_current_snapshot()::text, pg_export_snapshot()").fetchone()
+            assert found is not None
+            self._view, self._shared = found
+            self._connection.execute(f"SELECT pg_advisory_xact_lock_shared({OURS})")
+        return self._connection
+
+    def _end_transaction(self) -> None:
+        if self._view and self._connection is not None:
+            self._view = ""
+            self._connection.execute("ROLLBACK")
+
+    def _let_go(self) -> None:
+        connection, self._connection, self._view = self._connection, None, ""
+        if connection is not None:
+            with suppress(driver().Error):
+                connection.close()

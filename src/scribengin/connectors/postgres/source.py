@@ -1,0 +1,131 @@
+"""The source: what a flow says becomes a reader (driver) and blocks of rows (executors), which COPY brings in the order of the key."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.postgres.client import Server, driver
+from scribengin.connectors.postgres.options import SOURCE
+from scribengin.connectors.postgres.reader import OURS, PostgresReader, oldest_running
+from scribengin.connectors.postgres.table import columns_of, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from psycopg import Connection
+
+    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.connectors.postgres.table import Table
+    from scribengin.core.types import Schema
+    from scribengin.formats.table_blocks import TableBlock, TableDecoder
+
+_BLOCK_BYTES = 1 << 20
+_ALONE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class PostgresSource:
+    """One table; picklable."""
+
+    def __init__(self, place: Place) -> None:
+        self.schema: Schema | None = place.schema
+        self._options = SOURCE.filled(place.options)
+        self._server = Server(place.node, self._options, "source")
+        self._table: str = self._options["table"]
+        self._compares = self._options["on_change"] == "stop"
+        self._known: Schema | None = None
+
+    def resolve_schema(self) -> Schema:
+        """The declared columns, or the table's. Raises SourceError where the table is not there, or does not give what is declared;
+        Unreachable where the server does not answer."""
+        if self._known is None:
+            with self._server.connected("cannot be asked for its columns") as connection:
+                self._known = columns_of(self._server, self._table, self._describe(connection), self.schema)
+        return self._known
+
+    def reader(self) -> PostgresReader:
+        """A fresh reader. Raises as `resolve_schema`."""
+        with self._server.connected("cannot be read") as connection:
+            table = self._describe(connection)
+            columns_of(self._server, self._table, table, self.schema)
+        return PostgresReader(self._server, table, self._options)
+
+    def decoder(self) -> TableDecoder:
+        """The rows have types; only what did not fit is left to tell."""
+        from scribengin.formats.table_blocks import TableDecoder
+
+        return TableDecoder(self.resolve_schema())
+
+    def read(self, stream: SourceStream) -> Iterator[TableBlock]:
+        """The rows of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        from scribengin.connectors.postgres.rows import RowParser, written_since
+
+        place, rows = stream.place, 0
+        with self._server.connected("cannot be read") as connection, self._as_of(connection, place) as is_same:
+            table = self._describe(connection)
+            schema = columns_of(self._server, self._table, table, self.schema)
+            changed = table.oid != place["table"]
+            compares = self._compares and not is_same
+            parser = RowParser(self._table, schema, with_xmin=compares)
+            oldest, now = oldest_running(place["as_of"]), _next_transaction(connection) if compares else 0
+            where, bounds = table.between(place["after"], place["upto"])
+            what = table.selected(schema) + (", xmin" if compares else "")
+            query = f"COPY (SELECT {what} FROM {table.quoted} WHERE {where} ORDER BY {table.key}) TO STDOUT (FORMAT csv)"
+            for data in _pieces(connection, query, bounds):
+                block, xmin = parser.block(data)
+                rows += len(block)
+                changed = changed or (xmin is not None and written_since(xmin, oldest, now))
+                yield block
+        if self._compares and (changed or rows != stream.rows):
+            found = f"{rows} rows are there, it was {stream.rows}" if rows != stream.rows else "rows were written since"
+            raise self._server.error(
+                f"{self._server.called}: {stream.label} changed after it was taken, and is not yet committed: {found}",
+                "restore it; or say on_change: ignore to go on with what is there now, at least once; or begin anew: scribengin reset FLOW "
+                "--outputs --yes",
+                "postgres-changed",
+            )
+
+    @contextmanager
+    def _as_of(self, connection: Connection[Any], place: Any) -> Iterator[bool]:
+        """A transaction that sees what the reader saw as it took the range, while that one still holds it: then True."""
+        is_same = False
+        if place["shared"] is not None:
+            try:
+                connection.execute(_ALONE)
+                connection.execute(f"SET TRANSACTION SNAPSHOT '{place['shared']}'")
+                found = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+                is_same = found is not None and found[0] == place["as_of"]  # a name comes again where a server starts again
+            except driver().OperationalError:
+                raise
+            except driver().Error:
+                pass  # its holder is gone
+            if not is_same:
+                connection.execute("ROLLBACK")
+        if not is_same:
+            connection.execute(_ALONE)
+        connection.execute(f"SELECT pg_advisory_xact_lock_shared({OURS})")
+        yield is_same
+
+    def _describe(self, connection: Connection[Any]) -> Table:
+        options = self._options
+        return describe(connection, self._server, self._table, options["by"], options["key"])
+
+
+def _next_transaction(connection: Connection[Any]) -> int:
+    found = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text").fetchone()
+    return int(found[0]) if found else 0
+
+
+def _pieces(connection: Connection[Any], query: str, bounds: list[str]) -> Iterator[bytes]:
+    """What COPY sends, whole rows, about a block at a time."""
+    parts: list[Any] = []
+    size = 0
+    with connection.cursor() as cursor, cursor.copy(query, bounds) as copy:
+        for row in copy:
+            parts.append(row)
+            size += len(row)
+            if size >= _BLOCK_BYTES:
+                yield b"".join(parts)
+                parts, size = [], 0
+    if parts:
+        yield b"".join(parts)

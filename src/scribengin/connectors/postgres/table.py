@@ -1,0 +1,246 @@
+"""A table that is read: its columns as those of a flow, the key that orders its rows, and what makes reading it costly or unsafe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.postgres.client import quoted
+from scribengin.core.problems import did_you_mean
+from scribengin.core.types import Field, Schema, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from psycopg import Connection
+
+    from scribengin.connectors.postgres.client import Server
+
+_INTEGERS = frozenset({"int2", "int4", "int8"})
+_TYPES = {
+    "bool": "BOOLEAN",
+    "int2": "SMALLINT",
+    "int4": "INT",
+    "int8": "BIGINT",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "date": "DATE",
+    "timestamptz": "TIMESTAMP",
+    "timestamp": "TIMESTAMP",
+    "bytea": "BINARY",
+}
+"""what a column is read as where the flow does not say; all others are STRING, as the server writes them"""
+_READ_AS = {
+    "BOOLEAN": frozenset({"bool"}),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), _INTEGERS),
+    "FLOAT": frozenset({"float4"}),
+    "DOUBLE": frozenset({"float4", "float8"}),
+    "DECIMAL": _INTEGERS | {"numeric"},
+    "DATE": frozenset({"date"}),
+    "TIMESTAMP": frozenset({"timestamptz", "timestamp"}),
+    "BINARY": frozenset({"bytea"}),
+}
+"""what the flow may read as that type; a value that does not fit there after all is a dead letter. STRING takes all"""
+_MOST_DIGITS = 38
+_TEXTS = ("text", "varchar")
+_TIMES = ("timestamptz", "timestamp")
+
+_DESCRIBED = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, t.mod, a.attnotnull
+FROM pg_attribute a
+CROSS JOIN LATERAL (
+    SELECT coalesce(b.typname, d.typname) AS typname, CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE d.typtypmod END AS mod
+    FROM pg_type d LEFT JOIN pg_type b ON b.oid = d.typbasetype AND d.typtype = 'd' WHERE d.oid = a.atttypid
+) t
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_INDEXES = """
+SELECT array_agg(a.attname::text ORDER BY k.place), i.indisunique, i.indisprimary
+FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE i.indrelid = %s AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indisvalid AND k.place <= i.indnkeyatts
+GROUP BY i.indexrelid, i.indisunique, i.indisprimary ORDER BY i.indisprimary DESC
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """`type` is as SQL writes it, `base` the name of what a domain is made over, `modifier` the server's number for length or digits."""
+
+    name: str
+    type: str
+    base: str
+    modifier: int
+    not_null: bool
+
+    @property
+    def field(self) -> Field:
+        """What it is read as where the flow does not say."""
+        if self.base == "numeric" and (digits := self.digits) is not None and digits[0] <= _MOST_DIGITS and 0 <= digits[1] <= digits[0]:
+            return Field(self.name, Type("DECIMAL", *digits), nullable=not self.not_null)
+        return Field(self.name, Type(_TYPES.get(self.base, "STRING")), nullable=not self.not_null)
+
+    @property
+    def digits(self) -> tuple[int, int] | None:
+        """(precision, scale) of a numeric column; None where it has none."""
+        if self.modifier < 0:
+            return None
+        packed = self.modifier - 4
+        scale = packed & 0x7FF
+        return packed >> 16, scale - 0x800 if scale >= 0x400 else scale
+
+    def expression(self, asked: Type) -> str:
+        """What COPY is asked for, so that it comes as text of the asked type."""
+        name = escaped(self.name)
+        match asked.name:
+            case "BINARY":
+                return f"encode({name}, 'hex')"
+            case "TIMESTAMP" if self.base == "timestamp":
+                return f"({name} AT TIME ZONE 'UTC')"
+            case "STRING" if self.base not in _TEXTS:
+                return f"{name}::text"
+        return name
+
+
+def escaped(*names: str) -> str:
+    """A quoted name in a statement with parameters."""
+    return quoted(*names).replace("%", "%%")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is there. `order` are the columns that rows are read in the order of, the last of them those of the key. What is for
+    SQL is for statements with parameters, in which a `%` is doubled."""
+
+    oid: int
+    """the server's number for it: a table that is made anew has another one"""
+    quoted: str
+    columns: Mapping[str, TableColumn]
+    order: tuple[TableColumn, ...]
+    is_indexed: bool
+    """whether an index gives that order"""
+
+    @property
+    def key(self) -> str:
+        """The order's columns, for SQL."""
+        return ", ".join(escaped(column.name) for column in self.order)
+
+    @property
+    def key_texts(self) -> str:
+        """Their values as texts, for SQL. Under names of their own: ORDER BY would take the texts instead of the columns."""
+        return ", ".join(f"{escaped(column.name)}::text AS text_{number}" for number, column in enumerate(self.order))
+
+    @property
+    def values(self) -> str:
+        """Placeholders of a row of texts that is compared with `key`."""
+        return ", ".join(f"%s::{column.type}" for column in self.order)
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether the first column of the order is a moment."""
+        return self.order[0].base in _TIMES
+
+    def between(self, after: Sequence[str] | None, upto: Sequence[str] | None) -> tuple[str, list[str]]:
+        """The condition on rows behind `after`, `upto` itself among them, and its parameters. None is no bound."""
+        wanted = [(sign, bound) for sign, bound in ((">", after), ("<=", upto)) if bound is not None]
+        conditions = [f"({self.key}) {sign} ({self.values})" for sign, _ in wanted]
+        return " AND ".join(conditions) or "true", [text for _, bound in wanted for text in bound]
+
+    def selected(self, schema: Schema) -> str:
+        """What COPY is asked for, for these columns."""
+        return ", ".join(self.columns[field.name].expression(field.type) for field in schema.fields)
+
+
+def describe(connection: Connection[Any], server: Server, name: str, by: str | None, key: Sequence[str]) -> Table:
+    """The table, ordered by `by`, if any, and by `key`, or its primary key. Raises SourceError for what cannot be read in an order that
+    leaves no row out."""
+    schema, _, plain = name.rpartition(".")
+    place = quoted(schema or "public", plain)
+    found = connection.execute("SELECT oid, relkind FROM pg_class WHERE oid = to_regclass(%s)", (place,)).fetchone()
+    if found is None:
+        raise server.error(
+            f"{server.called}: there is no table {name} at {server}, or this user must not see it",
+            "correct `table`, or grant the user USAGE on its schema",
+            "postgres-table",
+        )
+    oid, kind = found
+    if kind not in ("r", "p"):
+        remedy = "read the table that it is made of: only a table can tell whether its rows have changed"
+        raise server.error(f"{server.called}: {name} at {server} is no table", remedy, "postgres-table")
+    columns = {row[0]: TableColumn(*row) for row in connection.execute(_DESCRIBED, (oid,)).fetchall()}
+    indexes = connection.execute(_INDEXES, (oid,)).fetchall()
+    keyed = tuple(key) or next((tuple(names) for names, _, primary in indexes if primary), ())
+    if not keyed:
+        raise server.error(
+            f"{server.called}: table {name} at {server} has no primary key, and the flow gives no `key`",
+            "name columns that tell its rows apart: key: [id]",
+            "postgres-key",
+        )
+    order = tuple(dict.fromkeys((by, *keyed) if by else keyed))
+    for each in order:
+        _check_ordering_column(server, name, columns, each)
+    if not any(unique and set(names) == set(keyed) for names, unique, _ in indexes):
+        said = f"{server.called}: no primary key or unique index of table {name} at {server} is on ({', '.join(keyed)})"
+        raise server.error(said, "name columns that tell its rows apart in `key`, or make the index", "postgres-key")
+    if by is not None:
+        if (connection.execute("SELECT pg_is_in_recovery()").fetchone() or (False,))[0]:
+            said = f"{server.called}: {server} is a standby, which does not know what transactions are open at its primary"
+            raise server.error(said, "name the primary in `server`", "postgres-order")
+        if columns[by].base == "date":
+            said = f'{server.called}: "{by}" of table {name} at {server} is a date, and rows of one day come in any order'
+            raise server.error(said, "go by a number that grows, or by a time", "postgres-order")
+        _check_sequence(connection, server, place, name, by)
+    indexed = any(tuple(names[: len(order)]) == order or names[0] == by for names, _, _ in indexes)
+    return Table(oid, escaped(schema or "public", plain), columns, tuple(columns[each] for each in order), indexed)
+
+
+def columns_of(server: Server, name: str, table: Table, declared: Schema | None) -> Schema:
+    """The flow's columns: those that are declared, or the table's. Raises SourceError where the table does not give them."""
+    if declared is None:
+        return Schema(tuple(column.field for column in table.columns.values()))
+    wrong = []
+    for field in declared.fields:
+        column = table.columns.get(field.name)
+        if column is None:
+            wrong.append(f'the table has no column "{field.name}"{_near(field.name, table)}')
+        elif field.type.name != "STRING" and column.base not in _READ_AS.get(field.type.name, ()):
+            wrong.append(f'column "{field.name}" is {column.type} in the table, the flow asks for {field.type}')
+    if wrong:
+        raise server.error(
+            f"{server.called}: {name} at {server}: {'; '.join(wrong)}",
+            "correct `schema`: STRING reads any column, and a `parse` step makes more of JSON in it; or take `schema` out",
+            "table-columns",
+        )
+    return declared
+
+
+def _near(name: str, table: Table) -> str:
+    near = did_you_mean(name, table.columns)
+    return f" ({near})" if near else ""
+
+
+def _check_ordering_column(server: Server, table: str, columns: Mapping[str, TableColumn], name: str) -> None:
+    if name not in columns:
+        remedy = did_you_mean(name, columns) or f"its columns are {', '.join(columns)}"
+        raise server.error(f'{server.called}: table {table} at {server} has no column "{name}"', remedy, "postgres-key")
+    if not columns[name].not_null:
+        raise server.error(
+            f'{server.called}: column "{name}" of table {table} at {server} may be null: a row without a place in the order is never read',
+            f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} SET NOT NULL, or name another column",
+            "postgres-key",
+        )
+
+
+def _check_sequence(connection: Connection[Any], server: Server, place: str, table: str, by: str) -> None:
+    """A sequence that sessions take values of in stock gives small ones long after greater ones."""
+    found = connection.execute(
+        "SELECT s.seqrelid::regclass::text, s.seqcache FROM pg_sequence s WHERE s.seqrelid = to_regclass(pg_get_serial_sequence(%s, %s))",
+        (place, by),
+    ).fetchone()
+    if found is not None and found[1] > 1:
+        raise server.error(
+            f'{server.called}: "{by}" of table {table} at {server} counts by the sequence {found[0]}, of which each session keeps '
+            f"{found[1]} values in stock: a small one may come long after greater ones, and would never be read",
+            f"ALTER SEQUENCE {found[0]} CACHE 1, and let sessions that have a stock end; or go by a time",
+            "postgres-order",
+        )

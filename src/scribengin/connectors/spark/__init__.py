@@ -1,0 +1,13 @@
+"""Any batch writer that Spark knows, as a sink."""
+
+from scribengin.connectors.contract import Place, Sink
+from scribengin.connectors.spark.options import SINK
+
+__all__ = ["SINK", "make_sink"]
+
+
+def make_sink(place: Place) -> Sink:
+    """The configured sink."""
+    from scribengin.connectors.spark.sink import SparkWriterSink
+
+    return SparkWriterSink(place)

@@ -1,0 +1,115 @@
+"""The sink: tasks stage Parquet in the state folder; once it is decided, the driver lets Spark's writer have the whole Batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Receipt
+from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
+from scribengin.connectors.plain.sink import PlainSink
+from scribengin.connectors.spark.writer import check_format, fault, session
+from scribengin.core.secret import Secret
+from scribengin.formats.catalog import encoder_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.plain.marks import Marks
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Bad
+
+
+class SparkWriterSink(PlainSink):
+    """One `type: spark` sink."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        options = place.options
+        self._format: str = options["format"]
+        path: str | None = options["path"]
+        self._path = path if path is None or "://" in path else str(Path(place.folder, Path(path).expanduser()).absolute())
+        self._given: Mapping[str, Any] = options["options"]
+        self._partition_by: tuple[str, ...] = tuple(options["partition_by"])
+        self._transaction: Mapping[str, str] | None = options["transaction"]
+        self.exactly_once = self._transaction is not None
+
+    def __str__(self) -> str:
+        return f"{self._format} {self._path}" if self._path else f"Spark's writer of {self._format}"
+
+    @property
+    def redacted(self) -> Sequence[str]:
+        """Options whose values Spark shows nowhere; see `abilities.redacts`."""
+        return [name for name, value in self._given.items() if isinstance(value, Secret)]
+
+    def look(self) -> None:
+        """Whether Spark has such a writer. Without a session nobody can say."""
+        check_format(self.node, self._format)
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ParquetRows:
+        """A stream for one unit."""
+        folder = self._marks(batch.lineage).folder(batch.number)
+        return ParquetRows(StagedPlace(self.node, batch.lineage, batch.number, unit, attempt, folder), schema)
+
+    def give(self, decided: Decided, marks: Marks) -> int:
+        """One write of Spark's; and a word for people where it is not the first try."""
+        batch = decided.batch
+        tries = marks.begin(batch.number)
+        if tries > 1 and not self.exactly_once:
+            self._notes.append(
+                f'sink "{self.node}": batch {batch.number} ({decided.rows:,} rows) is handed over again: the try before was cut short, and '
+                f"what of it came to {self} may stand there twice"
+            )
+        self._write(decided, marks.folder(batch.number))
+        return tries
+
+    def _write(self, decided: Decided, folder: Path) -> None:
+        """Let the writer have the files that were decided and no others."""
+        segments = [segment for receipt in decided.receipts for segment in receipt.segments]
+        options = {name: value.reveal() if isinstance(value, Secret) else value for name, value in self._given.items()}
+        if self._transaction is not None:
+            batch = decided.batch
+            # numbers begin again in each lineage, and the writer would leave out what it takes for old
+            options[self._transaction["app"]] = f"scribengin {self._owner} {self._flow} {self.node} {batch.lineage}"
+            options[self._transaction["version"]] = str(batch.number)
+        spark = session(self.node)
+        try:
+            rows = spark.read.schema(segments[0]["columns"]).parquet(*(str(folder / segment["staged"]) for segment in segments))
+            writer = rows.write.format(self._format).mode("append").options(**options)
+            if self._partition_by:
+                writer = writer.partitionBy(*self._partition_by)
+            writer.save(self._path)
+        except Exception as error:
+            raise fault(error, self.node, f"{self} did not take batch {decided.batch.number}", self._secrets()) from None
+
+    def _secrets(self) -> list[str]:
+        return [value.reveal() for value in self._given.values() if isinstance(value, Secret)]
+
+
+class ParquetRows:
+    """One unit's rows, staged as Parquet. A segment says its `columns` too."""
+
+    wants_ids = False
+    json_needs = None
+
+    def __init__(self, place: StagedPlace, schema: Schema) -> None:
+        encoders = encoder_for("parquet", compression="auto", options={})
+        self._rows = FilesSinkStream(place, schema, encoders, (), SegmentRules())
+        self._columns = str(schema)
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Stage the rows; all are taken."""
+        return self._rows.write(batch, ids)
+
+    def close(self) -> Receipt:
+        """Make the files durable."""
+        receipt = self._rows.close()
+        segments = tuple({**segment, "columns": self._columns} for segment in receipt.segments)
+        return Receipt(receipt.sink, receipt.unit, receipt.rows, receipt.bytes, segments)
+
+    def abort(self) -> None:
+        """Remove what was staged."""
+        self._rows.abort()

@@ -1,0 +1,104 @@
+"""Spark in the driver, as the sink meets it: the session that runs the flow, whether it has a writer, its errors in our words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import Refused, SinkError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from scribengin.core.errors import ScribenginError
+
+_PASSES = (
+    "Connection refused",
+    "Connection reset",
+    "Broken pipe",
+    "timed out",
+    "TimeoutException",
+    "UnknownHostException",
+    "No route to host",
+    "No space left on device",
+    "ExecutorLostFailure",
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ConcurrentModificationException",
+    "CommitFailedException",
+)
+"""what a later try may not meet: a system that is away, a commit that met another"""
+_MOST = 500
+
+
+def session(sink: str) -> SparkSession:
+    """The one that runs. Raises Refused where none does: of commands only a run has one."""
+    found = _running()
+    if found is None:
+        raise Refused(
+            f'sink "{sink}": a batch is decided and not handed over, and only a run can do that: Spark writes it',
+            remedy="run the flow once as it was: scribengin run FLOW --once",
+            code="spark-needed",
+            node=sink,
+        )
+    return found
+
+
+def check_format(sink: str, format: str) -> None:
+    """Ask Spark for a writer of that name, where it runs. Raises SinkError."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    spark = _running()
+    if spark is None:
+        return
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    try:
+        jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, spark._jsparkSession.sessionState().conf())
+    except (PySparkException, Py4JJavaError) as error:
+        raise SinkError(
+            f'sink "{sink}": Spark has no writer called "{format}": {_sentence(str(error))}',
+            remedy="mind the spelling; a writer that comes as a package is named in the settings of Spark: spark.jars.packages",
+            code="spark-format",
+            node=sink,
+        ) from None
+
+
+def fault(error: Exception, sink: str, what: str, secrets: Iterable[str]) -> ScribenginError:
+    """What Spark said of a failed write, in our words and without the secrets. `what` begins the sentence."""
+    text = str(error)
+    for secret in secrets:
+        text = text.replace(secret, "***") if secret else text
+    said = f'sink "{sink}": {what}: {_sentence(text)}'
+    if any(each in text for each in _PASSES):
+        return Unreachable(
+            said, remedy="look whether the place is up and has room; a flow that runs tries again by itself", code="spark-away", node=sink
+        )
+    return SinkError(
+        said, remedy="correct the sink's options, or the columns that it gets, by what the writer says", code="spark-write", node=sink
+    )
+
+
+def _running() -> SparkSession | None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.builder.getOrCreate()
+
+
+def _sentence(text: str) -> str:
+    """The innermost cause, else the beginning: a writer's own error lies below those of the job that ran it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    raised = [line for line in lines if _is_python_error(line)]
+    chosen = (raised or causes or lines or [type(text).__name__])[-1 if raised or causes else 0]
+    return chosen if len(chosen) <= _MOST else f"{chosen[:_MOST]}…"
+
+
+def _is_python_error(line: str) -> bool:
+    name, colon, _ = line.partition(": ")
+    return bool(colon) and name.replace(".", "").isidentifier() and name.endswith(("Error", "Exception")) and "." not in name
