@@ -1,4 +1,4 @@
-"""One broker and one ZooKeeper for all tests of this folder: real ones. The first run on a machine fetches their jars."""
+"""One broker and one ZooKeeper for all tests of a file: real ones. The first run on a machine fetches their jars."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parent))  # kafka_tools, which a module here uses
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server

@@ -51,12 +51,12 @@ def repository(fetched: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_set_pins_each_jar_once_and_whole() -> None:
-    assert set_names() == ["kafka-broker", SET, "postgres-jdbc"]
+    assert set_names() == ["kafka-broker", SET, "postgres-jdbc", "opensearch", "elasticsearch", "cassandra", "hbase", "delta-spark", "hdfs"]
     for name in set_names():
         pinned = jars_of(name)
         assert len({jar.file_name for jar in pinned}) == len(pinned)
         for jar in pinned:
-            assert re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]+", jar.coordinate)
+            assert re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]+(@zip)?", jar.coordinate)
             assert re.fullmatch(r"[0-9a-f]{64}", jar.sha256)
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from scribengin.core.process import within
-from scribengin.embedded import postgres
+from scribengin.embedded import no_root
 from scribengin.embedded.postgres import Postgres
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_one_that_was_released_is_found_again(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root needs no other user")
 def test_where_root_can_have_no_namespace_it_runs_for_nobody(public_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "_may_have_a_namespace", lambda: False)
+    monkeypatch.setattr(no_root, "_may_have_a_namespace", lambda: False)
     with Postgres(public_path) as server, psycopg.connect(server.uri) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
         assert (public_path / "data").stat().st_uid == 65534

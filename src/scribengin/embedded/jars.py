@@ -32,12 +32,12 @@ IVY_SETTINGS = "SCRIBENGIN_IVY_SETTINGS"
 """Names an Ivy settings file, for machines that only reach a repository of their own."""
 
 _FETCHED_WITHIN_S = 1800.0
-_TYPES = ("jar", "bundle", "maven-plugin")
+_TYPES = ("jar", "bundle", "maven-plugin", "zip")
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One file: `coordinate` is `group:artifact:version`, `sha256` is in hex."""
+    """One file: `coordinate` is `group:artifact:version`, of a zip `group:artifact:version@zip`; `sha256` is in hex."""
 
     coordinate: str
     sha256: str
@@ -46,7 +46,8 @@ class Jar:
     def file_name(self) -> str:
         """Its name in the cache, as everywhere: `artifact-version.jar`."""
         _, artifact, number = self.coordinate.split(":")
-        return f"{artifact}-{number}.jar"
+        number, _, kind = number.partition("@")
+        return f"{artifact}-{number}.{kind or 'jar'}"
 
 
 def set_names() -> list[str]:
@@ -118,9 +119,13 @@ def ivy_module(coordinates: Sequence[str], *, with_dependencies: bool) -> str:
     wanted = "default" if with_dependencies else "master"
     asked = []
     for coordinate in coordinates:
-        group, artifact, number = map(quoteattr, coordinate.split(":"))
+        plain, _, kind = coordinate.partition("@")
+        group, artifact, number = map(quoteattr, plain.split(":"))
         transitive = str(with_dependencies).lower()
-        asked.append(f'<dependency org={group} name={artifact} rev={number} transitive="{transitive}" conf="default->{wanted}"/>')
+        file = f"<artifact name={artifact} type={quoteattr(kind)} ext={quoteattr(kind)}/>" if kind else ""
+        asked.append(
+            f'<dependency org={group} name={artifact} rev={number} transitive="{transitive}" conf="default->{wanted}">{file}</dependency>'
+        )
     head = (
         '<ivy-module version="2.0"><info organisation="scribengin" module="jars"/><configurations><conf name="default"/></configurations>'
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "127.0.0.1"
-_PORTS = range(20_000, 32_000)
+PORTS = range(20_000, 32_000)
 """Below those that Linux and macOS give to outgoing connections: a server that is down must find its port free when it comes back."""
 
 _TRIES = 200
@@ -38,6 +38,7 @@ rootLogger.appenderRef.console.ref = console
             "org.apache.kafka.clients": "WARN",
             "org.apache.kafka.common.utils.AppInfoParser": "WARN",
             "org.apache.zookeeper.server.NIOServerCnxn": "WARN",  # a line for each time that it is asked how it is
+            "http.requests": "WARN",  # HDFS: each time that it is asked how it is
             "org.apache.zookeeper.server.ServerCnxn": "OFF",  # a trace where it is asked before it has its data
         }.items()
     )
@@ -47,23 +48,27 @@ rootLogger.appenderRef.console.ref = console
 LOGGING_JARS = ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar")
 
 
-def java_command(main: str, jars: Sequence[Path], arguments: Sequence[str | Path], *, heap_mib: int, folder: Path) -> list[str | Path]:
-    """A command line for `main`. Its logging is written to `folder`, its temporary files go there too. Logging is always PySpark's."""
+def java_command(
+    main: str, jars: Sequence[Path], arguments: Sequence[str | Path], *, heap_mib: int, folder: Path, flags: Sequence[str] = ()
+) -> list[str | Path]:
+    """A command line for `main`, with `flags` for its Java. Its logging is written to `folder`, its temporary files go there too. Logging
+    is always PySpark's."""
     temporary = folder / "tmp"
     make_folder(temporary)
     logging = folder / "log4j2.properties"
     replace(logging, _LOGGING.encode())
     classpath = ":".join(str(path) for path in (*pyspark_jars(*LOGGING_JARS), *jars))
     settings = [f"-Djava.io.tmpdir={temporary.absolute()}", f"-Dlog4j2.configurationFile={logging.absolute()}"]
-    return [find_java().home / "bin" / "java", f"-Xmx{heap_mib}m", *_FLAGS, *settings, "-cp", classpath, main, *arguments]
+    return [find_java().home / "bin" / "java", f"-Xmx{heap_mib}m", *_FLAGS, *flags, *settings, "-cp", classpath, main, *arguments]
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, among: range = PORTS) -> list[int]:
     """Different ports of 127.0.0.1 that nobody listens on now."""
-    found = [port for port in random.sample(_PORTS, _TRIES) if _is_free(port)][:count]
+    tries = min(_TRIES, len(among))
+    found = [port for port in random.sample(among, tries) if _is_free(port)][:count]
     if len(found) < count:
         raise EnvironmentFault(
-            f"of {_TRIES} ports between {_PORTS.start} and {_PORTS.stop} of {HOST} {len(found)} are free, {count} are needed",
+            f"of {tries} ports between {among.start} and {among.stop} of {HOST} {len(found)} are free, {count} are needed",
             remedy="look which processes listen there, and end some",
             code="port-taken",
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
-from scribengin.embedded.java_server import HOST
+from scribengin.embedded.java_server import HOST, PORTS
 from scribengin.embedded.place import port_of
 from scribengin.embedded.process import find_server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -24,12 +25,12 @@ class LoneServer(ABC):
     As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way.
     """
 
-    def __init__(self, folder: Path, name: str, *, files: str) -> None:
-        """`name` is for messages, `files` begins the names of its log and of the file with its pid."""
+    def __init__(self, folder: Path, name: str, *, files: str, ports: range = PORTS) -> None:
+        """`name` is for messages, `files` begins the names of its log and of the file with its pid; it listens on one of `ports`."""
         self.folder = folder.absolute()
         self.log = self.folder / "log" / f"{files}.log"
         self._pid_file = self.folder / "run" / f"{files}.pid.json"
-        self._port = port_of(self.folder)
+        self._port = port_of(self.folder, ports)
         self._server: Server | None = find_server(name, pid_file=self._pid_file, log=self.log)
 
     @property
@@ -38,13 +39,25 @@ class LoneServer(ABC):
         return f"{HOST}:{self._port}"
 
     @property
+    def uri(self) -> str:
+        """What a client connects to."""
+        return self.address
+
+    @property
     def pid(self) -> int | None:
         """The server's process, where it is there."""
         return self._server.process.pid if self._server is not None and self._server.alive() else None
 
+    def fetch(self, tell: Callable[[str], None]) -> None:  # noqa: B027 (most have it already)
+        """Fetch what it is made of, where that lacks; `tell` gets a line before, for it may take minutes. Raises EnvironmentFault."""
+
     @abstractmethod
     def start(self) -> None:
         """Start it where it is not up, and return when it serves. Raises EnvironmentFault."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether it serves."""
 
     def release(self) -> None:
         """Let it live on when this process ends."""

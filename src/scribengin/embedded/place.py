@@ -8,7 +8,7 @@ import msgspec
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import put_if_absent, read_or_none
-from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.java_server import PORTS, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +21,10 @@ class _Place(msgspec.Struct, frozen=True):
     port: int
 
 
-def port_of(folder: Path) -> int:
-    """What `folder` remembers, or a free one that it remembers from now on. Raises EnvironmentFault where it remembers nonsense."""
-    return remembered(folder / "place.json", _Place, lambda: _Place(free_ports(1)[0])).port
+def port_of(folder: Path, among: range = PORTS) -> int:
+    """What `folder` remembers, or a free one of these that it remembers from now on. Raises EnvironmentFault where that is
+    nonsense."""
+    return remembered(folder / "place.json", _Place, lambda: _Place(free_ports(1, among)[0])).port
 
 
 def remembered(path: Path, kind: type[T], make: Callable[[], T]) -> T:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
 import time
 from contextlib import suppress
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder
 from scribengin.embedded.java_server import HOST, check_port
 from scribengin.embedded.lone_server import LoneServer
+from scribengin.embedded.no_root import as_nobody_special, give
 from scribengin.embedded.process import start_server
 
 NAME = "PostgreSQL"
@@ -25,9 +24,6 @@ DATABASE = "postgres"
 _READY_WITHIN_S = 60.0
 _CHILDREN_GONE_S = 0.5
 """after a kill its children see that it is gone, and give its memory back, within so much"""
-_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-_NOBODYS_ID = 65534
-_NOBODY = ("setpriv", f"--reuid={_NOBODYS_ID}", f"--regid={_NOBODYS_ID}", "--clear-groups")
 _SSL_REQUEST = b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
 """of the protocol: answered with S or N by a server that listens (PostgreSQL's documentation, 54.7 Message Formats)"""
 
@@ -62,7 +58,7 @@ class Postgres(LoneServer):
             "max_wal_size": "256MB",
         } | settings
         options = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
-        command: list[str | Path] = [*_as_nobody_special(), binaries / "postgres", "-D", data, *options]
+        command: list[str | Path] = [*as_nobody_special(), binaries / "postgres", "-D", data, *options]
         self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 
@@ -91,10 +87,9 @@ class Postgres(LoneServer):
 
     def _make(self, binaries: Path, data: Path) -> None:
         settings = ("-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale")
-        command: list[str | Path] = [*_as_nobody_special(), binaries / "initdb", "-D", data, *settings]
+        command: list[str | Path] = [*as_nobody_special(), binaries / "initdb", "-D", data, *settings]
         make_folder(data)
-        if _NOBODY[0] in command:
-            os.chown(data, _NOBODYS_ID, _NOBODYS_ID)
+        give(data)
         made = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
         if made.returncode:
             said = " ".join(made.stderr.split())
@@ -115,18 +110,3 @@ def _binaries() -> Path:
         )
     found = sorted(Path(spec.origin).parent.glob("pginstall*/bin/postgres"))
     return found[-1].parent
-
-
-def _as_nobody_special() -> tuple[str, ...]:
-    """What root puts before a command, for PostgreSQL does not run for root: as a user of a namespace of its own, to whom root's files
-    belong; where there can be none, as `nobody`, to whom the data are given, and who must be let into the folders above them."""
-    if os.geteuid() != 0:
-        return ()
-    return _NAMESPACE if _may_have_a_namespace() else _NOBODY
-
-
-@cache
-def _may_have_a_namespace() -> bool:
-    with suppress(OSError):
-        return subprocess.run([*_NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
-    return False

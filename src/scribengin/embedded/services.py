@@ -11,8 +11,15 @@ import msgspec
 
 from scribengin.core.moments import now_text
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
+from scribengin.embedded.cassandra import Cassandra
+from scribengin.embedded.elasticsearch import Elasticsearch
+from scribengin.embedded.hbase import HBase
+from scribengin.embedded.hdfs import Hdfs
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.kafka import JARS, KafkaCluster
+from scribengin.embedded.lone_server import LoneServer
+from scribengin.embedded.objects import ObjectServer
+from scribengin.embedded.opensearch import OpenSearch
 from scribengin.embedded.postgres import Postgres
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
@@ -21,7 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-NAMES = ("kafka", "zookeeper", "spark", "postgres")
+_LONE: dict[str, Callable[[Path], LoneServer]] = {
+    "zookeeper": ZooKeeper,
+    "postgres": Postgres,
+    "opensearch": OpenSearch,
+    "elasticsearch": Elasticsearch,
+    "cassandra": Cassandra,
+    "objects": ObjectServer,
+    "hbase": HBase,
+}
+NAMES = ("kafka", "zookeeper", "spark", *list(_LONE)[1:], "hdfs")
 BY_DEFAULT = ("kafka", "zookeeper")
 """What is started where no name is given."""
 
@@ -54,15 +70,17 @@ class _Record(msgspec.Struct, frozen=True):
 def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lambda _line: None) -> list[Service]:
     """Start those of the services that are not up; they live on after this process. Returns when they answer.
 
-    `tell` gets a line before jars are fetched, which takes minutes. Raises EnvironmentFault; services before the one that does not
-    come up are then up.
+    `tell` gets a line before jars are fetched, or a program is built, which takes minutes. Raises EnvironmentFault; services before the one
+    that does not come up are then up.
     """
     with _alone(folder):
         for name in names:
             home = _home(folder, name)
             server = _open(name, home)
             _, pid, _ = _facts(server)
-            if isinstance(server, KafkaCluster):
+            if isinstance(server, LoneServer | Hdfs):
+                server.fetch(tell)
+            elif isinstance(server, KafkaCluster):
                 fetch(JARS, tell)
             server.start()
             if pid is None:
@@ -107,19 +125,19 @@ def _look(name: str, folder: Path) -> Service:
     return Service(name, state, address, pid, str(log), record.since)
 
 
-def _open(name: str, home: Path) -> KafkaCluster | Postgres | StandaloneCluster | ZooKeeper:
-    if name == "spark":
-        return StandaloneCluster(home)
-    if name == "postgres":
-        return Postgres(home)
-    return KafkaCluster(home) if name == "kafka" else ZooKeeper(home)
+def _open(name: str, home: Path) -> Hdfs | KafkaCluster | LoneServer | StandaloneCluster:
+    if name in _LONE:
+        return _LONE[name](home)
+    if name == "hdfs":
+        return Hdfs(home)
+    return StandaloneCluster(home) if name == "spark" else KafkaCluster(home)
 
 
-def _facts(server: KafkaCluster | Postgres | StandaloneCluster | ZooKeeper) -> tuple[str, int | None, Path]:
+def _facts(server: Hdfs | KafkaCluster | LoneServer | StandaloneCluster) -> tuple[str, int | None, Path]:
     """Address, process where there is one, and log."""
     if isinstance(server, KafkaCluster):
         return server.bootstrap, server.brokers_up.get(1), server.log()
-    return server.uri if isinstance(server, Postgres) else server.address, server.pid, server.log
+    return server.uri if isinstance(server, LoneServer | Hdfs) else server.address, server.pid, server.log
 
 
 def _home(folder: Path, name: str) -> Path:

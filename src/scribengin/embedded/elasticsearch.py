@@ -1,0 +1,158 @@
+"""A real Elasticsearch on 127.0.0.1: one node, without security, from the distribution that its own plugins are tested with."""
+
+from __future__ import annotations
+
+import signal
+import zipfile
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.core.java import find_java
+from scribengin.core.process import Process, birth_of
+from scribengin.core.storage import make_folder, remove_tree, replace
+from scribengin.embedded.jars import fetch
+from scribengin.embedded.java_server import HOST, check_port, free_ports
+from scribengin.embedded.lone_server import LoneServer
+from scribengin.embedded.no_root import as_nobody_special, give
+from scribengin.embedded.opensearch import takes_documents
+from scribengin.embedded.place import remembered
+from scribengin.embedded.process import start_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAME = "Elasticsearch"
+JARS = "elasticsearch"
+_HEAP_MIB = 512
+_READY_WITHIN_S = 180.0
+_GONE_WITHIN_S = 30.0
+_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError")
+_LAUNCHERS_JAVA = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+_LOGGING = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %-5p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+"""
+
+
+class _Inner(msgspec.Struct, frozen=True):
+    transport: int
+
+
+class Elasticsearch(LoneServer):
+    """One node; whoever is on this machine may do all. Its launcher starts the node as a process of its own, which ends where the launcher
+    does; `pid` is the node's."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, NAME, files="elasticsearch")
+        self._inner = remembered(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(1)))
+        self._node_file = self.folder / "run" / "node.pid"
+
+    @property
+    def uri(self) -> str:
+        """What a client connects to."""
+        return f"http://{self.address}"
+
+    @property
+    def pid(self) -> int | None:
+        """The node's process, where it is there; the launcher's before it has written which that is."""
+        node = self._node()
+        return node.pid if node is not None else super().pid
+
+    def fetch(self, tell: Callable[[str], None]) -> None:
+        """Its distribution."""
+        fetch(JARS, tell)
+
+    def start(self) -> None:
+        """Start it where it is not up, and return when it serves. Fetches the distribution where the cache lacks it. Raises
+        EnvironmentFault: no Java, no distribution, its port taken, it does not come up."""
+        if self._server is not None and self._server.alive():
+            return
+        check_port(self._port, NAME)
+        home, run = self._unpacked(), self.folder / "run"
+        self._configure(run)
+        self._node_file.unlink(missing_ok=True)
+        give(self.folder)
+        environment = {
+            "ES_JAVA_HOME": str(find_java().home),
+            "ES_PATH_CONF": str(run / "config"),
+            "ES_TMPDIR": str(run / "tmp"),
+            "CLI_JAVA_OPTS": _LAUNCHERS_JAVA,
+        }
+        command: list[str | Path] = [*as_nobody_special(), "bash", home / "bin" / "elasticsearch", "-p", self._node_file]
+        self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log, environment=environment)
+        try:
+            self._server.wait_ready(self.answers, _READY_WITHIN_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    def answers(self, *, timeout_s: float = 2.0) -> bool:
+        """Whether it takes documents: its state has been recovered."""
+        return takes_documents(self._port, timeout_s)
+
+    def stop(self) -> None:
+        """End it in order; it is killed where it does not end in time. No error where it is not up."""
+        node = self._node()
+        super().stop()
+        if node is not None and not node.gone_within(_GONE_WITHIN_S):  # its launcher was killed
+            node.send(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End the node as a crash does, and return when it is gone. No error where it is not up."""
+        node = self._node()
+        if node is not None:
+            node.send(signal.SIGKILL)
+            node.gone_within(_GONE_WITHIN_S)
+        super().kill()
+
+    def _node(self) -> Process | None:
+        """The process that has the data."""
+        try:
+            pid = int(self._node_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        born = birth_of(pid)
+        return Process(pid, born) if born is not None and self._server is not None and self._server.alive() else None
+
+    def _unpacked(self) -> Path:
+        """The distribution, in the server's own folder: others may not be let into the cache."""
+        (archive,) = fetch(JARS)
+        home = self.folder / archive.stem
+        if not home.is_dir():
+            draft = self.folder / "unpacking"
+            remove_tree(draft)
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(draft)
+            (draft / archive.stem).replace(home)
+            remove_tree(draft)
+        return home
+
+    def _configure(self, run: Path) -> None:
+        config = run / "config"
+        for folder in (config, run / "tmp", self.folder / "data"):
+            make_folder(folder)
+        settings = {
+            "cluster.name": f"scribengin-{self._port}",
+            "node.name": "node",
+            "discovery.type": "single-node",
+            "network.host": HOST,
+            "http.port": self._port,
+            "transport.port": self._inner.transport,
+            "path.data": str(self.folder / "data"),
+            "path.logs": str(run),
+            "xpack.security.enabled": False,
+            # a laptop's disk is nine tenths full for years
+            "cluster.routing.allocation.disk.threshold_enabled": False,
+        }
+        lines = "".join(f"{name}: {msgspec.json.encode(value).decode()}\n" for name, value in settings.items())
+        replace(config / "elasticsearch.yml", lines.encode())
+        java = [f"-Xms{_HEAP_MIB}m", f"-Xmx{_HEAP_MIB}m", *_JAVA, "-Djava.io.tmpdir=${ES_TMPDIR}", f"-XX:ErrorFile={run}/crash-%p.log"]
+        replace(config / "jvm.options", "".join(f"{option}\n" for option in java).encode())
+        replace(config / "log4j2.properties", _LOGGING.encode())

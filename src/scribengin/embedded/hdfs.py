@@ -1,0 +1,237 @@
+"""A real HDFS on 127.0.0.1: a NameNode and a DataNode, which can be ended one by one, from jars."""
+
+from __future__ import annotations
+
+import subprocess
+import urllib.request
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
+from xml.sax.saxutils import escape
+
+import msgspec
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.storage import make_folder, replace
+from scribengin.embedded.jars import fetch, pyspark_jars
+from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
+from scribengin.embedded.lone_server import LoneServer
+from scribengin.embedded.place import remembered
+from scribengin.embedded.process import start_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+JARS = "hdfs"
+_OURS = (
+    "hadoop-client-api-*.jar",
+    "hadoop-client-runtime-*.jar",
+    "log4j-1.2-api-*.jar",
+    "jcl-over-slf4j-*.jar",
+    "leveldbjni-all-*.jar",
+    "javax.servlet-api-*.jar",
+)
+"""what the servers need of PySpark's"""
+_HEAP_MIB = 192
+_READY_WITHIN_S = 180.0
+_RUN_WITHIN_S = 120.0
+_ANSWER_S = 5.0
+_ANSWER_BYTES = 2**20
+
+
+class _Web(msgspec.Struct, frozen=True):
+    port: int
+
+
+class _Node(LoneServer):
+    """One of the two."""
+
+    MAIN = ""
+
+    def __init__(self, folder: Path, name: str, *, files: str) -> None:
+        super().__init__(folder, name, files=files)
+        self.name = name
+        self.web_port = remembered(self.folder / "web.json", _Web, lambda: _Web(free_ports(1)[0])).port
+
+    @property
+    def up(self) -> bool:
+        """Whether its process is there."""
+        return self.pid is not None
+
+    def begin(self, conf: Path) -> bool:
+        """Start it where it is not up, and do not wait; whether that was so."""
+        if self.up:
+            return False
+        for port in (self._port, self.web_port):
+            check_port(port, self.name)
+        self._server = start_server(self.name, self.command(conf), pid_file=self._pid_file, log=self.log)
+        return True
+
+    def command(self, conf: Path, *arguments: str, main: str = "") -> list[str | Path]:
+        """Its command line, or that of another program of its jars; the settings are in the folder `conf`."""
+        jars = [conf, *fetch(JARS), *pyspark_jars(*_OURS)]
+        return java_command(main or self.MAIN, jars, arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
+
+    def asked(self, bean: str, timeout_s: float) -> dict[str, Any]:
+        """What it says of itself. Raises OSError where it does not answer, LookupError where it does not know yet."""
+        url = f"http://{HOST}:{self.web_port}/jmx?qry=Hadoop:{bean}"
+        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
+            found: dict[str, Any] = msgspec.json.decode(answer.read(_ANSWER_BYTES))["beans"][0]
+            return found
+
+    def start(self) -> None:
+        """Never alone: see `Hdfs.start`."""
+        raise NotImplementedError
+
+    def answers(self) -> bool:
+        """Whether it serves, which one alone does not."""
+        raise NotImplementedError
+
+    def wait_ready(self, ready: Callable[[], bool]) -> None:
+        """Until `ready` says yes, once it was begun."""
+        assert self._server is not None
+        self._server.wait_ready(ready, _READY_WITHIN_S)
+
+
+class NameNode(_Node):
+    """Keeps the names."""
+
+    MAIN = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "HDFS NameNode", files="namenode")
+
+    def format(self, conf: Path) -> None:
+        """Make an empty file system, where none was made."""
+        if (self.folder / "data" / "current" / "VERSION").exists():
+            return
+        _run(self.command(conf, "-format", "-nonInteractive"))
+
+
+class DataNode(_Node):
+    """Keeps the bytes."""
+
+    MAIN = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "HDFS DataNode", files="datanode")
+
+
+class Hdfs:
+    """A NameNode and a DataNode. Data and ports stay in `folder` over restarts; those that were released are found again.
+
+    As a context manager both are up inside the block, gone after it, and gone too when this process ends in any other way. Whoever says
+    that he is this user (HADOOP_USER_NAME) may do all.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.name_node = NameNode(self.folder / "namenode")
+        self.data_node = DataNode(self.folder / "datanode")
+
+    @property
+    def uri(self) -> str:
+        """`hdfs://127.0.0.1:port`: what a client connects to."""
+        return f"hdfs://{self.name_node.address}"
+
+    @property
+    def pid(self) -> int | None:
+        """The NameNode's process, where it is there."""
+        return self.name_node.pid
+
+    @property
+    def log(self) -> Path:
+        """The NameNode's log."""
+        return self.name_node.log
+
+    def fetch(self, tell: Callable[[str], None]) -> None:
+        """Its jars."""
+        fetch(JARS, tell)
+
+    def start(self) -> None:
+        """Start what is not up, and return when files can be written. Fetches the jars where the cache lacks them. Raises EnvironmentFault:
+        no Java, no jars, a port taken, one does not come up."""
+        begun: list[_Node] = []
+        try:
+            conf = self._write_settings()
+            if not self.name_node.up:
+                self.name_node.format(conf)
+            begun = [node for node in (self.name_node, self.data_node) if node.begin(conf)]
+            # the DataNode last: where it ends, the NameNode is not waited for in vain
+            for node in begun:
+                node.wait_ready(lambda: self.answers() or not self.data_node.up)
+            if not self.answers():
+                self.data_node.wait_ready(self.answers)
+        except BaseException:
+            for node in begun:
+                node.kill()
+            raise
+
+    def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
+        """Whether files can be written: the NameNode is out of its safe mode, and it and the DataNode know of each other."""
+        with suppress(OSError, ValueError, LookupError):
+            name = self.name_node.asked("service=NameNode,name=NameNodeInfo", timeout_s)
+            data = self.data_node.asked("service=DataNode,name=DataNodeInfo", timeout_s)
+            return name["Safemode"] == "" and name["LiveNodes"] != "{}" and '"ActorState":"RUNNING"' in data["BPServiceActorInfo"]
+        return False
+
+    def admin(self, *arguments: str) -> None:
+        """What `hdfs dfsadmin` does with these. Raises EnvironmentFault where it fails."""
+        _run(self.name_node.command(self.folder / "conf", *arguments, main="org.apache.hadoop.hdfs.tools.DFSAdmin"))
+
+    def release(self) -> None:
+        """Let both live on when this process ends."""
+        self.name_node.release()
+        self.data_node.release()
+
+    def stop(self) -> None:
+        """End both in order; what does not end in time is killed. No error where none is up."""
+        self.data_node.stop()
+        self.name_node.stop()
+
+    def kill(self) -> None:
+        """End both as a crash does, and return when they are gone."""
+        self.data_node.kill()
+        self.name_node.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _write_settings(self) -> Path:
+        """What both are told; the folder is the first of their classpath."""
+        conf = self.folder / "conf"
+        make_folder(conf)
+        name, data = self.name_node, self.data_node
+        site = {
+            "dfs.replication": 1,
+            "dfs.namenode.name.dir": name.folder / "data",
+            "dfs.namenode.http-address": f"{HOST}:{name.web_port}",
+            "dfs.datanode.data.dir": data.folder / "data",
+            "dfs.datanode.address": data.address,
+            "dfs.datanode.http.address": f"{HOST}:{data.web_port}",
+            "dfs.datanode.ipc.address": f"{HOST}:0",
+            # by default 30 s are waited at each start of the NameNode
+            "dfs.namenode.safemode.extension": 0,
+            # one that was killed is missed after 20 s, not after ten minutes
+            "dfs.heartbeat.interval": 1,
+            "dfs.namenode.heartbeat.recheck-interval": 5000,
+            # a block's last bytes are looked after by one node: there is no other to take its place
+            "dfs.client.block.write.replace-datanode-on-failure.enable": "false",
+        }
+        core = {"fs.defaultFS": self.uri, "hadoop.tmp.dir": self.folder / "run" / "tmp"}
+        for file, settings in (("core-site.xml", core), ("hdfs-site.xml", site)):
+            lines = (f"<property><name>{key}</name><value>{escape(str(value))}</value></property>\n" for key, value in settings.items())
+            replace(conf / file, f"<configuration>\n{''.join(lines)}</configuration>\n".encode())
+        return conf
+
+
+def _run(command: list[str | Path]) -> None:
+    said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_RUN_WITHIN_S)
+    if said.returncode:
+        lines = "\n  ".join(said.stdout.splitlines()[-8:])
+        raise EnvironmentFault(f"HDFS does not do what it is told:\n  {lines}", remedy="read what it says", code="server-ended")

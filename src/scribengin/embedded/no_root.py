@@ -1,0 +1,40 @@
+"""Servers that do not run for root, started by root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+_NOBODYS_ID = 65534
+_NOBODY = ("setpriv", f"--reuid={_NOBODYS_ID}", f"--regid={_NOBODYS_ID}", "--clear-groups")
+
+
+def as_nobody_special() -> tuple[str, ...]:
+    """What root puts before the command of such a server: as a user of a namespace of its own, to whom root's files belong; where there can
+    be none, as `nobody`, to whom its folders are given (`give`), and who must be let into those above them. Nothing for other users."""
+    if os.geteuid() != 0:
+        return ()
+    return _NAMESPACE if _may_have_a_namespace() else _NOBODY
+
+
+def give(folder: Path) -> None:
+    """Give the folder, with all in it, to the user that `as_nobody_special` makes of root."""
+    if as_nobody_special() != _NOBODY:
+        return
+    os.chown(folder, _NOBODYS_ID, _NOBODYS_ID)
+    for path in folder.rglob("*"):
+        os.chown(path, _NOBODYS_ID, _NOBODYS_ID, follow_symlinks=False)
+
+
+@cache
+def _may_have_a_namespace() -> bool:
+    with suppress(OSError):
+        return subprocess.run([*_NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
+    return False

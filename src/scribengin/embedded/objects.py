@@ -1,0 +1,85 @@
+"""A real object store on 127.0.0.1 that speaks S3: versitygw over a folder, built once by this machine's Go."""
+
+from __future__ import annotations
+
+import http.client
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.core.storage import explained, make_folder, put_if_absent
+from scribengin.embedded.go_tool import built
+from scribengin.embedded.java_server import HOST, check_port
+from scribengin.embedded.lone_server import LoneServer
+from scribengin.embedded.place import remembered
+from scribengin.embedded.process import start_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAME = "versitygw"
+PACKAGE, VERSION = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"
+BUCKET = "objects"
+"""is there from the first start on"""
+_READY_WITHIN_S = 30.0
+
+
+class _Keys(msgspec.Struct, frozen=True):
+    key: str
+    secret: str
+
+
+class ObjectServer(LoneServer):
+    """One server. Its keys of access are made once, and stand in a file for this user alone, as AWS's tools read them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, NAME, files="objects")
+
+    @property
+    def uri(self) -> str:
+        """What a client connects to."""
+        return f"http://{self.address}"
+
+    @property
+    def credentials(self) -> Path:
+        """A file for AWS_SHARED_CREDENTIALS_FILE; there once it was started."""
+        return self.folder / "keys" / "credentials"
+
+    def fetch(self, tell: Callable[[str], None]) -> None:
+        """See `built`."""
+        built(PACKAGE, VERSION, tell)
+
+    def start(self) -> None:
+        """Start it where it is not up, and return when it serves. Raises EnvironmentFault: no Go, its port taken, it does not come up."""
+        if self._server is not None and self._server.alive():
+            return
+        program = built(PACKAGE, VERSION)
+        check_port(self._port, NAME)
+        keys = self._keys()
+        data = self.folder / "data"
+        make_folder(data / BUCKET)
+        command: list[str | Path] = [program, "--quiet", "--port", self.address, "posix", data]
+        environment = {"ROOT_ACCESS_KEY": keys.key, "ROOT_SECRET_KEY": keys.secret}  # not in the command line, which all users see
+        self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log, environment=environment)
+        self._server.wait_ready(self.answers, _READY_WITHIN_S)
+
+    def answers(self, *, timeout_s: float = 1.0) -> bool:
+        """Whether it answers: to a stranger, that he may not."""
+        with suppress(OSError, http.client.HTTPException):
+            connection = http.client.HTTPConnection(HOST, self._port, timeout=timeout_s)
+            connection.request("GET", "/")
+            return connection.getresponse().status == http.client.FORBIDDEN
+        return False
+
+    def _keys(self) -> _Keys:
+        folder = self.credentials.parent
+        make_folder(folder)
+        with explained(f"{folder} cannot be closed to others"):
+            folder.chmod(0o700)
+        keys = remembered(folder / "keys.json", _Keys, lambda: _Keys(secrets.token_hex(10), secrets.token_hex(20)))
+        shared = f"[default]\naws_access_key_id = {keys.key}\naws_secret_access_key = {keys.secret}\n"
+        put_if_absent(self.credentials, shared.encode())
+        return keys

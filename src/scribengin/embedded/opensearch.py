@@ -1,0 +1,77 @@
+"""A real OpenSearch on 127.0.0.1: one node, without security, from jars."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from scribengin.core.storage import make_folder
+from scribengin.embedded.jars import fetch
+from scribengin.embedded.java_server import HOST, check_port, java_command
+from scribengin.embedded.lone_server import LoneServer
+from scribengin.embedded.process import start_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAME = "OpenSearch"
+JARS = "opensearch"
+_MAIN = "org.codelibs.opensearch.runner.OpenSearchRunner"
+_MODULES = "org.opensearch.transport.Netty4Plugin"
+"""of those that a distribution brings only HTTP: each more takes longer to start"""
+_PORTS = range(9201, 9299)
+"""the runner takes no port beyond for HTTP"""
+_HEAP_MIB = 512
+_READY_WITHIN_S = 120.0
+
+
+class OpenSearch(LoneServer):
+    """One node; whoever is on this machine may do all."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, NAME, files="opensearch", ports=_PORTS)
+
+    @property
+    def uri(self) -> str:
+        """What a client connects to."""
+        return f"http://{self.address}"
+
+    def fetch(self, tell: Callable[[str], None]) -> None:
+        """Its jars."""
+        fetch(JARS, tell)
+
+    def start(self) -> None:
+        """Start it where it is not up, and return when it serves. Fetches the jars where the cache lacks them. Raises EnvironmentFault:
+        no Java, no jars, its port taken, it does not come up."""
+        if self._server is not None and self._server.alive():
+            return
+        check_port(self._port, NAME)
+        make_folder(self.folder / "run")
+        # nodes of one machine that name the same cluster find each other, and join
+        arguments: list[str | Path] = ["-basePath", self.folder / "data", "-clusterName", f"scribengin-{self._port}", "-numOfNode", "1"]
+        # the runner adds the node's number, 1
+        arguments += ["-baseHttpPort", str(self._port - 1), "-moduleTypes", _MODULES]
+        command = java_command(_MAIN, fetch(JARS), arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
+        self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
+        try:
+            self._server.wait_ready(self.answers, _READY_WITHIN_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    def answers(self, *, timeout_s: float = 2.0) -> bool:
+        """Whether it takes documents: its state has been recovered."""
+        return takes_documents(self._port, timeout_s)
+
+
+def takes_documents(port: int, timeout_s: float) -> bool:
+    """Whether the node on that port has its state, so that it knows its indexes."""
+    with suppress(OSError), socket.create_connection((HOST, port), timeout=timeout_s) as connection:
+        connection.sendall(b"GET /_cluster/health?filter_path=status HTTP/1.0\r\n\r\n")
+        said = b""
+        while part := connection.recv(4096):
+            said += part
+        return b'"yellow"' in said or b'"green"' in said
+    return False
