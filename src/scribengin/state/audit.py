@@ -122,6 +122,8 @@ def _check_batch(
     written: dict[str, int] = {}
     for receipt in decision.receipts:
         written[receipt.sink] = written.get(receipt.sink, 0) + receipt.rows
+    for sink, refused in (decision.refused or {}).items():
+        written[sink] -= refused.rows
     for sink, rows in written.items():
         if sink in decision.counts and decision.counts[sink].out != rows:
             yield f'batch {number}: sink "{sink}" took {decision.counts[sink].out} rows, its receipts say {rows}'

@@ -105,6 +105,14 @@ class LineSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """Rows of a decided Batch that a sink's place did not take; `dead` are their letters, where there are any."""
+
+    rows: int
+    dead: LineSegment | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRange:
     """Which entries of a source's log a Batch took: `start` (inclusive) to `end` (exclusive)."""
 
@@ -145,11 +153,21 @@ class Decision:
     """step of utilities → how they ran and what was learned of them: see `spark.orders`"""
     noticed: tuple[Notice, ...] = ()
     """of sources whose data have other columns than are declared, where no Batch before has said it, or values that became null"""
+    offers: tuple[str, ...] = ()
+    """sinks whose places say behind the decision which rows they refuse"""
+    refused: Mapping[str, Refused] | None = None
+    """what of those came to be known, once it is settled: sink → what it has refused. `counts` and `dead` have it too"""
+
+    @property
+    def open(self) -> bool:
+        """True where a place may still refuse rows."""
+        return bool(self.offers) and self.refused is None
 
     def of_sink(self, sink: str) -> Decided:
         """The part that one sink publishes."""
         receipts = tuple(receipt for receipt in self.receipts if receipt.sink == sink)
-        return Decided(self.batch, self.input_hash, receipts, self.behind.get(sink, {}))
+        refused = (self.refused or {}).get(sink)
+        return Decided(self.batch, self.input_hash, receipts, self.behind.get(sink, {}), refused.rows if refused else 0)
 
 
 @dataclass(frozen=True, slots=True)

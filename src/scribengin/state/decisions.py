@@ -13,7 +13,7 @@ from scribengin.core.errors import FencedError, StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import canonical
 from scribengin.formats.notice import Notice
-from scribengin.state.contract import Counts, Decision, LineSegment, SourceRange
+from scribengin.state.contract import Counts, Decision, LineSegment, Refused, SourceRange
 from scribengin.state.totals import Totals
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Decisions:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._log = NumberedLog(folder, "decision")
+        self._log = NumberedLog(folder, "decision", awaits=lambda body: bool(body.get("offers")))
 
     def decide(self, decision: Decision, *, hash_under: Callable[[str], str] | None = None) -> Decision:
         """Write the Batch's decision durably if there is none; returns the one that stands there, to be published.
@@ -56,6 +56,14 @@ class Decisions:
             self.fold()
         return stored
 
+    def settle(self, number: int, refused: Mapping[str, Refused]) -> Decision:
+        """Say durably what the places have refused of Batch `number`, unless that is said; returns the decision with what stands there.
+        Raises FencedError where the Batch is long done."""
+        faults.reached("settle.before")
+        body = self._log.put_beside(number, {"refused": {sink: asdict(each) for sink, each in refused.items()}})
+        faults.reached("settle.after")
+        return decision_from_json(body)
+
     def read(self, number: int) -> Decision | None:
         """The decision of Batch `number`, or None where it is undecided. Raises StateError for a torn or edited record."""
         body = self._log.read(number)
@@ -72,11 +80,13 @@ class Decisions:
             yield decision_from_json(body)
 
     def totals(self) -> Totals:
-        """What all decisions come to: the folded ones from their summary, the others one by one."""
+        """What all decisions come to, but for one of which a place may still refuse rows: the folded ones from their summary, the others
+        one by one."""
         high, summary = self._log.summary()
         totals = Totals() if summary is None else Totals.from_json(summary)
         for decision in self.since(high + 1):
-            totals.add(decision)
+            if not decision.open:
+                totals.add(decision)
         return totals
 
     def fold(self) -> None:
@@ -166,19 +176,25 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         taken=decision.taken,
         orders=dict(decision.orders),
         noticed=[each.as_json() for each in decision.noticed],
+        offers=list(decision.offers),
     )
 
 
 def decision_from_json(body: Mapping[str, Any]) -> Decision:
-    """The decision that `decision_as_json` wrote."""
+    """The decision that `decision_as_json` wrote, with what stands beside it."""
+    refused = {sink: _refused(each) for sink, each in body.get("refused", {}).items()}
+    counts = {node: Counts.from_json(counts) for node, counts in body["counts"].items()}
+    for sink, each in refused.items():
+        counts[sink].out -= each.rows
+        counts[sink].dead += each.rows
     return Decision(
         BatchId(**body["batch"]),
         body["input_hash"],
         body["plan"],
         tuple(SourceRange(**each) for each in body["sources"]),
         tuple(Receipt.from_json(each) for each in body["receipts"]),
-        tuple(LineSegment(**each) for each in body["dead"]),
-        {node: Counts.from_json(counts) for node, counts in body["counts"].items()},
+        (*(LineSegment(**each) for each in body["dead"]), *(each.dead for each in refused.values() if each.dead is not None)),
+        counts,
         body["decided_at"],
         body.get("behind", {}),
         tuple(LineSegment(**each) for each in body.get("trails", ())),
@@ -187,7 +203,13 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         body.get("taken", {}),
         body.get("orders", {}),
         tuple(Notice(**each) for each in body.get("noticed", ())),
+        tuple(body.get("offers", ())),
+        refused if "refused" in body else None,
     )
+
+
+def _refused(body: Mapping[str, Any]) -> Refused:
+    return Refused(body["rows"], None if body["dead"] is None else LineSegment(**body["dead"]))
 
 
 def _given(**parts: Any) -> dict[str, Any]:
@@ -210,7 +232,8 @@ def moment(decided_at: str) -> datetime:
 
 
 def _letters_of(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    return {"dead": body["dead"], "decided_at": body["decided_at"]} if body["dead"] else None
+    dead = [*body["dead"], *(each["dead"] for each in body.get("refused", {}).values() if each["dead"] is not None)]
+    return {"dead": dead, "decided_at": body["decided_at"]} if dead else None
 
 
 def _summarize(summary: Any | None, bodies: Iterable[Any]) -> dict[str, Any]:

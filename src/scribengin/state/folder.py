@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
+from scribengin.core.remote import RemotePath
 from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, replace
+from scribengin.state.places import located
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _KIND, _FORMAT = "installation", 1
 
@@ -119,7 +124,7 @@ def read_owner(root: Path) -> str:
     """See `StateFolder.read_owner`."""
     make_folder(root)
     file = root / "installation.json"
-    here = {"path": str(root.resolve()), "device": root.stat().st_dev, "inode": root.stat().st_ino}
+    here = _place(root)
     data = read_or_none(file)
     if data is None:
         put_if_absent(file, seal(_KIND, _FORMAT, {"id": uuid4().hex, "created_at": now_text(), **here}))
@@ -132,6 +137,12 @@ def read_owner(root: Path) -> str:
     return str(body["id"])
 
 
+def _place(root: Path) -> dict[str, object]:
+    if isinstance(root, RemotePath):  # it has no number there
+        return {"path": str(root), "device": 0, "inode": 0}
+    return {"path": str(root.resolve()), "device": root.stat().st_dev, "inode": root.stat().st_ino}
+
+
 def renew_owner(root: Path) -> str:
     """Make this folder an installation of its own: what `reset` does to a copy. Its outputs are then another's."""
     (root / "installation.json").unlink(missing_ok=True)
@@ -140,7 +151,7 @@ def renew_owner(root: Path) -> str:
 
 def _check_copy(root: Path, body: dict[str, object]) -> None:
     """Another inode at another path, and the recorded path holds the same installation: this one is a copy."""
-    original = Path(str(body["path"]))
+    original = located(str(body["path"]))
     if not original.is_dir() or original.samefile(root):
         return
     data = read_or_none(original / "installation.json")

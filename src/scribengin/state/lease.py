@@ -1,4 +1,5 @@
-"""The lease: the right to run a tier on this machine, a lock on a file, with a Term that rises at each take.
+"""The lease: the right to run a tier on this machine, a lock on a file, with a Term that rises at each take. Where the state lies
+elsewhere: see `remote_lease`.
 
 Nothing that keeps records rests on the lease: decisions and sinks hold against a driver that lost it and does not know yet.
 """
@@ -10,69 +11,40 @@ import os
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, Refused
 from scribengin.core.moments import now_text
+from scribengin.core.remote import RemotePath
 from scribengin.core.storage import make_folder, names_in, put_if_absent
+from scribengin.state.holder import TAKEN, Holder, Lease, Right, refusal
+from scribengin.state.remote_lease import read_remote_holder, take_remote_lease
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from scribengin.state.folder import StateFolder
+
+__all__ = ["Holder", "Lease", "Right", "read_holder", "take_lease"]
 
 _POLL_S = 0.05
 _KEPT_TERMS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds a lease."""
-
-    term: int
-    pid: int
-    host: str
-    since: str
-    right: str = ""
-    """what it holds the lease by, where a registry gives the right to it"""
-
-
-class Right(Protocol):
-    """The right to run the tier, where a registry gives it: it stands above the lock, which only processes of one machine see."""
-
-    @property
-    def path(self) -> str:
-        """Which right it is."""
-
-    def check(self) -> None:
-        """Raise FencedError where it is not held any more."""
-
-
-class Lease:
-    """A lease that is held. Release it, or leave its `with` block; the end of the process releases it too."""
+class FileLease(Lease):
+    """See Lease."""
 
     def __init__(self, path: Path, handle: int, holder: Holder, right: Right | None = None) -> None:
-        self.path = path
-        self.holder = holder
+        super().__init__(path, holder, right)
         self._handle = handle
-        self._right = right
-
-    @property
-    def term(self) -> int:
-        """This lease's number: higher than that of every lease before."""
-        return self.holder.term
 
     def check(self) -> None:
-        """Raise FencedError where it is lost: its lock file was taken away, a newer Term has begun, or the right to it is over. Costs
-        some 10 µs."""
+        """See Lease."""
         terms = _terms(self.path)
         if (terms / _name(self.term + 1)).exists():
-            raise self._lost("a newer driver has taken it")
+            raise self._lost(TAKEN)
         if self._handle < 0:
             raise self._lost("it was released")
         try:
@@ -87,21 +59,10 @@ class Lease:
             self._right.check()
 
     def release(self) -> None:
-        """Let the next one take it."""
+        """See Lease."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
-
-    def _lost(self, why: str) -> FencedError:
-        return FencedError(
-            f"the lease of {self.path.parent} (term {self.term}) is lost: {why}", remedy="this driver stops; nothing of it is visible"
-        )
-
-    def __enter__(self) -> Lease:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.release()
 
 
 def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None = None) -> Lease:
@@ -111,13 +72,15 @@ def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None 
     at its next look, before it decides anything. A process that came without the right is left alone. Raises FencedError where the right
     is over.
     """
+    if isinstance(folder.path, RemotePath):
+        return take_remote_lease(folder, folder.path, wait_s, right)
     make_folder(folder.path)
     deadline = time.monotonic() + wait_s
     while (handle := _try_lock(folder.lock)) is None:
         if time.monotonic() >= deadline:
             holder = _written_holder(folder)
             if right is None or holder is None or holder.right != right.path:
-                raise _refusal(folder)
+                raise refusal(folder, holder)
             right.check()
             folder.lock.unlink(missing_ok=True)
         time.sleep(_POLL_S)
@@ -130,11 +93,13 @@ def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None 
         os.close(handle)
         raise
     faults.reached("lease.taken")
-    return Lease(folder.lock, handle, holder, right)
+    return FileLease(folder.lock, handle, holder, right)
 
 
 def read_holder(folder: StateFolder) -> Holder | None:
     """Who holds the lease now, or None."""
+    if isinstance(folder.path, RemotePath):
+        return read_remote_holder(folder.path)
     try:
         handle = os.open(folder.lock, os.O_RDONLY)
     except FileNotFoundError:
@@ -184,16 +149,6 @@ def _written_holder(folder: StateFolder) -> Holder | None:
         return msgspec.json.decode(folder.lock.read_bytes(), type=Holder)
     except (FileNotFoundError, msgspec.DecodeError):  # a holder that died while it wrote its name
         return None
-
-
-def _refusal(folder: StateFolder) -> Refused:
-    holder = _written_holder(folder)
-    who = "another process" if holder is None else f"process {holder.pid} on {holder.host}, since {holder.since}"
-    details: dict[str, Any] = {
-        "remedy": f"stop it (kill -INT {holder.pid}) or wait for its end" if holder else "try again",
-        "code": "already-running",
-    }
-    return Refused(f'flow "{folder.flow}" is running already on {folder.path}: {who}', **details)
 
 
 def _terms(lock: Path) -> Path:

@@ -52,9 +52,10 @@ class Ledger:
         self._totals = self._decisions.totals()
 
     def read(self) -> Totals:
-        """The totals now."""
+        """The totals now; a Batch of which a place may still refuse rows comes later."""
         for decision in self._decisions.since(self._totals.last + 1):
-            self._totals.add(decision)
+            if not decision.open:
+                self._totals.add(decision)
         return self._totals
 
 

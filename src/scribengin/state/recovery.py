@@ -10,6 +10,7 @@ from scribengin.core.errors import FencedError, Refused
 from scribengin.core.storage import explained, names_in, remove_drafts
 from scribengin.state.dead import purge_dead
 from scribengin.state.decisions import Decisions
+from scribengin.state.settling import settle
 from scribengin.state.trails import forget_trails
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _recovered(query: QueryFolder, sinks: Mapping[str, Sink], lineage: str, leas
     while True:
         newest = decisions.newest()
         try:
-            _recover_sinks(newest, sinks, lineage)
+            newest = _recover_sinks(newest, sinks, lineage, decisions, query)
             break
         except FencedError:
             # an older driver that woke has decided one more, and published it, before it saw that its lease is lost
@@ -54,13 +55,18 @@ def _recovered(query: QueryFolder, sinks: Mapping[str, Sink], lineage: str, leas
     return newest
 
 
-def _recover_sinks(newest: Decision | None, sinks: Mapping[str, Sink], lineage: str) -> None:
+def _recover_sinks(
+    newest: Decision | None, sinks: Mapping[str, Sink], lineage: str, decisions: Decisions, query: QueryFolder
+) -> Decision | None:
     before = 0 if newest is None else newest.batch.number + 1
     for id_, sink in sinks.items():
         _refuse_left_group(newest, id_, sink)
+    if newest is not None:
+        newest = settle(newest, sinks, decisions, query)
     for id_, sink in sinks.items():
         sink.recover(None if newest is None else newest.of_sink(id_), lineage=lineage, before=before)
         faults.reached("recovery.mid")
+    return newest
 
 
 def _refuse_left_group(newest: Decision | None, id_: str, sink: Sink) -> None:

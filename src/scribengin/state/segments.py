@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.core.errors import StateError
-from scribengin.core.storage import make_folder, read_or_none, sync_folder
+from scribengin.core.errors import ScribenginError, StateError
+from scribengin.core.storage import SummedFile, make_folder, read_or_none, sync_folder
 from scribengin.state.contract import LineSegment
 
 if TYPE_CHECKING:
@@ -23,9 +22,9 @@ class LineWriter:
     def __init__(self, folder: Path, attempt: str) -> None:
         self._folder = folder
         self._attempt = attempt
-        self._file: IO[bytes] | None = None
+        self._file: SummedFile | None = None
         self._name = ""
-        self._rows = self._bytes = self._crc = 0
+        self._rows = 0
         self._kept = False
 
     def append(self, batch: int, line: Any) -> None:
@@ -34,22 +33,18 @@ class LineWriter:
             folder = self._folder / f"{batch:010d}"
             make_folder(folder)
             self._name = f"{folder.name}/{self._attempt}.jsonl"
-            self._file = (folder / f"{self._attempt}.jsonl").open("xb")
-        data = msgspec.json.encode(line) + b"\n"
-        self._file.write(data)
+            self._file = SummedFile(folder / f"{self._attempt}.jsonl")
+        self._file.write(msgspec.json.encode(line) + b"\n")
         self._rows += 1
-        self._bytes += len(data)
-        self._crc = zlib.crc32(data, self._crc)
 
     def close(self) -> LineSegment | None:
         """Make the lines durable; None where there were none."""
         if self._file is None:
             return None
         with self._file as file:
-            file.flush()
-            os.fsync(file.fileno())
+            file.sync()
         sync_folder((self._folder / self._name).parent)
-        return LineSegment(self._name, self._rows, self._bytes, self._crc)
+        return LineSegment(self._name, self._rows, self._file.size, self._file.crc)
 
     def keep(self, *, kept: bool = True) -> None:
         """`abort` shall leave what is durable: it may be spoken of already. What nobody speaks of, recovery purges."""
@@ -60,9 +55,9 @@ class LineWriter:
         if self._file is None or self._kept:
             return
         path = self._folder / self._name
-        with suppress(OSError):  # a full disk: nothing is kept anyway
+        with suppress(OSError, ScribenginError):  # a full disk: nothing is kept anyway
             self._file.close()
-        with suppress(OSError):  # other attempts write there; recovery removes what stays
+        with suppress(OSError, ScribenginError):  # other attempts write there; recovery removes what stays
             path.unlink(missing_ok=True)
             path.parent.rmdir()
 

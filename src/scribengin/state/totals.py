@@ -67,6 +67,8 @@ class Totals:
             sink.rows += receipt.rows
             sink.bytes += receipt.bytes
             sink.files += len(receipt.segments)
+        for id_, refused in (decision.refused or {}).items():
+            self.sinks[id_].rows -= refused.rows
         self.dead += sum(segment.rows for segment in decision.dead)
         for notice in decision.noticed:
             if notice.key not in self.noticed:

@@ -1,0 +1,26 @@
+"""Where the state may lie, as people write it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+def is_elsewhere(text: str) -> bool:
+    """Whether it names another file system than this machine's."""
+    return _URL.match(text) is not None
+
+
+def located(text: str) -> Path:
+    """The state folder of a text: one of this machine, or of an HDFS. Raises ValueError, with what to write, for one that is neither.
+
+    >>> located("work/state"), located("hdfs://namenode:8020/flows")
+    (PosixPath('work/state'), HdfsPath('hdfs://namenode:8020/flows'))
+    """
+    if not is_elsewhere(text):
+        return Path(text).expanduser()
+    from scribengin.connectors.hdfs.path import HdfsPath
+
+    return HdfsPath.of(text)
