@@ -17,14 +17,15 @@ def path_guarantee(
     flow: Flow, source: Source, sink: Sink, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]
 ) -> PathGuarantee:
     """The guarantee of one path of a checked flow. A source or sink of an unknown type is taken to be able to do nothing."""
-    gives = source_types[source.type].abilities if source.type in source_types else frozenset[str]()
-    takes = sink_types[sink.type].abilities if sink.type in sink_types else frozenset[str]()
+    gives = source_types[source.type].able(source.options) if source.type in source_types else frozenset[str]()
+    takes = sink_types[sink.type].able(sink.options) if sink.type in sink_types else frozenset[str]()
     if "view" in takes:
         return PathGuarantee(source.id, sink.id, "view", f"{sink.type} shows rows and keeps none: outside the guarantee")
     if "exactly_once" not in takes:
-        return PathGuarantee(source.id, sink.id, "at least once", f"{sink.type} may show a Batch again after a failure")
+        return PathGuarantee(source.id, sink.id, "at least once", f"{sink.type} may be given a Batch again after a failure")
     if "replayable" not in gives:
-        return PathGuarantee(source.id, sink.id, "at least once", f"{source.type} cannot hand out again what it handed out once")
+        told = source_types[source.type].without("replayable", source.options) if source.type in source_types else source.type
+        return PathGuarantee(source.id, sink.id, "at least once", f"{told} cannot hand out again what it handed out once")
     if written_by_spark(flow, sink, sink_types):
         return PathGuarantee(source.id, sink.id, "at least once", "Spark's own sink writes; a Batch cut short is written again")
     channel = sink.type in sink_types and sink_types[sink.type].internal  # `delivery` is asked of a flow's own sinks

@@ -1,15 +1,21 @@
-"""The folders of a tier's sinks that want upkeep: old commit records folded, what attempts have left cleared away."""
+"""What a tier's sinks write to that wants upkeep: folders, places in stores, tables."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scribengin.connectors import catalog
+from scribengin.connectors.delta import is_stored, table_place
 from scribengin.plan.groups import placed, target
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
+    from typing import Any
 
+    from scribengin.connectors.delta.places import TablePlace
+    from scribengin.connectors.objects.upkeep import StoreKeeper
     from scribengin.spec.model import Flow
 
 
@@ -25,3 +31,46 @@ def kept_folders(flow: Flow, sinks: Collection[str] | None = None) -> tuple[str,
         paths = [node.options.get("path")] if target(node) is None else [each["path"] for _, _, each in placed(flow, node, node.options)]
         folders |= {str(Path(flow.folder.resolve(), path)) for path in paths if path}
     return tuple(sorted(folders))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTable:
+    """A table that a sink writes to."""
+
+    node: str
+    options: Mapping[str, Any]
+    """with the defaults"""
+    folder: Path
+    """where its paths start"""
+
+    def place(self) -> TablePlace:
+        """Where it lies. Raises SinkError for an address that is none."""
+        return table_place(self.node, self.options, self.folder)
+
+
+def kept_stores(flow: Flow, sinks: Collection[str] | None = None) -> list[StoreKeeper]:
+    """Of the places in stores, S3 or HDFS, that a tier's sinks write to, by name of the sink, where something may wait to be merged.
+    `sinks`: of those alone."""
+    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.upkeep import StoreKeeper
+
+    found = []
+    for node in sorted(flow.sinks.values(), key=lambda node: node.id):
+        if node.type in ("objects", "hdfs") and "url" in node.options and (sinks is None or node.id in sinks):
+            options = catalog.sink_types()[node.type].filled(node.options, flow.defaults.profile)
+            keeper = StoreKeeper(Address.of(node.id, options, flow.folder.resolve()), options)
+            found += [keeper] if keeper.wanted else []
+    return found
+
+
+def kept_tables(flow: Flow) -> dict[str, KeptTable]:
+    """What it is called → the table, of a tier's sinks into Delta tables."""
+    nodes = [node for node in flow.sinks.values() if node.type == "delta" and "path" in node.options]
+    declared = catalog.sink_types()["delta"]
+    folder = flow.folder.resolve()
+    return {
+        path if is_stored(path := node.options["path"]) else str(folder / path): KeptTable(
+            node.id, declared.filled(node.options, flow.defaults.profile), folder
+        )
+        for node in nodes
+    }

@@ -234,10 +234,7 @@ class Sections:
         sections = [other for other in keys.SECTIONS if other not in tier_keys.PARTS or section in tier_keys.SECTIONS]
         others = [other for other in sections if other is not section and name in other.names]
         homes = [f"a{'n' * (other.called[0] in 'ae')} {other.called}" if other in _NODES else f"`{other.called}`" for other in others]
-        homes += [
-            f"a {role} of type {declared.type}"
-            for role, types in self._types.items()
-            for declared in types.values()
-            if declared.option(name) and section not in tier_keys.SECTIONS
-        ]
+        if section not in tier_keys.SECTIONS:
+            having = {role: [one.type for one in types.values() if one.option(name)] for role, types in self._types.items()}
+            homes += [f"a {role} of type {', '.join(types)}" for role, types in having.items() if types]
         return f'"{name}" belongs to {" or ".join(homes)}' if homes else ""

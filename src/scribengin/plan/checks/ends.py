@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from scribengin.core.options import GIVEN
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import query_sinks
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Sink
     from scribengin.spec.places import Path
 
-_NEED_SCHEMA = ("json", "csv", "avro")
+_NEED_SCHEMA = ("json", "csv", "avro", "opensearch", "elasticsearch", "hbase")
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
@@ -39,21 +40,26 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
                     remedy = f"take it out; it belongs to {' and '.join(option.formats)}"
                     yield subject.problem_at_key("option-not-of-format", path_of(node, name), message, remedy)
     for sink in subject.flow.sinks.values():
-        if sink.type == "files" and sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
+        if (
+            sink.type in ("files", "objects", "hdfs")
+            and sink.options.get("compression") == "snappy"
+            and sink.options.get("format") != "parquet"
+        ):
             message = f"{called(sink)}: snappy is a compression of parquet, not of {sink.options.get('format')}"
             yield subject.problem("option-not-of-format", path_of(sink, "compression"), message, "use gzip, zstd or none")
 
 
 def schemas_are_known(subject: Subject) -> Iterator[Problem]:
-    """JSON, CSV and messages in Avro say nothing of their columns; text and sequences have columns of their own."""
+    """JSON, CSV, messages in Avro and documents say nothing of their columns; text and sequences have columns of their own."""
     for source in subject.flow.sources.values():
         format_ = source.options.get("format")
         if source.schema is None:
-            if format_ in _NEED_SCHEMA:
+            if format_ in _NEED_SCHEMA or source.type in _NEED_SCHEMA:
                 remedy = 'add the columns that you want: schema: "id BIGINT, name STRING"'
                 if source.type == "files":
                     remedy += f"; scribengin infer {source.options.get('path', 'FILE')} proposes them"
-                message = f"{called(source)} reads {format_} and has no schema"
+                what = format_ or ("cells" if source.type == "hbase" else "documents")
+                message = f"{called(source)} reads {what} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
             continue
         beside = source.options.get("metadata") or {}
@@ -78,15 +84,18 @@ def delivery_can_be_kept(subject: Subject) -> Iterator[Problem]:
         if declared is None or "view" in declared.abilities or (sink.delivery or subject.flow.defaults.delivery) != "exactly_once":
             continue
         path = path_of(sink, "delivery") if sink.delivery else path_of(sink, "type")
-        if "exactly_once" not in declared.abilities:
+        if "exactly_once" not in declared.able(sink.options):
             message = f"{called(sink)}: delivery is exactly_once, which a sink of type {sink.type} cannot keep"
-            yield subject.problem("delivery-unsupported", path, message, "write delivery: at_least_once, or use a sink that can (files)")
+            more = next((option for option in declared.options if "exactly_once" in option.adds.get(GIVEN, ())), None)
+            can = f"name what the writer has for it: {more.name}: {more.example}" if more is not None else "use a sink that can (files)"
+            yield subject.problem("delivery-unsupported", path, message, f"write delivery: at_least_once, or {can}")
             continue
         above = subject.graph.upstream([sink.id])
         for source in subject.flow.sources.values():
             gives = subject.source_types.get(source.type)
-            if source.id in above and gives is not None and "replayable" not in gives.abilities:
-                message = f'{called(sink)}: delivery is exactly_once, but source "{source.id}" (type {source.type}) cannot be read again'
+            if source.id in above and gives is not None and "replayable" not in gives.able(source.options):
+                told = gives.without("replayable", source.options)
+                message = f'{called(sink)}: delivery is exactly_once, but source "{source.id}" ({told}) cannot be read again as it was'
                 yield subject.problem("delivery-unsupported", path, message, "write delivery: at_least_once")
 
 

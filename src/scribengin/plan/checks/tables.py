@@ -1,10 +1,13 @@
-"""Rules on sinks that write to tables: what their mode needs, the columns that they name, one writer a table."""
+"""Rules on sources and sinks that are tables or indexes: what their mode needs, the columns that they name, one writer each."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from scribengin.connectors.hbase.row_keys import Template
+from scribengin.connectors.opensearch.by_time import TYPES, TimeTemplate
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
 
@@ -12,15 +15,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.core.problems import Problem
-    from scribengin.spec.model import Sink
+    from scribengin.spec.model import Sink, Source
     from scribengin.spec.places import Path
 
-_NEEDS = {"append": (), "upsert": ("key",), "changes": ("key", "change")}
-_MAY = {"append": (), "upsert": ("key", "version"), "changes": ("key", "version", "change")}
+_KINDS = ("table", "index")
+"""options that name the place; and what it is called"""
+_READ = ("postgres", "cassandra", "hbase")
+"""types of sources that are tables"""
+_NEEDS = {"append": (), "overwrite": ("partition_by",), "upsert": ("key",), "changes": ("key", "change")}
+_MAY = {"append": (), "overwrite": (), "upsert": ("key", "version"), "changes": ("key", "version", "change")}
+_WHAT = {
+    "key": "the columns that tell rows apart",
+    "change": "the column that says what becomes of a row",
+    "partition_by": "the columns by whose values rows are replaced",
+}
 
 
 def _tables(subject: Subject) -> Iterator[Sink]:
-    yield from (sink for sink in subject.flow.sinks.values() if "table" in sink.options)
+    yield from (sink for sink in subject.flow.sinks.values() if _kind(sink) or sink.type == "delta")
+
+
+def _kind(sink: Sink) -> str:
+    return next((kind for kind in _KINDS if kind in sink.options), "")
+
+
+def _read_tables(subject: Subject, *types: str) -> Iterator[Source]:
+    yield from (source for source in subject.flow.sources.values() if source.type in (types or _READ))
+
+
+def tables_that_grow_say_by_what(subject: Subject) -> Iterator[Problem]:
+    """What comes to a table is found by a column that grows; read once it needs none, and a static one is read whole."""
+    for source in _read_tables(subject, "postgres"):
+        mode = source.options.get("mode", "snapshot")
+        if mode == "incremental" and not source.options.get("by"):
+            message = f"{called(source)} has mode: incremental and no `by`, the column that is greater in whatever comes later"
+            yield subject.problem_at_key("table-mode", path_of(source, "mode"), message, "add by, such as: by: updated_at")
+        for name in ("by", "settle", "waits_for") if mode == "snapshot" else ():
+            if source.options.get(name):
+                message = f'{called(source)} has "{name}", which mode: snapshot does not look at'
+                yield subject.problem_at_key("table-mode", path_of(source, name), message, "write mode: incremental, or take it out")
+        if mode == "incremental" and source.static:
+            message = f"{called(source)} is static, which is read whole, and has mode: incremental"
+            yield subject.problem_at_key("table-mode", path_of(source, "mode"), message, "take one of the two out")
 
 
 def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
@@ -29,14 +65,73 @@ def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
         mode = sink.options.get("mode", "append")
         for name in _NEEDS[mode]:
             if not sink.options.get(name):
-                what = "the columns that tell rows apart" if name == "key" else "the column that says what becomes of a row"
-                message = f"{called(sink)} has mode: {mode} and no `{name}`, {what}"
+                message = f"{called(sink)} has mode: {mode} and no `{name}`, {_WHAT[name]}"
                 yield subject.problem_at_key("table-mode", path_of(sink, "mode"), message, f"add {name}")
         for name in ("key", "version", "change"):
             if sink.options.get(name) and name not in _MAY[mode]:
-                modes = " or ".join(each for each, names in _MAY.items() if name in names)
+                option = subject.sink_types[sink.type].option("mode")
+                choices = [each for each in (option.choices if option else ()) if name in _MAY[each]]
+                modes = " or ".join(choices)
                 message = f'{called(sink)} has "{name}", which mode: {mode} does not look at'
                 yield subject.problem_at_key("table-mode", path_of(sink, name), message, f"write mode: {modes}, or take it out")
+
+
+def row_keys_tell_keys_apart(subject: Subject) -> Iterator[Problem]:
+    """A template of row keys has the columns of the key, all of them and no other, and tells them apart."""
+    for sink in _tables(subject):
+        if text := sink.options.get("row"):
+            try:
+                types = {column.name: column.type for column in subject.resolved.of(sink.id) or () if column.type}
+                wrong = Template.of(text).unlike(sink.options.get("key") or (), types)
+            except ValueError as error:
+                wrong = [f"`row` has {error}"]
+            for message in wrong:
+                remedy = 'write it of the columns of `key`, such as: row: "{customer}/{id:8}"'
+                yield subject.problem_at_key("table-mode", path_of(sink, "row"), f"{called(sink)}: {message}", remedy)
+
+
+def row_keys_are_made_of_columns(subject: Subject) -> Iterator[Problem]:
+    """What a source of HBase finds in row keys are columns of its schema, told apart; and so are those whose cells it names."""
+    for source in _read_tables(subject, "hbase"):
+        if source.schema is None:
+            continue
+        schema, wrong = source.schema.fields, list[str]()
+        named: list[tuple[Path, str]] = [(("columns", name), name) for name in source.options.get("columns") or ()]
+        try:
+            template = Template.of(source.options.get("row", ""))
+            wrong = template.unlike(template.names, {field.name: field.type for field in schema.fields})
+            named += [(("row",), name) for name in template.names]
+        except ValueError as error:
+            wrong = [f"`row` has {error}"]
+        for message in wrong:
+            remedy = 'write it of columns of `schema`, such as: row: "{customer}/{id:8}"'
+            yield subject.problem_at_key("table-mode", path_of(source, "row"), f"{called(source)}: {message}", remedy)
+        for place, name in named:
+            if name not in schema:
+                message = f'{called(source)} has {place[0]} "{name}", a column that `schema` does not have'
+                remedy = did_you_mean(name, schema.names) or f"it has {', '.join(schema.names)}"
+                yield subject.problem("column-unknown", path_of(source, *place), message, remedy)
+
+
+def indexes_are_of_a_time(subject: Subject) -> Iterator[Problem]:
+    """An index by time names a column that is one; and rows of one key come to one index."""
+    for sink in _tables(subject):
+        try:
+            by_time = TimeTemplate.of(str(sink.options.get("index", "")))
+        except ValueError as error:
+            remedy = 'write it as: index: "orders-{ts:%Y.%m.%d}"'
+            yield subject.problem_at_key("table-mode", path_of(sink, "index"), f"{called(sink)}: {error}", remedy)
+            continue
+        if by_time is None:
+            continue
+        key = sink.options.get("key") or ()
+        if sink.options.get("mode") == "upsert" and key and by_time.column not in key:
+            message = f'{called(sink)} has "{by_time.column}" in `index` and not in `key`: rows of one key would stand in several indexes'
+            yield subject.problem_at_key("table-mode", path_of(sink, "key"), message, f"add {by_time.column} to key, or write one index")
+        for column in subject.resolved.of(sink.id) or ():
+            if column.name == by_time.column and column.type and column.type.name not in TYPES:
+                message = f'{called(sink)} has "{by_time.column}" in `index`, which is {column.type} and no time'
+                yield subject.problem("table-mode", path_of(sink, "index"), message, f"name a column of type {' or '.join(TYPES)}")
 
 
 def table_columns_are_there(subject: Subject) -> Iterator[Problem]:
@@ -58,25 +153,50 @@ def table_columns_are_there(subject: Subject) -> Iterator[Problem]:
 def one_writer_a_table(subject: Subject) -> Iterator[Problem]:
     """Two sinks never write to one table: neither could tell which rows are its own."""
     seen: dict[tuple[str, str], Sink] = {}
-    for sink in _tables(subject):
-        table = str(sink.options["table"])
-        place = (str(sink.options.get("server")), table.removeprefix("public."))
-        if (other := seen.setdefault(place, sink)) is not sink:
-            message = f'{called(sink)} writes to table {table}, as sink "{other.id}" does'
-            together = ", ".join(dict.fromkeys((*other.inputs, *sink.inputs)))
-            remedy = f"give each its own table, or let one sink read both: from: [{together}]"
-            yield subject.problem("table-two-writers", path_of(sink, "table"), message, remedy)
+    for sink in filter(_kind, _tables(subject)):
+        kind = _kind(sink)
+        table = ".".join(str(sink.options[name]) for name in ("keyspace", kind) if name in sink.options)
+        for server in _servers(sink):
+            if (other := seen.setdefault((server, table.removeprefix("public.")), sink)) is not sink:
+                message = f'{called(sink)} writes to {kind} {table}, as sink "{other.id}" does'
+                together = ", ".join(dict.fromkeys((*other.inputs, *sink.inputs)))
+                remedy = f"give each its own {kind}, or let one sink read both: from: [{together}]"
+                yield subject.problem("table-two-writers", path_of(sink, kind), message, remedy)
+                break
 
 
 def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
     """What stands in an address is printed, stored and seen by whoever sees the flow."""
-    for sink in _tables(subject):
-        if urlsplit(str(sink.options.get("server", ""))).password is not None:
-            message = f"{called(sink)}: `server` holds a password"
+    nodes: list[Source | Sink] = [*_read_tables(subject), *_tables(subject)]
+    for node in nodes:
+        if any(urlsplit(server).password is not None for server in _servers(node)):
+            message = f"{called(node)}: `server` holds a password"
             remedy = 'take it out and write config: {password: "${secret:env/NAME}"}: what stands there is never shown'
-            yield subject.problem("secret-in-plain", path_of(sink, "server"), message, remedy)
+            yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
+
+
+def no_table_feeds_itself(subject: Subject) -> Iterator[Problem]:
+    """What a flow writes to a table that it reads would come to it again."""
+    read = {_place(source): source for source in _read_tables(subject)}
+    for sink in _tables(subject):
+        if (source := read.get(_place(sink))) is not None and source.id in subject.graph.upstream([sink.id]):
+            message = f'{called(sink)} writes to table {sink.options["table"]}, which source "{source.id}" of the same flow reads'
+            yield subject.problem("table-feeds-itself", path_of(sink, "table"), message, "write to another table")
+
+
+def _place(node: Source | Sink) -> tuple[str, ...]:
+    server, *named = (str(node.options.get(name)) for name in ("server", "keyspace", "table"))
+    return node.type, server, *(name.removeprefix("public.") for name in named)
+
+
+def _servers(node: Source | Sink) -> tuple[str, ...]:
+    server = node.options.get("server", "")
+    return (server,) if isinstance(server, str) else tuple(map(str, server))
 
 
 def _named(sink: Sink) -> Iterator[tuple[Path, str]]:
+    with suppress(ValueError):
+        if by_time := TimeTemplate.of(str(sink.options.get("index", ""))):
+            yield ("index",), by_time.column
     yield from ((("key", index), name) for index, name in enumerate(sink.options.get("key") or ()))
     yield from (((option,), sink.options[option]) for option in ("version", "change") if sink.options.get(option))

@@ -115,7 +115,8 @@ CATALOG: tuple[Entry, ...] = (
         "table-mode",
         "A table's mode and its key",
         "`mode: append` adds rows and tells them apart by nothing; `upsert` needs a `key`, `changes` a `key` and the column that says the "
-        "change.",
+        "change, `overwrite` the columns of `partition_by`, whose values say which rows are replaced. Of a source `mode: incremental` "
+        "needs `by`, and `snapshot` looks at no such column.",
         "Add what the mode needs, take out what it does not look at, or write another mode.",
         "kept: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept, mode: upsert}",
         slot="sink",
@@ -136,6 +137,78 @@ CATALOG: tuple[Entry, ...] = (
         ORDERS + "sinks:\n"
         "  a: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept}\n"
         "  b: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: public.kept}\n",
+        slot="file",
+    ),
+    Entry(
+        "writer-options",
+        "A writer of Spark that cannot write so",
+        "A writer of files needs one `path`. Formats that Spark only reads, or that keep nothing, are no sinks. What `transaction` names "
+        "is set for each Batch.",
+        "Do what the message says.",
+        "kept: {from: orders, type: spark, format: orc, delivery: at_least_once}",
+        slot="sink",
+    ),
+    Entry(
+        "http-url",
+        "An address that nothing can be sent to",
+        "`url` begins with https:// (or http://) and a host. With `body: object` its path and query may name columns that hold single "
+        "values; the host may not.",
+        "Write https://HOST/PATH, with columns as `{column}` behind the host only.",
+        "kept: {from: orders, type: http, url: 'api.example.com/orders', delivery: at_least_once}",
+        slot="sink",
+    ),
+    Entry(
+        "http-options",
+        "A request that says two things",
+        "Some headers say how a request is sent; the client sets them. `rows` and `bytes` belong to requests of several rows.",
+        "Take it out, or write `body: array` or `body: lines`.",
+        "kept: {from: orders, type: http, url: 'https://api.example.com/orders', rows: 100, delivery: at_least_once}",
+        slot="sink",
+    ),
+    Entry(
+        "http-plain",
+        "Rows in plain on the network",
+        "With http:// everyone on the way to another host can read and change what is sent.",
+        "Write https://, if the server has it.",
+        "kept: {from: orders, type: http, url: 'http://api.example.com/orders', delivery: at_least_once}",
+        slot="sink",
+        severity="warning",
+    ),
+    Entry(
+        "table-feeds-itself",
+        "A table that feeds itself",
+        "What the flow writes to a table that it reads would come to it again, and so on for ever.",
+        "Write to another table.",
+        "version: 1\nname: shop\nsources:\n"
+        "  orders: {type: postgres, server: 'postgresql://etl@db/shop', table: orders, mode: incremental, by: at}\n"
+        "sinks:\n"
+        "  kept: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: public.orders}\n",
+        slot="file",
+    ),
+    Entry(
+        "object-url",
+        "An object store's address",
+        "A url names a bucket and a prefix in it (`s3://shop/orders`); the server, where it is not AWS's, is `endpoint`, with its scheme.",
+        "Correct it as the message says.",
+        "kept: {from: orders, type: objects, url: 'http://store:9000/shop', format: json}",
+        slot="sink",
+    ),
+    Entry(
+        "object-login",
+        "What a login is made of",
+        "`config` of an object store holds `access_key_id`, `secret_access_key` and perhaps `session_token`; the rest are options.",
+        "Correct the key, or take it out.",
+        "kept: {from: orders, type: objects, url: 's3://shop/orders', format: json, config: {acces_key_id: AK1}}",
+        slot="sink",
+    ),
+    Entry(
+        "object-two-writers",
+        "Two sinks below one prefix",
+        "Neither could tell which objects are its own, and each would refuse what the other has written.",
+        "Give each sink a prefix of its own, none within another.",
+        ORDERS + "sinks:\n"
+        "  a: {from: orders, type: objects, url: 's3://shop/orders', format: json}\n"
+        "  b: {from: orders, type: objects, url: 's3://shop/orders/large', format: json}\n",
         slot="file",
     ),
     Entry(

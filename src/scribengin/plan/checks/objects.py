@@ -1,0 +1,80 @@
+"""Rules on object stores: urls that lead somewhere, one writer a prefix, what a login is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.delta import is_stored
+from scribengin.connectors.delta.options import REACHED
+from scribengin.connectors.objects.address import below, url_fault
+from scribengin.connectors.objects.login import FROM_FLOW
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.checks.subject import Subject, called, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+    from scribengin.spec.model import Sink, Source
+
+_TYPES = ("objects", "hdfs")
+
+
+def urls_lead_somewhere(subject: Subject) -> Iterator[Problem]:
+    """A bucket, a prefix, a server by its address; and nothing secret among them."""
+    for node in _nodes(subject):
+        option = _option(node)
+        fault = url_fault(str(node.options[option]), node.type)
+        if fault is not None:
+            yield subject.problem("object-url", path_of(node, option), f"{called(node)}: {option} {fault[0]}", fault[1])
+        endpoint = node.options.get("endpoint")
+        if endpoint is not None and not str(endpoint).startswith(("http://", "https://")):
+            message = f'{called(node)}: endpoint "{endpoint}" is no address'
+            remedy = "write it as https://HOST:PORT, or http:// for one without TLS"
+            yield subject.problem("object-url", path_of(node, "endpoint"), message, remedy)
+        elif endpoint is not None and "@" in str(endpoint):
+            remedy = 'take it out and write config: {secret_access_key: "${secret:env/NAME}"}: what stands there is never shown'
+            yield subject.problem("secret-in-plain", path_of(node, "endpoint"), f"{called(node)}: `endpoint` holds a login", remedy)
+        for name in node.options.get("config") or {}:
+            if name not in FROM_FLOW:
+                message = f'{called(node)}: config has "{name}", which is nothing of a login'
+                remedy = did_you_mean(name, FROM_FLOW) or f"it may have {', '.join(FROM_FLOW)}"
+                yield subject.problem("object-login", path_of(node, "config", name), message, remedy)
+
+
+def folders_need_no_address(subject: Subject) -> Iterator[Problem]:
+    """A table in a folder of this machine is reached without an address or a login."""
+    for sink in (each for each in subject.flow.sinks.values() if each.type == "delta" and not _is_stored(each)):
+        for name in (option.name for option in REACHED if option.name in sink.options):
+            message = f'{called(sink)} has "{name}", and its path {sink.options.get("path")} is a folder of this machine'
+            yield subject.problem_at_key("object-url", path_of(sink, name), message, "write path: s3://BUCKET/PREFIX, or take it out")
+
+
+def one_writer_a_prefix(subject: Subject) -> Iterator[Problem]:
+    """Two sinks never write below one prefix: neither could tell which objects are its own."""
+    seen: list[tuple[str, str, Sink]] = []
+    for sink in filter(_is_stored, subject.flow.sinks.values()):
+        option = _option(sink)
+        place, endpoint = below(str(sink.options[option])), str(sink.options.get("endpoint"))
+        for other_place, other_endpoint, other in seen:
+            if endpoint == other_endpoint and (place.startswith(other_place) or other_place.startswith(place)):
+                message = f'{called(sink)} writes to {sink.options[option]}, sink "{other.id}" to {other.options[_option(other)]}'
+                yield subject.problem(
+                    "object-two-writers", path_of(sink, option), message, "give each a prefix of its own, none within another"
+                )
+                break
+        seen.append((place, endpoint, sink))
+
+
+def _option(node: Sink | Source) -> str:
+    """Which one says where it is."""
+    return "path" if node.type == "delta" else "url"
+
+
+def _is_stored(node: Sink | Source) -> bool:
+    return node.type in _TYPES or (node.type == "delta" and is_stored(str(node.options.get("path"))))
+
+
+def _nodes(subject: Subject) -> Iterator[Sink | Source]:
+    yield from filter(_is_stored, subject.flow.sources.values())
+    yield from filter(_is_stored, subject.flow.sinks.values())
