@@ -242,14 +242,19 @@ class Chunk:
             return Chunk(self.origin, self.ordinals, structs=(self._form, self._structs))
         return Chunk(self.origin, self.ordinals, rows=[dict(row) for row in self.rows])
 
-    def ids(self) -> list[str] | None:
-        """What each row was made of; a second one of the same record ends in `.1`. None where that is not known."""
+    def ids(self, batch: int) -> list[str] | None:
+        """What each row was made of: the record, `~` and the input by which it came to a sink of several, `~` and the Batch where it was
+        replayed, so that it is not taken for one that another row of its record has; a second row of a record ends in `.1`. None where
+        the record is not known."""
         ordinals = self.ordinals
         ids = None if ordinals is None else self.origin.ids(ordinals)
         if ids is None or ordinals is None:
             return None
         if self.way:
             ids = [f"{id_}~{self.way}" for id_ in ids]
+        if self.origin.has_replays:
+            again = self.origin.replayed(ordinals).tolist()
+            ids = [f"{id_}~{batch}" if replayed else id_ for id_, replayed in zip(ids, again, strict=True)]
         if any(map(eq, ordinals, islice(ordinals, 1, None))):
             nth = 0
             for index in range(1, len(ids)):

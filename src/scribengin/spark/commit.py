@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import is_written_by_spark
+from scribengin.connectors.abilities import is_written_by_spark, offers
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError
@@ -33,9 +33,11 @@ from scribengin.spark.ranges import StopRequested
 from scribengin.spark.replayed import with_letters
 from scribengin.spark.spark_write import write_tails
 from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
+from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Utilities
 from scribengin.state.contract import Counts, Decision, LineSegment
 from scribengin.state.decisions import input_hash
+from scribengin.state.settling import publish
 from scribengin.state.taken import together
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from scribengin.spark.unit_commits import UnitCommits
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
+    from scribengin.state.folder import QueryFolder
     from scribengin.state.intents import Intent
     from scribengin.state.lease import Lease
     from scribengin.state.source_log import SourceLog
@@ -88,6 +91,7 @@ class BatchRunner:
     lineage: str
     lease: Lease
     decisions: Decisions
+    folder: QueryFolder
     logs: Mapping[str, SourceLog]
     ranges: Ranges
     stop: threading.Event
@@ -136,7 +140,7 @@ class BatchRunner:
         decision = self.decisions.decide(decision, hash_under=lambda plan: input_hash(batch, ranges, streams, plan))
         publish = time.perf_counter()
         self._known_columns().update(notice.key for notice in decision.noticed)
-        self._publish(decision)
+        decision = self._publish(decision)
         self._last = decision
         if self.units is not None:
             self.units.drop(number)
@@ -244,6 +248,7 @@ class BatchRunner:
             together(report.get("taken", {}) for report in (*tail_reports, *middle)),
             learned(self._orders(), (*tail_reports, *middle)),
             noticed_by((*tail_reports, *middle), self._known_columns()),
+            tuple(id_ for id_, sink in self.parts.sinks.items() if offers(sink)),
         )
         return decision, compiling, {"newest_us": newest_times(middle), "seconds": seconds_of(*tail_reports, *middle)}
 
@@ -313,11 +318,11 @@ class BatchRunner:
 
     # --- publish ---
 
-    def _publish(self, decision: Decision) -> None:
+    def _publish(self, decision: Decision) -> Decision:
         faults.reached("publish.before")
-        for sink_id in self.parts.query.sinks:
-            self.parts.sinks[sink_id].publish(decision.of_sink(sink_id))
+        decision = publish(decision, {id_: self.parts.sinks[id_] for id_ in self.parts.query.sinks}, self.decisions, self.folder)
         faults.reached("publish.after")
+        return decision
 
     def _replay(
         self, decided: Decision, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
@@ -329,7 +334,7 @@ class BatchRunner:
                 f"Query {self.parts.query.name}: batch {decided.batch.number} was decided over other input than Spark offers now",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
-        self._publish(decided)
+        decided = self._publish(decided)
         if self.compiled is not None:
             # Spark's state must take the rows in again; returning without an action would break its checkpoint
             df.write.format("noop").mode("append").save()
@@ -345,7 +350,7 @@ def _rows_units(program: Program) -> int:
 
 def run_tails(compiled: Compiled) -> list[dict[str, Any]]:
     """Run the tails, which write themselves; what they report."""
-    frames = [tail.frame.mapInArrow(tail_function(tail.program), "receipt BINARY") for tail in compiled.tails]
+    frames = [map_in_arrow(tail.frame, tail_function(tail.program), "receipt BINARY") for tail in compiled.tails]
     if not frames:
         return []
     return [msgspec.json.decode(bytes(row.receipt)) for row in reduce(lambda a, b: a.unionAll(b), frames).collect()]

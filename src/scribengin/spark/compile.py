@@ -35,6 +35,7 @@ from scribengin.spark.program import (
 )
 from scribengin.spark.sieve import sieve_of
 from scribengin.spark.step_nodes import declared_schema, step_node, vector_node
+from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Dedupe, Filter, Merge, Python, Route, Select, Source, Step
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ class _Walk:
     def _mapped(self, df: DataFrame, program: Program, output: str, ddl: str) -> DataFrame:
         if isinstance(program.entry, RowsEntry):
             df = native.numbered(df)
-        out = df.mapInArrow(middle_function(program, self._reports), ddl)
+        out = map_in_arrow(df, middle_function(program, self._reports), ddl)
         if isinstance(self._inputs, BatchInputs) and self._inputs.suspects is not None and self._is_streamed(program.entry):
             return self._inputs.suspects.narrowed(output, out)
         return out

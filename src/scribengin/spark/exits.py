@@ -109,12 +109,14 @@ class _Typed:
 
 
 class SinkExit:
-    """Writes rows to a sink's stream; those that the sink can never take are its dead letters. `unit` names rows of no single record."""
+    """Writes rows of Batch `batch` to a sink's stream; those that the sink can never take are its dead letters. `unit` names rows of no
+    single record."""
 
     def __init__(
         self,
         node: SinkNode,
         stream: SinkStream | OriginStream,
+        batch: int,
         unit: str,
         counts: Counts,
         all_counts: dict[str, Counts],
@@ -126,6 +128,7 @@ class SinkExit:
         self._several = len(node.inputs) > 1
         self._commits = node.commit is not None
         self._stream = stream
+        self._batch = batch
         self._unit = unit
         # what goes on to another tier has not arrived
         self._trails = trails if trails.wanted and not wants_origins(stream) else None
@@ -175,7 +178,7 @@ class SinkExit:
     def _ids(self, ready: _Ready) -> list[str]:
         ids: list[str] = []
         for part in ready.parts:
-            known = part.chunk.ids()
+            known = part.chunk.ids(self._batch)
             if known is None:
                 first = self._counts.rows_in + len(ids)
                 ids += [f"{self._unit}/{first + index}" for index in range(part.size)]

@@ -34,6 +34,16 @@ _TRANSIENT = (
     "Too many open files",
     "CONCURRENT_STREAM_LOG_UPDATE",
 )
+# What Hadoop's client says inside Spark's JVM of an HDFS that is away, where the flow's checkpoints lie.
+_CALL = re.compile(r"Call From \S+ to (\S+) failed on (?:[\w ]+: )?(?:[\w.]+\.)?(\w+: [^;\n]+)")
+_CUT = re.compile(r'(\w[\w ]+) between local host is: [^;]+; destination host is: "([^"]+)":(\d+)')
+_HDFS = (
+    re.compile(r"Name node is in safe mode"),
+    re.compile(r"could only be written to \d+ of the \d+ minReplication nodes"),
+    re.compile(r"Could not obtain block: \S+"),
+    re.compile(r"All datanodes \[.*?\] are bad"),
+    re.compile(r"Unable to close file because the last block \S+ does not have enough number of replicas"),
+)
 # Conditions that say only that Python raised: what it raised stands in the traceback behind.
 _WRAPPERS = ("PYTHON_EXCEPTION", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "PYTHON_DATA_SOURCE_ERROR")
 _DATA = (
@@ -66,6 +76,8 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
     text = message_of(error)
     if (crash := _crash(text)) is not None:
         return crash, "transient"
+    if (away := _hdfs_away(text)) is not None:
+        return away, "transient"
     if any(sign in text for sign in _TRANSIENT):
         return ScribenginError(_first_sentence(text), remedy="it is tried again by itself; see the log if it stays"), "transient"
     condition = condition_of(error)
@@ -90,6 +102,20 @@ def _crash(text: str) -> ScribenginError | None:
         return StepError(f"a step hung{where}, where Python cannot interrupt it; its worker was ended", remedy=remedy, code="worker-hung")
     remedy = "it is tried again by itself; if it stays, the native library that is called there breaks on a record or on this machine"
     return StepError(f"a Python worker crashed{where}: {found.group(1)}", remedy=remedy, code="worker-crashed")
+
+
+def _hdfs_away(text: str) -> Unreachable | None:
+    """A NameNode or DataNode that does not answer where Spark writes its checkpoint."""
+    if call := _CALL.search(text):
+        said = f"hdfs://{call[1]} does not answer Spark, whose checkpoint lies there: {call[2]}"
+    elif cut := _CUT.search(text):
+        said = f"hdfs://{cut[2]}:{cut[3]} does not answer Spark, whose checkpoint lies there: {cut[1]}"
+    elif other := next((found for sign in _HDFS if (found := sign.search(text))), None):
+        said = f"the HDFS of Spark's checkpoint: {other[0]}"
+    else:
+        return None
+    remedy = "look whether its NameNode and DataNodes are up; a flow that runs tries again by itself"
+    return Unreachable(said, remedy=remedy, code="hdfs-away")
 
 
 def is_stop(error: BaseException) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.core.errors import StepError
+from scribengin.formats.blocks import PAYLOAD_BYTES
 from scribengin.formats.origins import Hop
 from scribengin.plan.graph import base
 from scribengin.spark.came_rows import CameRows, is_fixed, text_of
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from scribengin.spec.model import OnError
     from scribengin.state.contract import LineSegment
 
-PAYLOAD_BYTES = 64 * 1024
 _HELD, _HELD_BYTES = 256, 4 * 2**20
 """letters, and bytes of their records, that wait at most for the rows of others to be written with theirs"""
 

@@ -129,9 +129,9 @@ def side_by_side(frames: Sequence[Frame]) -> Frame:
     for frame in frames:
         df = frame.df
         if at and not frame.at:
-            df = df.withColumn(AT, sql.lit(None).cast("BIGINT"))
+            df = df.withColumn(AT, sql.expr("CAST(NULL AS BIGINT)"))
         if dead and not frame.dead:
-            df = df.withColumn(DEAD, sql.lit(None).cast(DEAD_TYPE))
+            df = df.withColumn(DEAD, sql.expr(f"CAST(NULL AS {DEAD_TYPE})"))
         aligned.append(df)
     df = reduce(lambda left, right: left.unionByName(right), aligned)
     ready = all(f.watermarked for f in frames)
@@ -149,7 +149,7 @@ def _named(frame: Frame, column: str, input_: str) -> Frame:
     """The frame with a column that says by which input of a union its rows come."""
     from pyspark.sql import functions as sql
 
-    return replace(frame, df=frame.df.withColumn(column, sql.lit(flat_name(input_))))
+    return replace(frame, df=frame.df.withColumn(column, sql.expr(literal(flat_name(input_)))))
 
 
 def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:

@@ -10,6 +10,7 @@ import msgspec
 
 from scribengin.connectors.abilities import keeps_batches
 from scribengin.core.errors import Refused, ScribenginError
+from scribengin.core.remote import RemotePath
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.commit import BatchRunner, Committed
 from scribengin.spark.compile import Compiler
@@ -19,6 +20,7 @@ from scribengin.spark.feed import Feed, recheck
 from scribengin.spark.hold import Hold
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
+from scribengin.spark.session import leave_checkpoints_to_spark
 from scribengin.spark.tasks import tasks_under_way
 from scribengin.spark.unit_commits import UnitCommits
 from scribengin.spec.model import Step
@@ -93,6 +95,8 @@ class QueryRun:
     restarts: int = 0
     progress: Progress = field(default_factory=Progress)
     _busy: threading.Lock = field(default_factory=threading.Lock)
+    _ending: bool = False
+    """`_end` has `_busy`, and keeps it until Spark's query is gone"""
     _exhausted: bool = False
     _ends_by_itself: bool = False
     """a Query with state that was started when it was fed: it ends when all is through"""
@@ -139,7 +143,7 @@ class QueryRun:
 
     def _ran(self) -> bool:
         """Start, and run to the end; False where it has to start again, as the one that ends by itself."""
-        self._exhausted = False
+        self._exhausted = self._ending = False
         self._ends_by_itself = self._final()
         query = self._start()
         self.state, self.message = "running", ""
@@ -158,7 +162,8 @@ class QueryRun:
                 if self.stop.is_set() or self._has_been_fed():
                     self._end(query)
         except Exception as error:
-            if not self._exhausted and not (self.stop.is_set() and _asked_to_stop(self._raised or error)):
+            # a Batch that opened just as `_end` stopped the query is as good an end as none
+            if not self._exhausted and not ((self.stop.is_set() or self._ending) and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
         if not self.stop.is_set() and self._has_been_fed():
@@ -175,6 +180,7 @@ class QueryRun:
         self.state = "stopping"
         self.message = "waiting for the batch under way"
         if self._busy.acquire(blocking=False):
+            self._ending = True
             try:
                 query.stop()
             finally:
@@ -182,6 +188,8 @@ class QueryRun:
 
     def _start(self) -> StreamingQuery:
         session = self.spark.newSession()
+        if isinstance(self.folder.path, RemotePath):
+            leave_checkpoints_to_spark(session)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
         compiler = Compiler(session, self.parts)
         self._recheck()
@@ -211,6 +219,7 @@ class QueryRun:
             self.lineage,
             self.lease,
             decisions,
+            self.folder,
             {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
             ranges,
             self.stop,
@@ -226,9 +235,10 @@ class QueryRun:
 
         def batch(frame: DataFrame, number: int) -> None:
             try:
-                # held by `_end` alone, which waits for this very thread: to wait for the lock here would be for ever
-                if not self._busy.acquire(blocking=False):
-                    raise StopRequested
+                # `_end` waits for this very thread: to wait for its lock would be for ever; upkeep between Batches comes to its end
+                while not self._busy.acquire(timeout=_POLL_S):
+                    if self._ending:
+                        raise StopRequested
                 try:
                     runner(frame, number)
                 finally:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
 from scribengin.core.spark_master import is_loopback
 from scribengin.spark.class_archive import archive_options
+from scribengin.spark.python_command import python_command
+from scribengin.spark.without_pandas import ask_for_numpys_own_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _STREAMING = "spark.sql.streaming"
 _INTERNAL = "org.apache.spark.sql.execution.streaming"
+_CHECKPOINTS = f"{_STREAMING}.checkpointFileManagerClass"
 PRESET = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -33,7 +35,7 @@ PRESET = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.python.daemon.module": "scribengin.spark.daemon",
-    f"{_STREAMING}.checkpointFileManagerClass": f"{_INTERNAL}.checkpointing.FileSystemBasedCheckpointFileManager",
+    _CHECKPOINTS: f"{_INTERNAL}.checkpointing.FileSystemBasedCheckpointFileManager",
     f"{_STREAMING}.stopActiveRunOnRestart": "false",
     f"{_STREAMING}.stateStore.providerClass": f"{_INTERNAL}.state.RocksDBStateStoreProvider",
     f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -55,7 +57,6 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkRuntimeError
 
@@ -79,6 +80,7 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
         settings["spark.driver.memory"] = memory
     log = folder / "log4j2.properties"
     log.parent.mkdir(parents=True, exist_ok=True)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_command(folder, wanted)
     log.write_text(_LOG4J)
     options = f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
     settings.setdefault("spark.driver.extraJavaOptions", f"{options} {archive_options(java)}".strip())
@@ -94,6 +96,12 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     if found != wanted:
         raise EnvironmentFault(f"Spark runs on {found}, asked was {wanted}", remedy="stop the other session of this process first")
     return session
+
+
+def leave_checkpoints_to_spark(session: SparkSession) -> None:
+    """For checkpoints that do not lie on a disk: the preset is quick there; Spark's own choice renames by the rules of the place."""
+    if session.conf.get(_CHECKPOINTS, "") == PRESET[_CHECKPOINTS]:
+        session.conf.unset(_CHECKPOINTS)
 
 
 def redactions(names: Iterable[str], given: Mapping[str, str]) -> dict[str, str]:
@@ -132,6 +140,7 @@ def _started(settings: Mapping[str, str], log: Path) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    ask_for_numpys_own_only()
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     if SparkContext._active_spark_context is not None:
         raise EnvironmentFault("a Spark session runs in this process already", remedy="pass it on, or stop it first")

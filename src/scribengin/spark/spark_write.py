@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.spark.arrow_functions import middle_function
 from scribengin.spark.failures import find_ours, message_of
+from scribengin.spark.without_pandas import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-    from scribengin.connectors.contract import SparkSink
+    from scribengin.connectors.spark_contract import SparkSink
     from scribengin.spark.compiled import Compiled
 
 
 def write_tails(compiled: Compiled, sink: SparkSink, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
     """Write Batch `number`; what its tails report. A task that failed behind its tail has written some rows and runs again: the report of
     its last run stands, as for middle stages."""
-    frames = [tail.frame.mapInArrow(middle_function(tail.program, reports), sink.columns) for tail in compiled.tails]
+    frames = [map_in_arrow(tail.frame, middle_function(tail.program, reports), sink.columns) for tail in compiled.tails]
     if not frames:
         return []
     rows = reduce(lambda a, b: a.unionAll(b), frames)

@@ -134,7 +134,8 @@ class Stage:
                 stream = self._sink_stream(node)
                 unit = f"{self._batch.lineage}/{self._batch.number}/{self._unit}"
                 before = last_step(self._program.nodes, node.inputs)
-                sink = SinkExit(node, stream, unit, self._counted(node.node), self.counts, self._letters, before, self._trails)
+                counts = self._counted(node.node)
+                sink = SinkExit(node, stream, self._batch.number, unit, counts, self.counts, self._letters, before, self._trails)
                 self._sinks.append(sink)
                 self._exits.append(sink)
                 return self._timed(node.node, sink), "columns"

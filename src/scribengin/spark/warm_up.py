@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from scribengin.spark.offsets import clock
+from scribengin.spark.without_pandas import map_in_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ _BATCH_S = 120.0
 def warm_up(spark: SparkSession) -> None:
     """Run a job of one row through Python. Raises nothing: what is wrong with Spark the flow's own jobs tell better."""
     with suppress(Exception):
-        spark.newSession().range(1).mapInArrow(_same, "id BIGINT").collect()
+        map_in_arrow(spark.newSession().range(1), _same, "id BIGINT").collect()
 
 
 def warm_up_streams(spark: SparkSession) -> bool:
@@ -31,7 +32,7 @@ def warm_up_streams(spark: SparkSession) -> bool:
     through = threading.Event()
 
     def batch(frame: DataFrame, _number: int) -> None:
-        frame.select("value").mapInArrow(_same, "value BIGINT").collect()
+        map_in_arrow(frame.select("value"), _same, "value BIGINT").collect()
         through.set()
 
     with suppress(Exception), TemporaryDirectory(prefix="scribengin-warm-") as folder:

@@ -106,7 +106,7 @@ class TierAttempt:
             prepared = self._prepared()
             spark = self._session(prepared)
             warm_up_streams(spark)
-            deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.root))
+            deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.here))
         except ScribenginError as error:
             return outcome_of(error)
         return None
