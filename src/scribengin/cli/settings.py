@@ -15,6 +15,7 @@ import click
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem, did_you_mean
+from scribengin.state.places import is_elsewhere, located
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +55,7 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("state", "path", "The state folder; .scribengin beside the flow by default."),
+    Setting("state", "path", "The state folder, or hdfs://NAMENODE:PORT/FOLDER; .scribengin beside the flow by default."),
     Setting("metrics", "port", "Serve Prometheus metrics on this port of 127.0.0.1."),
     Setting("fail_fast", "flag", "Stop all Queries when one fails.", False),
     Setting("strict", "flag", "Exit 1 when there were dead letters.", False),
@@ -135,13 +136,23 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
         case "port":
             return click.option(setting.flag, setting.name, type=click.IntRange(0, 65535), metavar="PORT", help=setting.doc)
         case "path":
-            return click.option(setting.flag, setting.name, type=click.Path(path_type=Path), metavar="DIR", help=setting.doc)
+            return click.option(setting.flag, setting.name, type=_Folder(), metavar="DIR", help=setting.doc)
         case "choice":
             return click.option(setting.flag, setting.name, type=click.Choice(setting.choices), help=setting.doc)
         case "map":
             return click.option(setting.flag, setting.name, type=_Pair(), multiple=True, help=f"{setting.doc} Can be given again.")
         case _:
             return click.option(setting.flag, setting.name, metavar="TEXT", help=setting.doc)
+
+
+class _Folder(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
+    name = "DIR"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        try:
+            return value if isinstance(value, Path) else located(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class _Pair(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
@@ -162,7 +173,7 @@ def _typed(setting: Setting, given: str | dict[str, str]) -> Any:
         raise ValueError("found a mapping where one value is asked")
     match setting.kind:
         case "path":
-            return Path(given).expanduser()
+            return located(given)
         case "port":
             if not (given.isdigit() and int(given) <= 65535):
                 raise ValueError(f'"{given}" is no port; a port is a number from 0 to 65535')
@@ -239,7 +250,7 @@ def _from_file(problems: list[Problem]) -> Iterator[_Given]:
             problems.append(Problem("setting-unknown", _place(path, key), f'there is no setting "{key.value}"', remedy))
         else:
             given = {str(k.value): str(v.value) for k, v in value.value} if isinstance(value, yaml.MappingNode) else str(value.value)
-            if key.value == "state" and isinstance(given, str):
+            if key.value == "state" and isinstance(given, str) and not is_elsewhere(given):
                 given = str(path.parent / Path(given).expanduser())  # a path of a file starts at that file
             yield key.value, given, _place(path, value), f"{path}:{key.start_mark.line + 1}"
 

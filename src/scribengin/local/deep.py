@@ -41,7 +41,7 @@ def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
     """Let Spark analyse names and types of every step. Starts a session (5 to 15 s) and stops it."""
     spark = start([prepared], settings)
     try:
-        return deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.root))[1]
+        return deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.here))[1]
     finally:
         stop_session(spark)
 

@@ -28,7 +28,7 @@ from scribengin.local.stored import letters_waiting
 from scribengin.local.summaries import Keeper
 from scribengin.plan.diff import letters
 from scribengin.plan.groups import target
-from scribengin.plan.kept_folders import kept_folders
+from scribengin.plan.kept_folders import kept_folders, kept_stores
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.acks import QueryKey, Reading
@@ -96,7 +96,8 @@ class FlowRun:
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
         folders = {folder for tier in prepared.tiers for folder in kept_folders(tier.plan.flow)} - settings.kept_elsewhere
-        self._rolling = Rolling([Path(folder) for folder in sorted(folders)], self._hear)
+        stores = [store for tier in prepared.tiers for store in kept_stores(tier.plan.flow)]
+        self._rolling = Rolling([Path(folder) for folder in sorted(folders)], self._hear, stores)
         self._hidden: list[tuple[Prepared, QueryBench, ScribenginError]] = []
         """whose rows are not all seen, and why"""
         self._accepted: tuple[Mapping[str, object], ...] | None = None
@@ -311,7 +312,7 @@ class FlowRun:
         came = f"{through:,} Batch{'es' * (through != 1)} of it {'are' if through != 1 else 'is'} committed"
         if live.bench.totals().last > live.meter.last:
             came += ", and one more is decided, but not yet published"
-        remedy = "; ".join(filter(None, [error.remedy, f"all of it is in {live.tier.folder.path / 'tmp' / 'run.log'}"]))
+        remedy = "; ".join(filter(None, [error.remedy, f"all of it is in {live.tier.scratch / 'run.log'}"]))
         return Problem(error.code, live.tier.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
 
     def _query_result(self, live: Live) -> QueryResult:

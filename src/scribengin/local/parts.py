@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from scribengin.connectors import catalog
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Unreachable
 from scribengin.local.acks import is_released_later
@@ -112,7 +113,7 @@ def query_parts(
     """What stays the same over all Batches."""
     used = [*query.sources, *query.static_sources]
     refs = {
-        id_: SourceRef(id_, node.type, source_place(plan.flow, id_), index, *_evolution(node))
+        id_: SourceRef(id_, node.type, catalog.for_tasks(node.type, source_place(plan.flow, id_)), index, *_evolution(node))
         for index, id_ in enumerate(used)
         for node in (plan.flow.sources[id_],)
     }

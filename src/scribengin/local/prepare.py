@@ -12,6 +12,7 @@ from scribengin.connectors.contract import Source as OpenSource
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import did_you_mean
+from scribengin.core.remote import RemotePath
 from scribengin.local.learning import with_learned
 from scribengin.plan.graph import base
 from scribengin.plan.groups import placed
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
     from scribengin.spec.places import Places
 
+DEFAULT_STATE = ".scribengin"
 DEFAULT_BATCH_BYTES = 2**30
 """What one Batch takes at most where a source says nothing: a kill costs one Batch, so that it must not be all there is."""
 
@@ -58,6 +60,11 @@ class Prepared:
         if section is None:
             return TextPlace(str(self.path))
         return self._places().key((section, node))
+
+    @property
+    def scratch(self) -> Path:
+        """A folder of this machine for logs and what Spark throws away."""
+        return _here(self.folder.root, self.whole.flow) / self.folder.flow / self.folder.tier / "tmp"
 
     def _places(self) -> Places:
         if self.path.suffix == ".py":
@@ -91,6 +98,11 @@ class PreparedFlow:
     def folder(self) -> Path:
         """Where its state lies: the tier's, where there is one only."""
         return self.tiers[0].folder.path if len(self.plan.tiers) == 1 else self.root / self.name
+
+    @property
+    def here(self) -> Path:
+        """As `root`, on this machine: for what its Python reads by itself."""
+        return _here(self.root, self.plan.flow)
 
     def again(self) -> PreparedFlow:
         """Planned with what is known by now of the channels' columns."""
@@ -131,7 +143,7 @@ def _planned(flow: Flow, root: Path) -> FlowPlan:
     return plan_flow(
         with_learned(flow, root),
         schema_of=lambda channel: folder(channel).read_schema(),
-        folder_of=lambda channel: str(folder(channel).data.absolute()),
+        folder_of=lambda channel: str(ChannelFolder.of(_here(root, flow), flow.name, channel).data.absolute()),
     )
 
 
@@ -143,7 +155,12 @@ def _tiers(path: Path, plan: FlowPlan, root: Path, warnings: tuple[Problem, ...]
 
 def state_root(path: Path, state: Path | None, base: Path | None = None) -> Path:
     """The given folder, or `.scribengin` beside the data: in `base`, by default the flow file's folder."""
-    return state or (path.resolve().parent if base is None else base.resolve()) / ".scribengin"
+    return state or (path.resolve().parent if base is None else base.resolve()) / DEFAULT_STATE
+
+
+def _here(root: Path, flow: Flow) -> Path:
+    """The root of the state, or where that lies elsewhere, one beside the flow for what stays on this machine."""
+    return flow.folder.resolve() / DEFAULT_STATE if isinstance(root, RemotePath) else root
 
 
 def open_sources(flow: Flow) -> dict[str, OpenSource]:

@@ -16,11 +16,12 @@ from scribengin.connectors.files.keeping import Keeping
 from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.connectors.files.upkeep import keep_folder, roll_folder
 from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError
-from scribengin.plan.kept_folders import kept_folders
+from scribengin.plan.kept_folders import kept_folders, kept_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from scribengin.connectors.objects.upkeep import StoreKeeper
     from scribengin.spec.model import Flow
 
 EVERY_S = 5.0
@@ -48,15 +49,16 @@ class Rolling:
 
     folders: Sequence[Path]
     say: Callable[[str], None]
+    stores: Sequence[StoreKeeper] = ()
     _said: set[str] = field(default_factory=set)
-    _failed: dict[Path, int] = field(default_factory=dict)
-    """folder → turns that failed since one did not"""
+    _failed: dict[str, int] = field(default_factory=dict)
+    """folder, or place in a store → turns that failed since one did not"""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Keep the folders until `stop`."""
-        if self.folders:
+        if self.folders or self.stores:
             self._thread = threading.Thread(target=self._run, name="roller")
             self._thread.start()
 
@@ -67,19 +69,25 @@ class Rolling:
             self._thread.join()
 
     def _run(self) -> None:
-        due_s = dict.fromkeys(self.folders, 0.0)
+        kept: list[Path | StoreKeeper] = [*self.folders, *self.stores]
+        due_s = [0.0] * len(kept)
         wait_s = _LEAST_S
         while not self._over.wait(wait_s):
-            for folder in self.folders:
-                if due_s[folder] <= time.monotonic():
-                    due_s[folder] = self._turn(folder) + time.monotonic()
-            wait_s = max(0.0, min(due_s.values()) - time.monotonic())
+            for nth, place in enumerate(kept):
+                if due_s[nth] <= time.monotonic():
+                    due_s[nth] = self._turn(place) + time.monotonic()
+            wait_s = max(0.0, min(due_s) - time.monotonic())
 
-    def _turn(self, folder: Path) -> float:
+    def _turn(self, place: Path | StoreKeeper) -> float:
         """Keep one; in how many seconds it wants to be looked at again."""
         begun_s = time.thread_time()
+        folder = str(place)
+        due_s, every_s = None, EVERY_S
         try:
-            due_s = keep_folder(folder, _may).due_s if wants_rolling([str(folder)]) else None
+            if not isinstance(place, Path):
+                due_s, every_s = place.keep().due_s, place.look_s
+            elif wants_rolling([folder]):
+                due_s = keep_folder(place, _may).due_s
         except Exception as error:  # whatever is wrong with one folder: the others are kept, and it is tried again
             text = f"{folder} is not kept: {error.message if isinstance(error, ScribenginError) else error}"
             if text not in self._said:
@@ -88,7 +96,7 @@ class Rolling:
             failed = self._failed[folder] = self._failed.get(folder, 0) + 1
             return min(_AGAIN_S * 2.0 ** min(failed - 1, 16), _AGAIN_AT_MOST_S)
         self._failed.pop(folder, None)
-        wait_s = max(EVERY_S, _SHARE * (time.thread_time() - begun_s))
+        wait_s = max(every_s, _SHARE * (time.thread_time() - begun_s))
         return wait_s if due_s is None else min(max(due_s, _LEAST_S), wait_s)
 
 
@@ -102,6 +110,9 @@ def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
             folders = tuple(folder for folder in folders if Path(folder).is_dir())
         for folder in wants_rolling(folders):
             roll_folder(folder, _may, flush=True)
+        for place in kept_stores(flow, sinks):
+            if place.hides:
+                place.keep(flush=True)
     except ScribenginError as error:
         return error
     except OSError as error:

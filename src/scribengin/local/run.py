@@ -79,7 +79,7 @@ def run_flows(
         if settings.stop.is_set():
             return _not_begun(flows)
         show("checking with spark")
-        codes = [pack(flow.plan.flow.code_folder, flow.root) for flow in flows]
+        codes = [pack(flow.plan.flow.code_folder, flow.here) for flow in flows]
         accepting = [Accepting(flow, settings.word) for flow in flows]
         flows = _checked(spark, flows, codes, accepting)
         if settings.stop.is_set():
@@ -142,7 +142,7 @@ def open_run(
 ) -> FlowRun:
     """Recovered, its sinks claimed; nothing has started."""
     benches = [(tier, bench) for tier in flow.tiers for bench in build_parts(spark, tier, code, settings, leases[tier.plan.tier])]
-    logs = {tier.plan.tier: stack.enter_context(open_run_log(tier.folder.path / "tmp" / "run.log")) for tier in flow.tiers}
+    logs = {tier.plan.tier: stack.enter_context(open_run_log(tier.scratch / "run.log")) for tier in flow.tiers}
     return FlowRun(flow, settings, benches, logs, fed)
 
 

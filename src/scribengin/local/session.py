@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.abilities import is_written_by_spark
+from scribengin.connectors.abilities import is_written_by_spark, redacts
 from scribengin.core.errors import SinkError
 from scribengin.embedded.jars import fetch
 from scribengin.local.prepare import open_sinks
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def start(flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[str], None] | None = None) -> SparkSession:
-    """A session for the flows; its scratch files and its log lie in the first tier's state folder.
+    """A session for the flows; its scratch files and its log lie where the first tier has its own.
 
     With `tell`, which hears what takes minutes, it can also write: it has the jars that sinks of Spark's own need. Raises EnvironmentFault
     where these cannot be had, SinkError for settings that such a sink does not have.
     """
-    folder = flows[0].tiers[0].folder.path / "tmp"
+    tiers = [tier for flow in flows for tier in flow.tiers]
     conf = settings.spark_conf if tell is None else settings.spark_conf | _for_spark_sinks(flows, settings.spark_conf, tell)
     resources = _resources(flows)
     master, memory = _given(resources, settings)
     name = "+".join(flow.name for flow in flows)
-    return start_session(name, master=master, memory=memory, conf={**resources.spark, **conf}, folder=folder)
+    return start_session(name, master=master, memory=memory, conf={**resources.spark, **conf}, folder=tiers[0].scratch)
 
 
 def _resources(flows: Sequence[PreparedFlow]) -> Resources:
@@ -52,8 +52,10 @@ def _given(resources: Resources, settings: RunSettings) -> tuple[str, str]:
 def _for_spark_sinks(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, str]:
     jars: list[str] = []
     names: set[str] = set()
+    redacted: set[str] = set()
     for tier in [tier for flow in flows for tier in flow.tiers]:
         for id_, sink in open_sinks(tier.plan.flow).items():
+            redacted.update(sink.redacted if redacts(sink) else ())
             if is_written_by_spark(sink):
                 try:
                     names |= sink.spark_options().keys()
@@ -61,8 +63,7 @@ def _for_spark_sinks(flows: Sequence[PreparedFlow], given: Mapping[str, str], te
                     error.place = tier.place_of(id_)
                     raise
                 jars += [str(jar) for jar in fetch(sink.jars, tell)]
-    if not jars:
-        return {}
-    return redactions(names, given) | {
-        "spark.jars": ",".join(dict.fromkeys([*filter(None, given.get("spark.jars", "").split(",")), *jars]))
-    }
+    conf = redactions(names | redacted, given) if names or redacted else {}
+    if jars:
+        conf["spark.jars"] = ",".join(dict.fromkeys([*filter(None, given.get("spark.jars", "").split(",")), *jars]))
+    return conf

@@ -14,14 +14,16 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.settings import read_settings, setting_flags
-from scribengin.core.errors import EnvironmentFault, Exit
+from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError
 from scribengin.core.java import find_java
 from scribengin.core.problems import Place, Problem
+from scribengin.core.remote import RemotePath
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
@@ -102,7 +104,9 @@ def _loopback() -> Finding:
 
 
 def _folder(check: str, folder: Path, remedy: str) -> Finding:
-    """A folder that is, or can be, made and written, with room."""
+    """A folder that is, or can be, made and written, with room; of one elsewhere, whether it can."""
+    if isinstance(folder, RemotePath):
+        return _elsewhere(check, folder)
     there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         return Finding(check, "missing", f"{there} cannot be written", remedy)
@@ -112,6 +116,16 @@ def _folder(check: str, folder: Path, remedy: str) -> Finding:
             check, "warning", f"{folder}: {show_bytes(free)} free", "make room: a Batch is staged on the disk before it is published"
         )
     return Finding(check, "ok", f"{folder}: {show_bytes(free)} free")
+
+
+def _elsewhere(check: str, folder: RemotePath) -> Finding:
+    probe = folder / f".doctor.{uuid4().hex}"
+    try:
+        probe.touch_over()
+        probe.remove(all_in_it=False)
+    except ScribenginError as error:
+        return Finding(check, "missing", error.message, error.remedy)
+    return Finding(check, "ok", f"{folder}: can be written")
 
 
 def _session() -> Finding:

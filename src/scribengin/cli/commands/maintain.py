@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import click
 
@@ -18,9 +18,12 @@ from scribengin.core.problems import Place, Problem
 from scribengin.core.units import parse_duration_s, show_bytes, show_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scribengin.connectors.files.upkeep import Upkept
+    from scribengin.connectors.objects.upkeep import StoreKeeper
+    from scribengin.plan.kept_folders import KeptTable
+    from scribengin.spec.model import Flow
 
 _SHOWN = 50
 
@@ -48,38 +51,44 @@ def command(
     yes: bool,
 ) -> Answer:
     """Keep the folders that a flow's file sinks write to: merge what is hidden (`roll`), write markers of closed folders, delete those that
-    are older than `keep`, fold records, clear away what killed tasks have left. Beside a run or without one, also several at once.
+    are older than `keep`, fold records, clear away what killed tasks have left. Of Delta tables: make small files into large ones, delete
+    those that are given up for longer than `retain`. Of object stores and HDFS: merge what waits (`roll`). Beside a run or without one,
+    also several at once.
     """
     if is_name(flow):
         raise Refused(f'"{flow}" names a flow of the control plane, whose hosts keep its folders', remedy="see: scribengin status NAME")
     if once and every is not None:
         raise click.UsageError("--once and --every mean two things")
     every_s = None if every is None else _duration(every)
-    from scribengin.plan.kept_folders import kept_folders
+    from scribengin.plan.kept_folders import kept_folders, kept_stores, kept_tables
 
-    tiers = open_state(flow, state).tiers
+    opened = open_state(flow, state)
+    tiers = opened.tiers
     folders = [Path(folder) for folder in sorted({folder for tier in tiers for folder in kept_folders(tier.flow)})]
     if report or remove_orphans or remove_foreign:
         if remove_foreign and not yes:
             _tell_foreign(flow, folders)
-        return _orphans(folders, own=remove_orphans, foreign=remove_foreign)
-    turns = _turns(folders, every_s, flush=flush)
+        return _orphans(folders, opened.declared, own=remove_orphans, foreign=remove_foreign)
+    tables = {table: place for tier in tiers for table, place in kept_tables(tier.flow).items()}
+    stores = [store for tier in tiers for store in kept_stores(tier.flow)]
+    turns = _turns([*folders, *stores, *tables], tables, every_s, flush=flush)
     problems = [Problem(error.code, Place(""), f"{folder}: {error.message}", error.remedy) for folder, _, error in turns if error]
     result = [{"folder": str(folder), **asdict(done)} for folder, done, _ in turns]
     exit_ = next((error.exit for _, _, error in turns if error), Exit.DONE)
-    return Answer(result, problems, exit_, show=lambda: None if folders else click.echo(_NONE))
+    return Answer(result, problems, exit_, show=lambda: None if turns else click.echo(_NONE))
 
 
-_NONE = "the flow has no sink that writes to a folder"
-_Turn = tuple[Path, "Upkept", ScribenginError | None]
+_NONE = "the flow has no sink that writes to a folder or a Delta table, nor one to a store that has something to merge"
+_Kept = Union[Path, str, "StoreKeeper"]
+_Turn = tuple[_Kept, "Upkept", ScribenginError | None]
 
 
-def _turns(folders: Sequence[Path], every_s: float | None, *, flush: bool) -> list[_Turn]:
-    """The last turn of each folder; what each does is shown."""
+def _turns(folders: Sequence[_Kept], tables: Mapping[str, KeptTable], every_s: float | None, *, flush: bool) -> list[_Turn]:
+    """The last turn of each folder, or place in a store, those with `tables` among them; what each does is shown."""
     last: list[_Turn] = []
     try:
         while True:
-            last = [_turn(folder, flush=flush) for folder in folders]
+            last = [_turn(folder, tables.get(str(folder)), flush=flush) for folder in folders]
             for folder, done, error in last:
                 click.echo(f"{folder}: {error.message if error else _text(done)}") if error or every_s is None or done.anything else None
             if every_s is None or not folders:
@@ -90,11 +99,17 @@ def _turns(folders: Sequence[Path], every_s: float | None, *, flush: bool) -> li
         return last
 
 
-def _turn(folder: Path, *, flush: bool) -> _Turn:
+def _turn(folder: _Kept, table: KeptTable | None, *, flush: bool) -> _Turn:
     from scribengin.connectors.files.upkeep import Upkept, keep_folder
 
     try:
-        return folder, keep_folder(folder, lambda: None, flush=flush), None
+        if table is not None:
+            from scribengin.connectors.delta.upkeep import keep_table
+
+            return folder, keep_table(table.place(), table.options["file_size"], table.options["retain"], flush=flush), None
+        if not isinstance(folder, Path | str):
+            return folder, folder.keep(flush=flush), None
+        return folder, keep_folder(Path(folder), lambda: None, flush=flush), None
     except ScribenginError as error:
         return folder, Upkept(), error
     except OSError as error:
@@ -127,7 +142,7 @@ def _tell_foreign(flow: str, folders: Sequence[Path]) -> None:
         )
 
 
-def _orphans(folders: Sequence[Path], *, own: bool, foreign: bool) -> Answer:
+def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: bool) -> Answer:
     from scribengin.connectors.files.orphans import find_orphans
 
     found: list[dict[str, Any]] = []
@@ -146,6 +161,7 @@ def _orphans(folders: Sequence[Path], *, own: bool, foreign: bool) -> Answer:
                     "removed": remove,
                 }
             )
+    found += _orphan_objects(declared, own=own)
 
     def show() -> None:
         from scribengin.cli.tables import print_table
@@ -167,6 +183,33 @@ def _orphans(folders: Sequence[Path], *, own: bool, foreign: bool) -> Answer:
             click.echo("the others are Scribengin's own, and nobody needs them: --remove-orphans deletes them")
 
     return Answer(found, show=show)
+
+
+def _orphan_objects(declared: Flow, *, own: bool) -> list[dict[str, Any]]:
+    """Those of sinks to object stores; of others' objects none is ever deleted."""
+    found = []
+    for node in (each for each in declared.sinks.values() if each.type in ("objects", "hdfs")):
+        from scribengin.connectors.catalog import sink_types
+        from scribengin.connectors.objects.address import Address
+        from scribengin.connectors.objects.orphans import find_orphans, remove
+
+        address = Address.of(node.id, sink_types()[node.type].filled(node.options), declared.folder.resolve())
+        store = address.open()
+        for each in find_orphans(store):
+            removed = own and not each.foreign and not each.may_be_used
+            if removed:
+                remove(store, each)
+            found.append(
+                {
+                    "path": f"{address.url.rstrip('/')}/{each.key}",
+                    "kind": each.kind,
+                    "bytes": each.bytes,
+                    "age_s": round(each.age_s, 1),
+                    "may_be_used": each.may_be_used,
+                    "removed": removed,
+                }
+            )
+    return found
 
 
 def _what(orphan: dict[str, Any]) -> str:

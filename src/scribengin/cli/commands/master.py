@@ -14,11 +14,18 @@ from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import keep_versions_option, listen_options
 from scribengin.cli.registry_option import registry_options
 from scribengin.cli.serving import until_asked
+from scribengin.state.places import is_elsewhere
 
 if TYPE_CHECKING:
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
     from scribengin.registry.entrance import Entrance
+
+
+def _on_a_disk(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path | None:
+    if given is not None and is_elsewhere(str(given).replace(":/", "://", 1)):
+        raise click.BadParameter(f"{given} is no folder of this machine, and masters and hosts keep states on disks that they share")
+    return given
 
 
 @click.command(cls=AnsweringCommand)
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     "--state",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
+    callback=_on_a_disk,
     help="Where new flows keep their state: a folder that all hosts and masters see under this path; in its own folder by default.",
 )
 @keep_versions_option

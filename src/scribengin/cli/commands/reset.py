@@ -67,7 +67,7 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
     def show() -> None:
         click.echo(f"forgot {', '.join(queries) or 'nothing: there was no state'} ({found.path})")
         for row in cleared:
-            gone = f"deleted {row['files']:,} files" if row["files"] else "found nothing"
+            gone = f"deleted {row['files']:,} files or rows" if row["files"] else "found nothing"
             click.echo(f"{gone} of sink {row['sink']} in {row['place']}")
 
     return Answer(result, show=show)

@@ -38,9 +38,10 @@ def _which(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def command() -> None:
-    """A Kafka broker, a ZooKeeper, a Spark standalone cluster and a PostgreSQL, for trying and testing: real ones, on 127.0.0.1.
+    """A Kafka broker, a ZooKeeper, a Spark standalone cluster and stores, for trying and testing: real ones, on 127.0.0.1.
 
-    NAMES are kafka, zookeeper, spark and postgres. Without them start takes the first two, stop and status also what was started once.
+    NAMES are kafka, zookeeper, spark, and the stores: postgres, opensearch, elasticsearch, cassandra, objects, hdfs, hbase. Without them
+    start takes the first two, stop and status also what was started once.
     """
 
 

@@ -1,0 +1,90 @@
+"""`scribengin files list FLOW|URL`: what sinks to object stores have committed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.core.errors import Refused
+
+if TYPE_CHECKING:
+    from scribengin.connectors.objects.reading import Committed
+
+_SHOWN = 50
+
+
+@click.group()
+def command() -> None:
+    """Objects that count: those that the manifests of a `type: objects` sink name."""
+
+
+@command.command("list", cls=AnsweringCommand)
+@click.argument("where", metavar="FLOW|URL")
+@click.option("--sink", help="Of this sink only.")
+@click.option("--endpoint", metavar="URL", help="Of a URL: the server's address, where it is not AWS's.")
+@click.option("--region", default="us-east-1", show_default=True, help="Of a URL.")
+@click.option("--profile", help="Of a URL: whose access key is taken; by default that of the environment.")
+def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, profile: str | None) -> Answer:
+    """List the objects that are committed, in the order in which they were: url, rows, bytes, Batch.
+
+    FLOW is a flow file; URL is what its sink has as `url`, such as s3://shop/orders.
+    """
+    if "://" in where:
+        from scribengin.connectors.objects.reading import committed
+
+        found = {"": committed(where, endpoint=endpoint, region=region, profile=profile)}
+    else:
+        found = _of_flow(where, sink)
+    sinks = [
+        {
+            "sink": name,
+            "url": each.address.url,
+            "format": each.format,
+            "rows": each.rows,
+            "files": [{"url": url} | asdict(one) for url, one in zip(each.urls, each.objects, strict=True)],
+        }
+        for name, each in found.items()
+    ]
+    return Answer(sinks, show=lambda: _show(sinks))
+
+
+def _of_flow(flow: str, sink: str | None) -> dict[str, Committed]:
+    from scribengin.cli.flow_state import open_state
+    from scribengin.connectors.catalog import sink_types
+    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.reading import committed_at
+
+    declared = open_state(flow, None).declared
+    nodes = {node.id: node for node in declared.sinks.values() if node.type in ("objects", "hdfs")}
+    if sink is not None and sink not in nodes:
+        raise Refused(f'flow "{declared.name}" has no sink "{sink}" of type objects or hdfs', remedy=f"it has {', '.join(nodes) or 'none'}")
+    if not nodes:
+        raise Refused(
+            f'flow "{declared.name}" has no sink of type objects or hdfs',
+            remedy="files of `type: files` count by their names: list the folder",
+        )
+    found = {}
+    for name, node in nodes.items():
+        if sink in (None, name):
+            found[name] = committed_at(Address.of(name, sink_types()[node.type].filled(node.options), declared.folder.resolve()))
+    return found
+
+
+def _show(sinks: list[dict[str, Any]]) -> None:
+    from scribengin.cli.tables import print_table
+    from scribengin.core.units import show_bytes
+
+    for each in sinks:
+        files = each["files"]
+        name = f"sink {each['sink']}: " if each["sink"] else ""
+        click.echo(
+            f"{name}{len(files):,} objects, {each['rows']:,} rows, {show_bytes(sum(file['bytes'] for file in files))}, {each['format']}"
+        )
+        shown = [{**file, "rows": f"{file['rows']:,}", "bytes": show_bytes(file["bytes"])} for file in files[:_SHOWN]]
+        if shown:
+            print_table(shown, {"url": "object", "rows": "rows", "bytes": "size", "batch": "Batch"})
+        if len(files) > _SHOWN:
+            click.echo(f"… and {len(files) - _SHOWN:,} more; --json has all")

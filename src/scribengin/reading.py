@@ -1,0 +1,12 @@
+"""Reading what sinks have committed, outside of a flow.
+
+>>> from scribengin.reading import committed
+>>> found = committed("s3://shop/orders", endpoint="https://store:9000")  # doctest: +SKIP
+>>> found.rows, found.dataset().to_table()  # doctest: +SKIP
+
+For who reads for long where objects are merged meanwhile: `with holding(url) as found:`.
+"""
+
+from scribengin.connectors.objects.reading import Committed, CommittedObject, committed, holding
+
+__all__ = ["Committed", "CommittedObject", "committed", "holding"]
