@@ -104,7 +104,7 @@ def read_output(folder: Path, format: str, *, torn: list[str] | None = None) -> 
     """
     for path in sorted(visible_files(folder), key=lambda path: (path.parent, path.name)):
         group = str(path.parent.relative_to(folder))
-        partition = _partition_values(group)
+        partition = partition_values(group)
         try:
             for row in _read_file(path, format):
                 yield Found(group, {**row, **partition})
@@ -173,7 +173,8 @@ def _text(path: Path) -> str:
     return bytes(data).decode()
 
 
-def _partition_values(group: str) -> dict[str, str | None]:
+def partition_values(group: str) -> dict[str, str | None]:
+    """What folders such as `day=2026-01-01/country=DE` say, as texts."""
     values: dict[str, str | None] = {}
     for part in Path(group).parts:
         name, sign, value = part.partition("=")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.abilities import is_chained, takes_json, wants_origins
+from scribengin.connectors.abilities import is_chained, offers, takes_json, wants_origins
 from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
@@ -26,7 +26,7 @@ from scribengin.formats.origins import Origins
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.connectors.contract import OriginStream, SinkStream, Source, StagingSink
+    from scribengin.connectors.contract import OriginStream, Refusal, SinkStream, Source, StagingSink
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
 
@@ -78,27 +78,33 @@ def check_sink(
     failed = trial.stage(sink, 0, rows[:1], attempt="failed")
     trial.stage(sink, 0, rows[:2], attempt="aborted", abort=True)
     first = trial.decided(sink, 0, [rows[:2], [], rows[2:3]], attempt="good")
+    trial.stage(sink, 0, rows[3:4], attempt="late")
+    trial.stage(sink, 0, rows[2:4], attempt="late-aborted", abort=True)
     trial.sees([], "what is staged, or aborted, is not visible")
     _check(failed.rows == 1, "a receipt counts the rows of its unit")
     _check(not first.receipts[1].segments and first.receipts[1].rows == 0, "a stream that wrote no row returns a receipt without segments")
-    sink.publish(first)
+    try:
+        trial.publish(sink, first)
+    except StateError as error:
+        raise AssertionError(f"the contract is broken: attempts leave alone what another one has staged; {error}") from error
     trial.sees(rows[:3], "publish makes the decided rows visible, and those only")
-    sink.publish(first)
-    trial.prepared().publish(_through_json(first))
-    trial.prepared().recover(first, lineage=_LINEAGE, before=1)
+    trial.publish(sink, first)
+    trial.publish(trial.prepared(), _through_json(first))
+    trial.recover(first, before=1)
     trial.sees(rows[:3], "publishing again, from a record, from another process, changes nothing")
     if sink.exactly_once:
-        trial.refuses(lambda: trial.prepared().publish(replace(first, input_hash="other")), "a Batch that was decided otherwise")
+        trial.refuses(lambda: trial.publish(trial.prepared(), replace(first, input_hash="other")), "a Batch that was decided otherwise")
         trial.refuses(lambda: trial.prepared().prepare(owner=_OWNER, lineage="lineage-2"), "another lineage")
         trial.refuses(lambda: trial.prepared().prepare(owner="another", lineage=_LINEAGE), "another installation")
     second = trial.decided(sink, 1, [rows[3:4]], attempt="second", term=2)
     sleeping = trial.decided(sink, 2, [rows[:1]], attempt="sleeping", term=2)
-    trial.prepared().recover(second, lineage=_LINEAGE, before=2)
+    trial.recover(second, before=2)
     trial.sees(rows[:4], "recover publishes the newest decision")
     if sink.exactly_once:
-        trial.refuses(lambda: trial.prepared().publish(first), "a Batch that is older than what stands there", harmless=True)
-        trial.refuses(lambda: trial.prepared().publish(trial.decided(sink, 2, [rows[:1]], attempt="old", term=1)), "an older Term")
-    trial.prepared().publish(replace(sleeping, behind=trial.behind()))
+        trial.refuses(lambda: trial.publish(trial.prepared(), first), "a Batch that is older than what stands there", harmless=True)
+        old = trial.decided(sink, 2, [rows[:1]], attempt="old", term=1)
+        trial.refuses(lambda: trial.publish(trial.prepared(), old), "an older Term")
+    trial.publish(trial.prepared(), replace(sleeping, behind=trial.behind()))
     trial.sees([*rows[:4], rows[0]], "recover keeps what an undecided Batch has staged: a driver that sleeps may decide it yet")
     told = list(trial.prepared().audit(lineage=_LINEAGE, decided=[first, second, sleeping]))
     _check(not [text for each in told for text in each.violations], f"an audit of a whole place finds nothing wrong: {told}")
@@ -116,6 +122,23 @@ class _SinkTrial:
         sink.prepare(owner=_OWNER, lineage=_LINEAGE)
         return sink
 
+    def publish(self, sink: StagingSink, decided: Decided) -> None:
+        """As the engine does, with what the place chooses."""
+        if offers(sink):
+            sink.offer(decided, self._refused)
+        sink.publish(decided)
+
+    def recover(self, decided: Decided, *, before: int) -> None:
+        """In a fresh process."""
+        sink = self.prepared()
+        if offers(sink):
+            sink.offer(decided, self._refused)
+        sink.recover(decided, lineage=_LINEAGE, before=before)
+
+    @staticmethod
+    def _refused(refusal: Refusal) -> None:
+        _check(holds=False, sentence=f"rows that fit the schema are taken: {refusal}")
+
     def stage(
         self,
         sink: StagingSink,
@@ -130,18 +153,18 @@ class _SinkTrial:
         copy: StagingSink = pickle.loads(pickle.dumps(sink))
         stream = copy.stream(BatchId("flow", "query", _LINEAGE, number, term), unit, f"{attempt}-{unit}", self._schema)
         if rows:
-            refused = self._write(stream, [dict(row) for row in rows], as_json=bool(unit or number))
+            refused = self._write(stream, [dict(row) for row in rows], f"source/{number}-{unit}+", as_json=bool(unit or number))
             _check(not refused, f"rows that fit the schema are taken: {refused}")
         if abort:
             stream.abort()
             return Receipt("", unit, 0, 0)
         return stream.close()
 
-    def _write(self, stream: SinkStream | OriginStream, rows: list[dict[str, Any]], *, as_json: bool) -> Sequence[Bad]:
+    def _write(self, stream: SinkStream | OriginStream, rows: list[dict[str, Any]], label: str, *, as_json: bool) -> Sequence[Bad]:
         if wants_origins(stream):
             batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._schema))
-            return stream.write_from(batch, Origins.of("source/a+", np.arange(len(rows))))
-        ids = [f"source/a+{index}" for index in range(len(rows))] if stream.wants_ids else None
+            return stream.write_from(batch, Origins.of(label, np.arange(len(rows))))
+        ids = [f"{label}{index}" for index in range(len(rows))] if stream.wants_ids else None
         if as_json and takes_json(stream):
             plain = json_rows(self._schema, stream.json_needs or ())
             if plain is not None and (json := plain.of_rows(rows)) is not None:

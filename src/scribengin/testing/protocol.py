@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from scribengin.connectors.abilities import is_chained
+from scribengin.connectors.abilities import is_chained, offers
 from scribengin.connectors.contract import BatchId, Place, SourceStream
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
@@ -30,6 +30,7 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import open_lineage
 from scribengin.state.recovery import recover_query
+from scribengin.state.settling import publish
 from scribengin.state.source_log import SourceLog
 from scribengin.testing.checker import Found, read_output
 from scribengin.testing.records import SCHEMA, Key, as_line, make_record
@@ -164,8 +165,7 @@ class Driver:
             lease.check()
             decision = staged if self.replay_from_rerun and decision is not None else decisions.decide(staged)
         faults.reached("publish.before")
-        for node, sink in self.sinks.items():
-            sink.publish(decision.of_sink(node))
+        publish(decision, self.sinks, decisions, self.folder)
         faults.reached("publish.after")
         faults.reached("commit.before")
         replace(self.folder.checkpoint / "commits" / str(number), b"{}")
@@ -181,7 +181,18 @@ class Driver:
             faults.reached("stage.closed")
             receipts += staged
             dead += [letters] if letters is not None else []
-        return Decision(batch, hash_, PLAN, (planned,), tuple(receipts), tuple(dead), counts, datetime.now(UTC).isoformat(), behind)
+        return Decision(
+            batch,
+            hash_,
+            PLAN,
+            (planned,),
+            tuple(receipts),
+            tuple(dead),
+            counts,
+            datetime.now(UTC).isoformat(),
+            behind,
+            offers=tuple(node for node, sink in self.sinks.items() if offers(sink)),
+        )
 
     def _unit(self, batch: BatchId, unit: int, stream: SourceStream, counts: dict[str, Counts]) -> tuple[list[Receipt], LineSegment | None]:
         attempt = uuid4().hex

@@ -15,7 +15,7 @@ from scribengin.core.faults import MOVE_POINTS, OUTBOX_POINTS, POINTS, TRANSACTI
 from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.faults.table_flows import TABLE_DECISIVE, TABLE_KINDS, TABLE_ROUTES
+from scribengin.testing.faults.stores import GROUND_OF, STORES
 from scribengin.testing.faults.tier_flows import RECUT_KINDS, TIER_KINDS, TIER_ROUTES, commits_by_unit, lives_on
 from scribengin.testing.faults.ways import SERIES, is_soft
 
@@ -101,22 +101,10 @@ PLACES_TIERS_SPILL = {
 """… with topics that do not hold their feeder."""
 PLACES_TIERS_DROP = PLACES_TIERS_SPILL | {"away": OUTBOX_POINTS}
 """… and drop what they do not take."""
-_TABLE_POINTS = tuple(point for point in POINTS if point != "publish.renamed")
-PLACES_TABLE = {
-    "kill": _TABLE_POINTS,
-    "die": _TABLE_POINTS,
-    "recovery": ("lease.taken", *_RECOVERY, "batch.entry", *(point for point in _PUBLISH if point != "publish.renamed"), "commit.before"),
-    "two": _TABLE_POINTS,
-    "zombie": ("stage.mid_write", "stage.closed", "decide.before", *TABLE_DECISIVE),
-    "moved": ("stage.after", "decide.after", "publish.record.after", "commit.before"),
-    "edit": PLACES["edit"],
-    "server": ("source.logged", "stage.before", "stage.mid_write", "stage.closed", "decide.before", *TABLE_DECISIVE),
-}
-"""… where the sink is a table."""
 PLACES_OF = {
     **dict.fromkeys(FORMATS, PLACES),
     **{route: PLACES_KAFKA_SOURCE if route == "kafka-to-files" else PLACES_KAFKA_SINK for route in ROUTES},
-    **dict.fromkeys(TABLE_ROUTES, PLACES_TABLE),
+    **{route: ground.places[route] for route, ground in GROUND_OF.items()},
     "tiers-folder": PLACES_TIERS_FOLDER,
     "tiers-kafka": PLACES_TIERS_KAFKA,
     "tiers-apart": PLACES_TIERS,
@@ -141,7 +129,7 @@ def wanted(aim: Aim, format: str) -> int:
     """How many seeds an aim needs in this format, or on this route."""
     if format in (*ROUTES, *TIER_ROUTES):
         return 1
-    if format in TABLE_ROUTES:
+    if format in GROUND_OF:
         return _OFTEN
     return _OFTEN if aim.way == "recovery" or aim.point in (*_PUBLISH, *_RECOVERY) else 1
 
@@ -149,7 +137,8 @@ def wanted(aim: Aim, format: str) -> int:
 def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     """Every aim with every flow, where the text of both holds `only` (`publish`, `two@`, `kill@decide.after tail parquet`, …)."""
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
-    flows += itertools.product(TABLE_KINDS, TABLE_ROUTES, (False,))
+    for ground in STORES:
+        flows += itertools.product(ground.kinds, ground.routes, ground.partitioned)
     flows += [(kind, route, False) for kind, route in itertools.product(TIER_KINDS, TIER_ROUTES) if lives_on(kind, route)]
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
@@ -230,8 +219,9 @@ class Sample:
         need = self._needs()
         flow = max(self._flows, key=lambda flow: (self._gain(flow, need), -self._lives[flow], rng.random()))
         to_kafka = PLACES_OF[flow[1]] is PLACES_KAFKA_SINK
-        decisive, by_unit = (KAFKA_DECISIVE, flow[0] in BY_UNIT) if to_kafka else (DECISIVE, commits_by_unit(*flow[:2]))
-        decisive = TABLE_DECISIVE if flow[1] in TABLE_ROUTES else decisive
+        decisive: tuple[str, ...] = KAFKA_DECISIVE if to_kafka else DECISIVE
+        decisive = GROUND_OF[flow[1]].decisive if flow[1] in GROUND_OF else decisive
+        by_unit = flow[0] in BY_UNIT if to_kafka else commits_by_unit(*flow[:2])
         life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng, decisive, by_unit=by_unit)))
         self._note(life)
         self._running.append(life)

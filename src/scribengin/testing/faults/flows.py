@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from scribengin.testing.faults.reader import ReaderProcess
 
+FOLD_EVERY = 2
+"""how many records a driver that is struck folds together: few, so that it comes by"""
 KINDS = ("tail", "coins", "filter", "aggregate", "join", "dedupe")
 FORMATS = ("json", "csv", "text", "parquet")
 DECISIVE = ("decide.after", "publish.record.after", "publish.renamed", "commit.before")
@@ -153,6 +155,11 @@ class FaultFlow:
     def out(self) -> Path:
         """Where the sinks' folders are."""
         return self.folder / "out"
+
+    @property
+    def state(self) -> Path:
+        """Where its state lies."""
+        return self.folder / ".scribengin"
 
     @property
     def sinks(self) -> tuple[str, ...]:

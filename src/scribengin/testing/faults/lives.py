@@ -12,7 +12,6 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from scribengin.embedded.postgres import Postgres
 from scribengin.testing.faults.brokers import Brokers
 from scribengin.testing.faults.drivers import Hung
 from scribengin.testing.faults.flows import FaultFlow
@@ -20,7 +19,7 @@ from scribengin.testing.faults.kafka_flows import LONG_S, ROUTES, SHORT_S, Kafka
 from scribengin.testing.faults.kafka_ways import STRIKING_BROKERS
 from scribengin.testing.faults.outcomes import Life, Outcome
 from scribengin.testing.faults.running import RunningLife
-from scribengin.testing.faults.table_flows import TABLE_ROUTES, TableFlow
+from scribengin.testing.faults.stores import GROUND_OF
 from scribengin.testing.faults.tier_flows import OVER_KAFKA, TIER_ROUTES, TierFlow
 from scribengin.testing.faults.ways import strike_all
 from scribengin.testing.faults.workers import Workers
@@ -67,8 +66,8 @@ def run_life(
 def _on_its_ground(life: Life, folder: Path, brokers: Brokers | None, stack: ExitStack) -> tuple[FaultFlow, KafkaCluster | None]:
     if life.format in TIER_ROUTES:
         return _cut(life, folder, brokers, stack)
-    if life.format in TABLE_ROUTES:
-        return _into_a_table(life, folder, stack), None
+    if (ground := GROUND_OF.get(life.format)) is not None:
+        return ground.make(life, folder, stack), None
     if life.format not in ROUTES:
         return FaultFlow(folder, life.kind, life.format, life.partitioned), None
     ways = {aim.way for aim in life.aims}
@@ -92,14 +91,6 @@ def _on_its_ground(life: Life, folder: Path, brokers: Brokers | None, stack: Exi
     stack.callback(flow.remove)
     stack.callback(brokers.mend)
     return flow, cluster
-
-
-def _into_a_table(life: Life, folder: Path, stack: ExitStack) -> TableFlow:
-    """With a server of its own, which it may strike."""
-    server = stack.enter_context(Postgres(folder / "server"))
-    flow = TableFlow(folder, life.kind, "json", life.partitioned, route=life.format, postgres=server)
-    flow.make()
-    return flow
 
 
 def _cut(life: Life, folder: Path, brokers: Brokers | None, stack: ExitStack) -> tuple[TierFlow, KafkaCluster | None]:

@@ -13,7 +13,7 @@ from scribengin.testing.faults.cells import AIMS_OF, PLACES_OF, count_open, coun
 from scribengin.testing.faults.flows import FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
-from scribengin.testing.faults.table_flows import TABLE_KINDS, TABLE_ROUTES
+from scribengin.testing.faults.stores import STORES
 from scribengin.testing.faults.tier_flows import TIER_KINDS, TIER_ROUTES
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _table(outcomes: Sequence[Outcome]) -> list[str]:
         return (f"{found}/{wanted(aim, format)}" if found else "open") + (" ✗" if (aim, format) in failed else "")
 
     lines = ["## Covered and open", "", "Seeds that passed of those wanted; ✗ where a life fails that was to strike there.", ""]
-    for formats in (FORMATS, ROUTES, TABLE_ROUTES, TIER_ROUTES):
+    for formats in (FORMATS, ROUTES, *(ground.routes for ground in STORES), TIER_ROUTES):
         lines += [f"| way | point | {' | '.join(formats)} |", f"|---|---|{'---|' * len(formats)}"]
         aims = dict.fromkeys(aim for format in formats for aim in AIMS_OF[format])
         lines += [f"| {aim.way} | {aim.point} | {' | '.join(mark(aim, format) for format in formats)} |" for aim in aims]
@@ -101,7 +101,7 @@ def _kinds(outcomes: Sequence[Outcome]) -> list[str]:
     for title, formats, kinds in (
         ("files", FORMATS, KINDS),
         ("Kafka", ROUTES, KAFKA_KINDS),
-        ("tables", TABLE_ROUTES, TABLE_KINDS),
+        *((ground.title, ground.routes, ground.kinds) for ground in STORES),
         ("tiers", TIER_ROUTES, TIER_KINDS),
     ):
         ways = list(dict.fromkeys(way for format in formats for way in PLACES_OF[format]))

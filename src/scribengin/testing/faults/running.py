@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scribengin.testing.faults.drivers import Driver, Strike, run_audit, run_status, start_run
+from scribengin.testing.faults.flows import FOLD_EVERY
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 from scribengin.testing.faults.tier_flows import CUTS, TierFlow
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from scribengin.testing.faults.reader import ReaderProcess
     from scribengin.testing.faults.workers import Workers
 
-_SMALL_CHUNK = "from scribengin.core import numbered_log\n\nnumbered_log.CHUNK = 2\n"
+_SMALL_CHUNK = f"from scribengin.core import numbered_log\n\nnumbered_log.CHUNK = {FOLD_EVERY}\n"
 _MAX_RESTARTS = 3
 
 
@@ -47,7 +48,7 @@ class RunningLife:
         self.disk: SmallDisk | None = None
         self.cluster = cluster
         self._workers = workers
-        self.state = flow.folder / ".scribengin"
+        self.state = flow.state
         """the state folder that the next start uses"""
         self._stack = stack
         self._limit_s = limit_s

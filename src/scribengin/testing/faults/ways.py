@@ -11,7 +11,7 @@ from scribengin.core.faults import ROLL_POINTS, TRANSACTION_POINTS
 from scribengin.testing.faults.drivers import IN_TASKS, Strike
 from scribengin.testing.faults.flows import STATEFUL
 from scribengin.testing.faults.kafka_ways import strike_over_kafka
-from scribengin.testing.faults.table_ways import strike_the_server
+from scribengin.testing.faults.store_ways import strike_the_server
 from scribengin.testing.faults.tier_ways import strike_between_tiers
 
 if TYPE_CHECKING:

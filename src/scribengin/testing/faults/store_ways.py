@@ -1,11 +1,12 @@
-"""Ways to strike a flow into a table from outside the driver: the server goes, and comes back."""
+"""Ways to strike a flow into a store, or out of one, from outside the driver: the server goes, and comes back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from scribengin.testing.faults.kafka_ways import hold_at
-from scribengin.testing.faults.table_flows import TableFlow
+from scribengin.testing.faults.read_table_flows import ReadTableFlow
+from scribengin.testing.faults.store_flows import ServedFlow
 
 if TYPE_CHECKING:
     from scribengin.testing.faults.outcomes import Aim
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
 
 def strike_the_server(life: RunningLife, place: int, aim: Aim) -> None:
     """It is killed while the driver is at the point, and started again before the driver goes on, or after."""
-    assert isinstance(life.flow, TableFlow)
+    assert isinstance(life.flow, ServedFlow | ReadTableFlow)
     driver = hold_at(life, place, aim)
     if driver is None:
         return
-    life.flow.postgres.kill()
+    life.flow.server.kill()
     at_once = life.random(place).random() < 0.5
     if at_once:
         driver.release()
-    life.flow.postgres.start()
+    life.flow.server.start()
     driver.release()
     life.note(f"exit {driver.wait()}, the server was away {'when' if at_once else 'before'} the driver went on")

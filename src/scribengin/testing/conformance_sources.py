@@ -1,0 +1,271 @@
+"""Does a source keep the contract while its place changes? `check_changing_source` says so, or raises AssertionError with the sentence it
+breaks; of one that reads once what is there `check_bounded_source` does. `conformance.check_source` is for a place that stands still; two
+of them together are what a source of your own should pass.
+
+    def test_my_source_keeps_the_contract(tmp_path):
+        place = MyPlace(tmp_path)
+        check_changing_source(Bench(lambda: MySource(Place("in", tmp_path, {...})), place.add, SOURCE, {...}, change=place.change))
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.abilities import rechecks
+from scribengin.connectors.contract import Limits, SourceStream
+from scribengin.core.errors import SourceError, Unreachable
+from scribengin.plan.guarantee import path_guarantee
+from scribengin.spec.model import Flow, Sink
+from scribengin.spec.model import Source as DeclaredSource
+from scribengin.testing.conformance import _check, _records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scribengin.connectors.contract import Source, SourceReader
+    from scribengin.core.options import NodeType
+
+_COMES_WITHIN_S = 30.0
+_STARTED = b"in the midst\n"
+_LIMITS = Limits(max_files=1, max_bytes=1, max_rows=2)
+
+Entry = list[SourceStream]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A place of the author's, empty at first, and what can happen there. None is what cannot; `follows` is False where a reader does not
+    see what comes after it was made; `grows` is False of a snapshot, which has an end.
+
+    `open` gives a fresh source of that place. `add` brings so many records more, each unlike all others, to what is there already (a file
+    that grows, a partition, a table); `add_part` brings them in a part of its own. `remove_part` deletes the newest of these parts,
+    `change` changes a record of the first `add`, or deletes it.
+    """
+
+    open: Callable[[], Source]
+    add: Callable[[int], object]
+    declared: NodeType
+    options: Mapping[str, Any] = field(default_factory=dict)
+    add_part: Callable[[int], object] | None = None
+    remove_part: Callable[[], object] | None = None
+    change: Callable[[], object] | None = None
+    follows: bool = True
+    grows: bool = True
+
+
+def check_changing_source(bench: Bench) -> None:
+    """Take a source through growth, new parts, parts that go, records that change, readers that are dropped and tasks that are killed."""
+    trial = _Trial(bench)
+    bench.add(5)
+    was = trial.take("a new reader hands out what is there", 5)
+    first = list(trial.streams)
+    live = bench.open().reader()
+    live.restore(trial.entries)
+    bench.add(4)
+    _check(trial.records(first) == was, "a range stays what it was while its part grows")
+    if not bench.grows:
+        trial.take("a snapshot has what was there when it was begun", 0)
+        trial.kill_in_midst()
+        if bench.change is not None:
+            _changed(trial, first, was)
+        return
+    trial.drop()
+    came = trial.take("a reader that was restored hands out what came to a part, from exactly where the last one stopped", 4)
+    followed = trial.follow(live, 4)
+    whole = len(trial.streams)
+    if bench.add_part is not None:
+        bench.add_part(3)
+        came += trial.take("a part that appears is taken from its beginning", 3)
+        followed += trial.follow(live, 3)
+    _check(followed == came or not bench.follows, "a reader that keeps running takes what one that is restored takes")
+    trial.kill_in_midst()
+    if bench.remove_part is not None:
+        _without_a_part(trial, trial.streams[whole:])
+    if bench.change is not None:
+        _changed(trial, first, was)
+
+
+def check_bounded_source(bench: Bench) -> None:
+    """As `check_changing_source`, for a source that reads once what is there: `follows` and parts mean nothing to it."""
+    trial = _Trial(bench)
+    bench.add(5)
+    trial.drop()
+    was = trial.take("a new reader hands out what is there, also what an earlier one has handed out that was never logged", 5)
+    first = list(trial.streams)
+    each = [(stream, trial.records([stream])) for stream in first]
+    trial.kill_in_midst()
+    if bench.change is not None:
+        _changed(trial, first, was)
+    bench.add(4)
+    trial.take("a source that reads once hands out nothing of what comes when it is through", 0)
+    if "replayable" in bench.declared.able(bench.options):
+        for stream, before in each:
+            trial.same_or_told([stream], before, "a range stays what it was while its place grows, or SourceError says that it did not")
+
+
+def _without_a_part(trial: _Trial, gone: list[SourceStream]) -> None:
+    bench = trial.bench
+    assert bench.remove_part is not None
+    before = trial.records(gone)
+    bench.remove_part()
+    trial.same_or_told(gone, before, "a stream of a part that is gone is read whole, or SourceError says that it is not")
+    reader = bench.open().reader()
+    if rechecks(reader):
+        try:
+            told = reader.recheck(gone)
+        except SourceError:
+            told = []
+        _check(told != gone or trial.is_whole(gone, before), "a recheck tells what of a stream is gone")
+    bench.add(2)
+    try:
+        trial.take("without a part that was read to its end, the others are read on", 2)
+    except SourceError:
+        return  # told: a person decides
+
+
+def _changed(trial: _Trial, first: Sequence[SourceStream], was: Counter[bytes]) -> None:
+    bench = trial.bench
+    assert bench.change is not None
+    bench.change()
+    level = _guarantee(bench)
+    if "replayable" in bench.declared.able(bench.options):
+        trial.same_or_told(first, was, "a source that says it is replayable hands out the same rows again, or raises SourceError")
+        _check(level == "exactly once", f"the plan believes a replayable source; it says {level}")
+        return
+    try:
+        trial.records(first)
+    except SourceError as error:
+        raise AssertionError(f"the contract is broken: a source that is not replayable gives what is there now; it said {error}") from error
+    _check(level == "at least once", f"the plan lowers the guarantee of a source that is not replayable; it says {level}")
+
+
+def _guarantee(bench: Bench) -> str:
+    source, sink = DeclaredSource("in", bench.declared.type, dict(bench.options)), Sink("out", ("in",), "files", {"path": "out"})
+    from scribengin.connectors.catalog import sink_types
+
+    flow = Flow("conformance", sources={"in": source}, steps={}, sinks={"out": sink})
+    return path_guarantee(flow, source, sink, source_types={bench.declared.type: bench.declared}, sink_types=sink_types()).guarantee
+
+
+class _Trial:
+    """A bench, and the entries that its source's log would hold."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.entries: list[Entry] = []
+        self._seen = Counter[bytes]()
+
+    @property
+    def streams(self) -> list[SourceStream]:
+        """All that were handed out."""
+        return [stream for entry in self.entries for stream in entry]
+
+    def records(self, streams: Sequence[SourceStream]) -> Counter[bytes]:
+        """What a fresh source reads of them, as a task's copy."""
+        source = pickle.loads(pickle.dumps(self.bench.open()))
+        return Counter(record for stream in streams for record in _records(source, stream))
+
+    def take(self, sentence: str, rows: int) -> Counter[bytes]:
+        """What a restored reader hands out of all there is now: exactly `rows` records that were never handed out."""
+        entries = _through_json(_all_of(self._restored()))
+        found = self.records([stream for entry in entries for stream in entry])
+        twice = found & self._seen
+        _check(not twice, f"{sentence}; {twice.total()} records were handed out before: {_shown(twice)}")
+        _check(found.total() == rows, f"{sentence}; {rows} records came, {found.total()} were handed out")
+        self._seen += found
+        self.entries += entries
+        return found
+
+    def drop(self) -> None:
+        """Let a reader hand out something that is never logged: the next one must hand it out again."""
+        self._restored().split(_LIMITS, final=True)
+
+    def follow(self, reader: SourceReader, rows: int) -> Counter[bytes]:
+        """What a reader that keeps running hands out until it gave so many records, and a bit longer."""
+        found, end_s = Counter[bytes](), time.monotonic() + (_COMES_WITHIN_S if self.bench.follows else 0)
+        calm = 0
+        while calm < 3 and time.monotonic() < end_s:
+            streams = reader.split(Limits())
+            found += self.records(streams)
+            calm = calm + 1 if found.total() >= rows and not streams else 0
+            time.sleep(0.05)
+        return found
+
+    def same_or_told(self, streams: Sequence[SourceStream], before: Counter[bytes], sentence: str) -> None:
+        """As it was, or loudly not."""
+        try:
+            found = self.records(streams)
+        except SourceError as error:
+            _check(bool(error.remedy), f"{sentence}; and what to do: {error}")
+            return
+        _check(found == before, f"{sentence}; {(before - found).total()} records are missing, {(found - before).total()} are new")
+
+    def is_whole(self, streams: Sequence[SourceStream], before: Counter[bytes]) -> bool:
+        """Whether they are read as they were."""
+        try:
+            return self.records(streams) == before
+        except (SourceError, Unreachable):
+            return False
+
+    def kill_in_midst(self) -> None:
+        """Kill a process while it reads a stream, and read that again."""
+        stream = max(self.streams, key=lambda each: each.rows or 0)
+        before = self.records([stream])
+        path = os.pathsep.join(each for each in sys.path if each)
+        child = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with child:
+            child.stdin.write(pickle.dumps((self.bench.open(), stream.as_json())))
+            child.stdin.close()
+            said = child.stdout.readline()
+            child.send_signal(signal.SIGKILL)
+        _check(said == _STARTED, "a copy of the source reads in a process of its own")
+        _check(self.records([stream]) == before, "a stream whose reader was killed in its midst is read again from its beginning, whole")
+
+    def _restored(self) -> SourceReader:
+        reader = self.bench.open().reader()
+        reader.restore(self.entries)
+        return reader
+
+
+def _all_of(reader: SourceReader) -> list[Entry]:
+    entries = []
+    while entry := reader.split(_LIMITS, final=True):
+        entries.append(entry)
+    return entries
+
+
+def _through_json(entries: Sequence[Entry]) -> list[Entry]:
+    return [[SourceStream.from_json(json.loads(json.dumps(stream.as_json()))) for stream in entry] for entry in entries]
+
+
+def _shown(records: Counter[bytes]) -> str:
+    return ", ".join(repr(record[:60]) for record in list(records)[:3])
+
+
+def _read_and_wait() -> None:
+    """In a child: read a stream's first block, say so, and wait to be killed."""
+    source, form = pickle.load(sys.stdin.buffer)
+    blocks = iter(source.read(SourceStream.from_json(form)))
+    next(blocks)
+    os.write(1, _STARTED)
+    time.sleep(_COMES_WITHIN_S)
+
+
+if __name__ == "__main__":
+    _read_and_wait()

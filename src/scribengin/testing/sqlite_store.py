@@ -1,0 +1,105 @@
+"""A keyed store in a file of SQLite: what the conformance suite holds real stores against, quick enough to be killed hundreds of times."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from scribengin.connectors.keyed.contract import Answer, Held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.keyed.contract import KeyedRows
+    from scribengin.core.types import Schema
+
+_MADE = """
+CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, version INTEGER NOT NULL, doc BLOB NOT NULL);
+"""
+_PUT = """
+INSERT INTO documents VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET version = excluded.version, doc = excluded.doc WHERE excluded.version > version
+"""
+_NEWEST = "SELECT max(version) FROM documents WHERE id IN (SELECT value FROM json_each(?))"
+_WAIT_S = 30.0
+
+
+@dataclass(slots=True)
+class SqliteStore:
+    """See KeyedStore. Documents that hold `refuses` are refused; each request is a transaction."""
+
+    path: Path
+    refuses: bytes = b""
+    form: Literal["json", "columns"] = "json"
+    most_id_bytes: int = 512
+
+    def __str__(self) -> str:
+        return f"documents in {self.path}"
+
+    def read_record(self) -> Held | None:
+        """The one row of its table."""
+        with closing(self._open()) as connection:
+            found = connection.execute("SELECT revision, body FROM held").fetchone()
+        return None if found is None else Held(msgspec.json.decode(found[1]), found[0])
+
+    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+        """Under the revision that was read."""
+        text = msgspec.json.encode(body).decode()
+        with closing(self._open()) as connection, connection:
+            if held is None:
+                done = connection.execute("INSERT OR IGNORE INTO held VALUES (0, 1, ?)", (text,))
+            else:
+                done = connection.execute("UPDATE held SET revision = revision + 1, body = ? WHERE revision = ?", (text, held.tag))
+            return done.rowcount == 1
+
+    def make(self, schema: Schema) -> None:
+        """The table is there since the first connection."""
+
+    def unlike(self, schema: Schema) -> list[str]:  # noqa: ARG002 (the contract's)
+        """It takes all."""
+        return []
+
+    def is_empty(self) -> bool:
+        """By a look at one row."""
+        with closing(self._open()) as connection:
+            return connection.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
+
+    def send(self, rows: KeyedRows) -> Answer:
+        """All in one transaction."""
+        docs: list[bytes] = rows.columns.column(0).to_pylist()
+        refused = [index for index, doc in enumerate(docs) if self.refuses and self.refuses in doc]
+        kept = set(range(len(docs))).difference(refused)
+        ids = msgspec.json.encode(rows.ids).decode()
+        with closing(self._open()) as connection, connection:
+            connection.executemany(_PUT, [(rows.ids[index], rows.version + index, docs[index]) for index in sorted(kept)])
+            (above,) = connection.execute(_NEWEST, (ids,)).fetchone()
+        return Answer([(index, "refused", f"holds {self.refuses!r}") for index in refused], above=above or 0)
+
+    def versions(self) -> Iterator[Sequence[int]]:
+        """All at once."""
+        with closing(self._open()) as connection:
+            yield [version for (version,) in connection.execute("SELECT version FROM documents")]
+
+    def clear(self) -> int:
+        """Delete all."""
+        with closing(self._open()) as connection, connection:
+            return connection.execute("DELETE FROM documents").rowcount
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def documents(self) -> list[dict[str, Any]]:
+        """What a reader finds, in the order of versions, which is that of the rows."""
+        with closing(self._open()) as connection:
+            return [msgspec.json.decode(doc) for (doc,) in connection.execute("SELECT doc FROM documents ORDER BY version")]
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=_WAIT_S)
+        connection.executescript(_MADE)
+        return connection
