@@ -5,6 +5,7 @@ Spark is imported by the fixtures that need it: most tests do without.
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+import scribengin
 from scribengin.testing.faults.java import java_settings
 
 if TYPE_CHECKING:
@@ -51,11 +53,20 @@ _LONGEST = (
     "worker/test_fenced.py",
     "worker/test_registry_away.py",
     "hosts/test_packages_of_masters.py",
+    "docs/test_store_pages.py",
     "docs/test_control_page.py",
     "kafka/test_demo.py",
     "faults/test_tier_faults.py",
     "faults/test_replay_faults.py",
     "postgres/test_flows.py",
+    "opensearch/test_flows.py",
+    "cassandra/test_flows.py",
+    "hbase/test_flows.py",
+    "delta/test_flows.py",
+    "plain/test_http_flows.py",
+    "plain/test_spark_sink.py",
+    "objects/test_flows.py",
+    "stores/test_four_sinks.py",
     "docs/test_tutorial.py",
     "spark/test_replay.py",
     "spark/test_vector_run.py",
@@ -80,13 +91,22 @@ with suppress(Ended):
 """
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Python leaves no compiled modules where PYTHONDONTWRITEBYTECODE says so, and each of a thousand processes compiles 300 anew."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(Path(scribengin.__file__).parent, quiet=2)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where processes share the tests, file by file, the longest files come first: one that began last would run on alone."""
+    """Where processes share the tests, file by file, the longest files come first: one that began last would run on alone.
+
+    Those of Kafka come before all others, so that no process keeps its brokers for longer than they last.
+    """
     if hasattr(config, "workerinput"):
         tests = Path(__file__).parent
         ranks = {tests / name: rank for rank, name in enumerate(_LONGEST)}
-        items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+        items.sort(key=lambda item: (item.path.parent != tests / "kafka", ranks.get(item.path, len(ranks))))
 
 
 @pytest.fixture(autouse=True)

@@ -20,14 +20,35 @@ from scribengin.control import admin
 from scribengin.registry.kinds import TierSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from conftest import Bench, Served
 
 EACH = 10
 """requests of each kind to each operation"""
+OF_A_PROCESS = 3
+"""of those that a process of its own answers, half a second of a core each; all of them are asked under `long`"""
 CHECKS = (not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance)
 OPERATIONS = [found.ok() for found in schemathesis.openapi.from_dict(openapi_document()).get_all_operations()]
 ENDING = [operation for operation in OPERATIONS if operation.path != "/v1/events"]
 THERE = {"flow": "numbers", "tier": "main"}
+BY_A_PROCESS = {
+    "audit",
+    "dead_letter_counts",
+    "dead_letters",
+    "flow_graph",
+    "graph_counts",
+    "limit",
+    "offsets",
+    "purge",
+    "repair",
+    "replay",
+    "rewind",
+    "set_offset",
+    "summary",
+    "trace",
+}
+"""what looks into a flow's state"""
 
 
 EACH_TIME = {
@@ -79,14 +100,24 @@ def master(long_bench: Bench) -> Served:
     return long_bench.master()
 
 
+def asked() -> Iterator[Any]:
+    """What does not come to a process, mistakes for one, is asked often at once."""
+    for operation in ENDING:
+        for mode in GenerationMode:
+            dear = mode is GenerationMode.POSITIVE and operation.definition.raw["operationId"] in BY_A_PROCESS
+            name = f"{operation.label}-{mode.value}"
+            yield pytest.param(mode, operation, OF_A_PROCESS if dear else EACH, id=name)
+            if dear:
+                yield pytest.param(mode, operation, EACH, id=f"{name}-more", marks=pytest.mark.long)
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("operation", ENDING, ids=lambda operation: operation.label)
-def test_whatever_comes_is_answered_in_order(master: Served, operation: Any, mode: GenerationMode) -> None:
+@pytest.mark.parametrize(("mode", "operation", "requests"), list(asked()))
+def test_whatever_comes_is_answered_in_order(master: Served, mode: GenerationMode, operation: Any, requests: int) -> None:
     named = {name: value for name, value in THERE.items() if f"{{{name}}}" in operation.path}
     known: dict[str, Any] = {"path_parameters": named} if named and mode is GenerationMode.POSITIVE else {}
 
-    @settings(max_examples=EACH, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=requests, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(mode, **known))
     def ask(case: Any) -> None:
         answer = case.call(base_url=master.url, timeout=60)

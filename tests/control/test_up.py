@@ -18,6 +18,7 @@ import pytest
 
 from scribengin.client.client import Client
 from scribengin.core.errors import Refused
+from tests.looking import look_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,10 +120,7 @@ def person(tmp_path: Path) -> Iterator[Person]:
 
 
 def until(what: Callable[[], Any], said: str, wait_s: float = 180) -> None:
-    deadline = time.monotonic() + wait_s
-    while not what():
-        assert time.monotonic() < deadline, f"never came: {said}"
-        time.sleep(0.2)
+    look_until(what, said, wait_s, 0.2)
 
 
 @pytest.mark.timeout(900)

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import psutil
 import pytest
+
+from tests.looking import look_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,11 +100,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def until(what: Callable[[], Any], said: str, wait_s: float = 240) -> Any:
-    deadline = time.monotonic() + wait_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"never came: {said}"
-        time.sleep(0.2)
-    return found
+    return look_until(what, said, wait_s, 0.2)
 
 
 @pytest.mark.timeout(900)

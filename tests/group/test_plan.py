@@ -111,4 +111,20 @@ def test_a_node_without_a_group_is_opened_as_ever(made: Any) -> None:
     flow = made(FLOW.replace(", to: disks", "")).tiers[1].plan.flow
     assert not isinstance(open_sinks(flow)["kept"], GroupSink)
     assert json.dumps(list(source_place(flow, "whole").members)) != "[]"
-    assert catalog.sink_types().keys() == {"files", "kafka", "postgres", "console", "summary"}
+    known = {
+        "files",
+        "objects",
+        "hdfs",
+        "kafka",
+        "postgres",
+        "delta",
+        "opensearch",
+        "elasticsearch",
+        "cassandra",
+        "hbase",
+        "http",
+        "spark",
+        "console",
+        "summary",
+    }
+    assert catalog.sink_types().keys() == known

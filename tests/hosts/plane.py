@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from scribengin.registry.contract import Entry
 from scribengin.registry.entrance import Entrance
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.tree import LEADER, LEASE
+from tests.looking import look_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,11 +43,7 @@ main(sys.argv[2:])
 
 def until(what: Callable[[], Any], said: str, within_s: float = WITHIN_S) -> Any:
     """Ask until it is true; what it said."""
-    deadline = time.monotonic() + within_s
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {said}"
-        time.sleep(0.05)
-    return found
+    return look_until(what, said, within_s)
 
 
 @dataclass

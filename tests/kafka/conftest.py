@@ -91,26 +91,65 @@ class Topics:
         return producer
 
 
+_clusters: list[KafkaCluster] = []
+"""those that this process has started, each for the tests of a folder"""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """A broker that nobody asks takes 3 % of a core, as long as it is there: it ends behind the last test of the folder.
+
+    Where another one comes after all, it is started again, over its data.
+    """
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        for cluster in _clusters:
+            cluster.stop()
+
+
+def _up(cluster: KafkaCluster) -> KafkaCluster:
+    if not cluster.brokers_up:
+        cluster.start()
+    return cluster
+
+
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     properties = {
         "auto.create.topics.enable": "false",
         # transactions that have come to their time-out are looked for so often, not every ten seconds
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
     }
     with KafkaCluster(tmp_path_factory.mktemp("kafka"), properties=properties) as started:
+        _clusters.append(started)
         yield started
 
 
-@pytest.fixture(scope="session")
-def topics(cluster: KafkaCluster) -> Topics:
-    return Topics(cluster.bootstrap, AdminClient({"bootstrap.servers": cluster.bootstrap}))
+@pytest.fixture
+def cluster(shared_cluster: KafkaCluster) -> KafkaCluster:
+    return _up(shared_cluster)
 
 
 @pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def shared_topics(shared_cluster: KafkaCluster) -> Topics:
+    return Topics(shared_cluster.bootstrap, AdminClient({"bootstrap.servers": shared_cluster.bootstrap, "log_level": 0}))
+
+
+@pytest.fixture
+def topics(cluster: KafkaCluster, shared_topics: Topics) -> Topics:
+    return shared_topics
+
+
+@pytest.fixture(scope="session")
+def shared_guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with start_guarded(tmp_path_factory.mktemp("guarded"), Topics) as started:
+        _clusters.append(started.cluster)
         yield started
+
+
+@pytest.fixture
+def guarded(shared_guarded: Guarded) -> Guarded:
+    _up(shared_guarded.cluster)
+    return shared_guarded
 
 
 @pytest.fixture

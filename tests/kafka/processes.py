@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from tests.looking import look_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,8 +56,4 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 def within(seconds: float, look: Callable[[], Any]) -> Any:
     """What `look` gives, as soon as it gives something."""
-    until = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return found
+    return look_until(look, "it has not come", seconds)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from scribengin.connectors.kafka.options import SOURCE
 from scribengin.core.errors import SourceError, Unreachable
+from scribengin.testing.conformance_sources import Bench, check_changing_source
 from tests.kafka.processes import within
 
 if TYPE_CHECKING:
@@ -35,6 +38,23 @@ def test_each_partition_is_read_once_in_its_order_and_again_from_its_record(topi
     again = open_source(name)
     again.reader.restore([first])
     assert again.ids(again.take()) == [15, 16, 17]
+
+
+def test_it_keeps_the_contract_while_its_topic_grows_is_widened_and_cut(topics: Any, open_source: Any) -> None:
+    name, written = topics.make(), itertools.count()
+    options = {"bootstrap": topics.bootstrap, "topics": (name,), "format": "json"}
+
+    def add(rows: int, partition: int = 0) -> None:
+        topics.write(name, itertools.islice(written, rows), partition)
+
+    def add_part(rows: int) -> None:
+        topics.widen(name, 2)
+        time.sleep(1)  # until the producer's brokers know it
+        add(rows, 1)
+
+    check_changing_source(
+        Bench(lambda: open_source(name).source, add, SOURCE, options, add_part, change=lambda: topics.forget(name, 0, before=3))
+    )
 
 
 def test_once_ends_at_what_was_there_when_it_began(topics: Any, open_source: Any) -> None:

@@ -30,6 +30,9 @@ from scribengin.state.replays import Replays
 from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from conftest import FlowFolder
 
     from scribengin.local.contract import RunView
@@ -54,26 +57,74 @@ CUT = "tiers: {a: {steps: [some]}, b: {steps: [more, sorted]}, c: {steps: [low, 
 OTHERWISE = "tiers: {a: {steps: [some, more]}, b: {steps: [sorted, low]}, c: {steps: [high]}}\n"
 
 
-MOVE = """
+MOVER = """
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from scribengin.core import faults
 from scribengin.local.migrate import migrate
 from scribengin.local.prepare import prepare
+from scribengin.plan.sql.parse import parse_expression
 from scribengin.state.lease import take_lease
 
-prepared = prepare(Path(sys.argv[1]), state=None)
-with ExitStack() as stack:
-    migrate(prepared, {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers})
+parse_expression("id > 0")  # loads what reads SQL
+
+def move(flow):
+    prepared = prepare(Path(flow), state=None)
+    with ExitStack() as stack:
+        migrate(prepared, {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers})
+
+for line in sys.stdin:
+    fault, flow = line.rstrip().split("\t")
+    child = os.fork()
+    if not child:
+        faults.arm(fault)
+        try:
+            move(flow)
+            os._exit(0)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""what a run does before Spark"""
+"""what a run does before Spark, in a process of its own that is forked from one that has loaded all"""
+
+
+class Mover:
+    """Moves flows, each in a process of its own, which may be struck."""
+
+    def __init__(self, process: subprocess.Popen[str], said: Path) -> None:
+        self._process, self._said = process, said
+
+    def move(self, flow: Path, fault: str) -> int:
+        """The exit status; that of a process that was killed is -9."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{fault}\t{flow}\n")
+        self._process.stdin.flush()
+        status = int(self._process.stdout.readline())
+        assert status in (0, -signal.SIGKILL), self._said.read_text()
+        return status
+
+
+@pytest.fixture(scope="module")
+def mover(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mover]:
+    said = tmp_path_factory.mktemp("mover") / "said"
+    with (
+        said.open("wb") as errors,
+        subprocess.Popen([sys.executable, "-c", MOVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        yield Mover(process, said)
+        assert process.stdin is not None
+        process.stdin.close()
 
 
 class Numbers:
     """A folder with the flow; what is written into it, and what must come out."""
 
-    def __init__(self, folder: FlowFolder) -> None:
-        self.folder = folder.steps(STEPS)
+    def __init__(self, folder: FlowFolder, mover: Mover) -> None:
+        self.folder, self.mover = folder.steps(STEPS), mover
         self.written: list[int] = []
 
     def cut(self, tiers: str, flow: str = FLOW) -> Numbers:
@@ -92,12 +143,9 @@ class Numbers:
         assert result.state == "finished", result.problems
         assert result.balanced, result.violations
 
-    def move(self, fault: str = "") -> int:
-        """Start a run's move in a process of its own, which may be struck; its exit status."""
-        command = [sys.executable, "-c", MOVE, str(self.folder.path / "flow.yaml")]
-        ended = subprocess.run(command, env=os.environ | {faults.VARIABLE: fault}, capture_output=True, text=True, check=False, timeout=300)
-        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-        return ended.returncode
+    def move(self, fault: str) -> int:
+        """Start a run's move in a process of its own, which is struck; its exit status."""
+        return self.mover.move(self.folder.path / "flow.yaml", fault)
 
     def killed_run(self, point: str) -> int:
         """A run in a process of its own, struck at the first pass of that point; its exit status."""
@@ -131,8 +179,8 @@ class Numbers:
 
 
 @pytest.fixture
-def numbers(folder: FlowFolder) -> Numbers:
-    return Numbers(folder)
+def numbers(folder: FlowFolder, mover: Mover) -> Numbers:
+    return Numbers(folder, mover)
 
 
 @pytest.mark.timeout(900)

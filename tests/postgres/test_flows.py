@@ -80,8 +80,20 @@ def test_a_table_of_other_columns_stops_a_start_with_what_is_to_be_done(folder: 
 @pytest.mark.parametrize(
     ("kind", "route", "aims"),
     [
-        ("coins", "files-to-postgres", ("kill@publish.record.before", "two@decide.before", "server@decide.after")),
-        ("aggregate", "files-to-postgres-by-key", ("kill@publish.record.after", "recovery@publish.record.before")),
+        ("tail", "files-to-postgres", ("kill@publish.record.before", "server@decide.after")),
+        ("tail", "postgres-to-files", ("server@source.logged",)),
+        pytest.param(
+            "coins", "files-to-postgres", ("kill@publish.record.before", "two@decide.before", "server@decide.after"), marks=pytest.mark.long
+        ),
+        pytest.param(
+            "aggregate", "files-to-postgres-by-key", ("kill@publish.record.after", "recovery@publish.record.before"), marks=pytest.mark.long
+        ),
+        pytest.param(
+            "tail",
+            "postgres-to-files",
+            ("kill@stage.mid_write", "server@source.logged", "two@decide.before", "zombie@decide.after"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_life_of_kills_loses_and_doubles_nothing(public_path: Path, kind: str, route: str, aims: tuple[str, ...]) -> None:

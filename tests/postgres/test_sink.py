@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.contract import BatchId, Decided, Place
-from scribengin.connectors.postgres import client
+from scribengin.connectors.postgres import client, sink_stream
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.embedded.postgres import Postgres
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:
@@ -120,6 +122,19 @@ def test_rows_that_the_table_can_never_take_are_refused_and_the_others_go_in(dat
     assert "public.kept does not take it" in refused[1]
     assert "kept_n_check" in refused[3]
     assert read(database) == good
+
+
+def test_a_row_that_is_too_large_costs_itself_and_a_key_that_is_too_large_for_its_index_says_so(database: Any, tmp_path: Path) -> None:
+    wide = parse_schema("id BIGINT, " + ", ".join(f"c{number} BIGINT" for number in range(1100)))  # of 8 bytes, in a page of 8 KiB
+    full, narrow = dict.fromkeys(wide.names, 1), dict.fromkeys(wide.names) | {"id": 2}
+    (refused,) = Writer(place(database, tmp_path), wide).write(0, [narrow, full])
+    assert refused.startswith("1: public.kept does not take it: row is too big")
+    assert [row["id"] for row in read(database)] == [2]
+    keyed = Writer(place(database, tmp_path, table="keyed", mode="upsert", key=("id",)), parse_schema("id STRING"))
+    with pytest.raises(SinkError, match="index row requires") as told:
+        keyed.write(0, [{"id": "a"}, {"id": random.Random(7).randbytes(8_000).hex()}])
+    assert (told.value.code, "too large" in told.value.remedy) == ("postgres-large", True)
+    assert read(database, "keyed") == []
 
 
 def test_of_rows_of_one_key_the_last_to_come_stands(database: Any, tmp_path: Path) -> None:
@@ -281,6 +296,99 @@ def test_staged_rows_that_are_not_what_was_decided_stop_the_flow(database: Any, 
     with pytest.raises(StateError, match="has 1 rows, and a decision says 2"):
         writer.sink.publish(decided)
     assert read(database) == []
+
+
+EVERY = parse_schema(
+    "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h STRING, i BINARY, j DATE, k TIMESTAMP, l DECIMAL(9,2), n FLOAT"
+)
+VALUES = {
+    "a": [True, False, None],
+    "b": [-128, 127, None],
+    "c": [-(2**15), 2**15 - 1, None],
+    "d": [-(2**31), 0, None],
+    "e": [-(2**63), 2**63 - 1, None],
+    "f": [0.1, float("nan"), float("-inf")],
+    "g": [0.1, float("inf"), None],
+    "h": ["", 'a "b", \\N\n', None, "ü€"],
+    "i": [b"", b"\0\xff\\", None],
+    "j": [dt.date(1, 1, 1), dt.date(9999, 12, 31), None, dt.date(1999, 12, 31)],
+    "k": [dt.datetime(1, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 12, 31, 23, 59, 59, 999999, dt.UTC), NOON, None],
+    "l": [Decimal("-1.25"), None],
+    "n": [0.1, None],
+}
+
+
+@pytest.mark.parametrize("without", [("l", "n"), ("n",), ("l",)])
+def test_rows_come_as_bytes_as_they_come_as_text(
+    without: tuple[str, ...], database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DECIMAL, and a FLOAT for a wider column, go as text, and with them the others."""
+    dice = random.Random(7)
+    schema = type(EVERY)(tuple(field for field in EVERY.fields if field.name not in without))
+    rows = [{field.name: dice.choice(VALUES[field.name]) for field in schema.fields} for _ in range(200)]
+    one_with_all = [{field.name: VALUES[field.name][0] for field in schema.fields}]
+    database.execute("CREATE TABLE kept (a bool, b int, c bigint, d int, e bigint, f real, g float8, h varchar(20), i bytea, j date)")
+    database.execute("ALTER TABLE kept ADD k timestamptz, ADD l numeric(9,2), ADD n float8; CREATE TABLE other (LIKE kept)")
+    as_bytes, forms = sink_stream.as_binary, list[bool]()
+
+    def noted(batch: pa.RecordBatch, types: dict[str, str]) -> bytes | None:
+        data = as_bytes(batch, types)
+        forms.append(data is not None)
+        return data
+
+    monkeypatch.setattr(sink_stream, "as_binary", noted)
+    assert Writer(place(database, tmp_path), schema).write(0, rows, one_with_all) == []
+    monkeypatch.setattr(sink_stream, "as_binary", lambda *_: None)
+    assert Writer(place(database, tmp_path, table="other"), schema).write(0, rows, one_with_all) == []
+    assert forms == [len(without) == 2] * 2
+    names = ", ".join(f'"{name}"::text' for name in schema.names)
+    one, two = (database.execute(f"SELECT {names}, xmin IS NULL FROM {table}").fetchall() for table in ("kept", "other"))
+    assert one == two
+    assert len(one) == 201
+
+
+def test_a_row_that_does_not_fit_is_told_in_the_same_words_in_bytes_and_in_text(
+    database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = parse_schema("id BIGINT, name STRING, at DATE")
+    rows = [{"id": n, "name": "ada", "at": None} for n in range(9)]
+    rows[2]["name"], rows[5]["name"], rows[7]["id"] = "too long", "a\0b", None
+    said = []
+    for table in ("kept", "other"):
+        database.execute(f"CREATE TABLE {table} (id bigint NOT NULL, name varchar(5), at date)")
+        said.append([each.replace("other", "kept") for each in Writer(place(database, tmp_path, table=table), schema).write(0, rows)])
+        monkeypatch.setattr(sink_stream, "as_binary", lambda *_: None)
+    assert said[0] == said[1]
+    assert [each.split(":")[0] for each in said[0]] == ["2", "5", "7"]
+    assert (len(read(database)), len(read(database, "other"))) == (6, 6)
+
+
+def test_rows_that_a_trigger_keeps_out_are_no_error(database: Any, tmp_path: Path) -> None:
+    writer = Writer(place(database, tmp_path), parse_schema("id BIGINT"))
+    writer.write(0, [{"id": 1}])
+    database.execute("CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    database.execute("CREATE TRIGGER never BEFORE INSERT ON kept FOR EACH ROW EXECUTE FUNCTION never()")
+    writer.write(1, [{"id": 2}, {"id": 3}])
+    assert read(database) == [{"id": 1}]
+
+
+def test_what_a_task_has_staged_outlives_a_server_that_crashes_at_once(tmp_path: Path) -> None:
+    for each in (tmp_path, *tmp_path.parents[:3]):
+        each.chmod(each.stat().st_mode | 0o055)
+    lazy = {"wal_writer_delay": "10s", "bgwriter_delay": "10s"}  # nobody writes the log but who waits for it
+    server = Postgres(tmp_path / "server")
+    try:
+        server.start(**lazy)
+        with psycopg.connect(server.uri, autocommit=True) as database:
+            writer = Writer(place(database, tmp_path), parse_schema("id BIGINT"))
+            decided, _ = writer.stage(0, [{"id": id_} for id_ in range(100)])
+            server.kill()
+        server.start(**lazy)
+        writer.sink.publish(decided)
+        with psycopg.connect(server.uri, autocommit=True, row_factory=psycopg.rows.dict_row) as database:
+            assert len(read(database)) == 100
+    finally:
+        server.stop()
 
 
 def test_a_driver_that_was_overtaken_writes_nothing_more(database: Any, tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ def test_what_is_wrong_is_told_with_what_to_do(parse: Any, step: str, message: s
         ("type: sequence, rows: true", "the boolean true, not a whole number"),
         ("type: sequence, rows: -1", "write at least 0"),
         ("type: sequence, path: x", '"path" belongs to a source of type files'),
+        ("type: sequence, mode: x", '"mode" belongs to a source of type postgres or a sink of type postgres, delta, opensearch, '),
         ("type: console", 'the type "console", which is only a sink'),
         ("connector: files", 'did you mean "type"? ("connector" is a word of Kafka Connect)'),
         ("type: files, format: json", 'source "n" (type files) has no `path`; add path: data'),

@@ -93,13 +93,14 @@ def option_cases() -> list[Any]:
 
 @pytest.mark.parametrize(("declared", "option"), option_cases())
 def test_the_example_and_the_default_of_every_option_are_taken(declared: NodeType, option: Option, parse: Any) -> None:
+    environment = dict.fromkeys(re.findall(r"\$\{secret:env/(\w+)\}", option.example or ""), "told to nobody")
     needed = {other.name: other.choices[0] if other.choices else other.example for other in declared.options if other.required}
     if option.example or option.choices:
         needed[option.name] = option.example or option.choices[0]
     node = "".join(f"    {name}: {value if value.strip() not in (',',) else repr(value)}\n" for name, value in needed.items())
     source = f"  n:\n    type: {declared.type}\n{node}" if declared.role == "source" else "  n: {type: sequence}\n"
     sink = f"  k:\n    from: n\n    type: {declared.type}\n{node}" if declared.role == "sink" else "  k: {from: n, type: console}\n"
-    assert parse(f"version: 1\nname: shop\nsources:\n{source}sinks:\n{sink}").problems == ()
+    assert parse(f"version: 1\nname: shop\nsources:\n{source}sinks:\n{sink}", environment=environment).problems == ()
 
 
 @pytest.mark.parametrize("section", keys.SECTIONS, ids=lambda section: section.called)

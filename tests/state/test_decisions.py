@@ -150,7 +150,7 @@ def long_log(folder: Path, kind: str, bodies: Any, count: int, summary: Any) -> 
         (folder / f"{number:010d}.json").write_bytes(seal(kind, 1, bodies(number)))
 
 
-def test_a_lineage_of_a_hundred_thousand_batches_opens_within_a_second(tmp_path: Path) -> None:
+def test_a_lineage_of_a_hundred_thousand_batches_opens_as_fast_as_its_text_is_taken_in(tmp_path: Path) -> None:
     count = 100_000
     totals = Totals()
     totals.add(decision(0))
@@ -169,8 +169,19 @@ def test_a_lineage_of_a_hundred_thousand_batches_opens_within_a_second(tmp_path:
         assert sum(len(entry) for entry in log.entries()) == count
         return time.process_time() - started
 
-    # what others do on the machine only adds to it: the least of some turns is the lineage's own
-    assert min(opened_in_s() for _ in range(3)) < 1.5, "the design says 1 s; half a second more for a busy machine"
+    text = json.dumps({"seal": 0, "body": entry})
+
+    def taken_in_s() -> float:
+        started = time.process_time()
+        for _ in range(count):
+            json.loads(text)
+        return time.process_time() - started
+
+    # The design says 1 s, of a machine that takes in as many texts in a sixth of it: machines differ by more than a slip would.
+    # What others do on the machine only adds to both: the least of some turns is their own.
+    times = [(opened_in_s(), taken_in_s()) for _ in range(5)]
+    opened, taken_in = (min(column) for column in zip(*times, strict=True))
+    assert opened < 6 * taken_in, f"{opened:.2f} s, and a machine that takes in its text in {taken_in:.2f} s"
 
 
 def test_a_decision_of_format_1_is_still_read() -> None:

@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 import threading
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEASE, REPORT, RUN
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
+from tests.looking import look_until
 
 if TYPE_CHECKING:
     import signal
@@ -63,10 +63,7 @@ SILENT = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_boun
 
 def until(what: Callable[[], Any], said: str, wait_s: float = WITHIN_S) -> None:
     """Wait for it, with a deadline."""
-    deadline = time.monotonic() + wait_s
-    while not what():
-        assert time.monotonic() < deadline, f"never came: {said}"
-        time.sleep(0.05)
+    look_until(what, said, wait_s)
 
 
 class Machine(LocalLauncher):

@@ -1,0 +1,163 @@
+"""The sink over a keyed store: what it writes, who may write, and what the conformance suite says of stores and sinks that are wrong."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from scribengin.connectors.contract import BatchId, Decided, Place, Refusal
+from scribengin.connectors.keyed.contract import KeyedRows
+from scribengin.connectors.keyed.sink import KeyedSink
+from scribengin.connectors.keyed.versions import version_of
+from scribengin.core.errors import FencedError, Refused, SinkError
+from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.testing.broken_keyed import BlindStore, BulkStore, SharedStaging
+from scribengin.testing.conformance import check_sink
+from scribengin.testing.conformance_keyed import check_store
+from scribengin.testing.records import SCHEMA as RECORD
+from scribengin.testing.records import Records
+from scribengin.testing.sqlite_store import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = parse_schema("id STRING, n BIGINT")
+ROWS = Records("conformance", parts=1, rows=6).of(0)
+REFUSED = {"id": "x", "n": 666}
+
+
+class Writer:
+    """A sink, and what a Query does with it."""
+
+    def __init__(self, folder: Path, *, kind: type[KeyedSink] = KeyedSink, key: tuple[str, ...] = ("id",), lineage: str = "one") -> None:
+        self.store = SqliteStore(folder / "store.db", b"666")
+        self.lineage = lineage
+        self.sink = kind(Place("out", folder, flow="flow", work=folder / "work"), self.store, key=key, connections=2)
+
+    def decide(self, number: int, rows: list[dict[str, Any]], *, term: int = 1) -> Decided:
+        batch = BatchId("flow", "query", self.lineage, number, term)
+        stream = self.sink.stream(batch, 0, uuid4().hex, SCHEMA)
+        self.bad = stream.write(pa.RecordBatch.from_pylist(rows, arrow_schema(SCHEMA)), [f"s/a+{number}.{at}" for at in range(len(rows))])
+        return Decided(batch, f"hash-{number}", (stream.close(),))
+
+    def write(self, number: int, rows: list[dict[str, Any]], *, term: int = 1) -> list[Refusal]:
+        refused: list[Refusal] = []
+        decided = self.decide(number, rows, term=term)
+        self.sink.offer(decided, refused.append)
+        self.sink.publish(decided)
+        return refused
+
+
+def held(writer: Writer) -> Any:
+    record = writer.store.read_record()
+    assert record is not None
+    return SimpleNamespace(**record.body)
+
+
+def test_a_driver_that_slept_does_not_write_an_older_row_over_a_newer(tmp_path: Path) -> None:
+    one, two = Writer(tmp_path), Writer(tmp_path)
+    one.sink.prepare(owner="me", lineage="one")
+    two.sink.prepare(owner="me", lineage="one")
+    late = one.decide(0, [{"id": "a", "n": 1}])
+    two.write(0, [{"id": "a", "n": 1}])
+    two.write(1, [{"id": "a", "n": 2}])
+    with pytest.raises(FencedError, match="batch 1 stands there already"):
+        one.sink.offer(late, lambda _: None)
+    # it looked before it slept, and had the rows in its hands
+    late_rows = KeyedRows(["a"], ["a"], version_of(held(one).base, 0, 0), pa.RecordBatch.from_pydict({"doc": [b'{"id":"a","n":1}']}))
+    assert one.store.send(late_rows).above == version_of(held(one).base, 1, 0)
+    assert one.store.documents() == [{"id": "a", "n": 2}]
+
+
+def test_of_rows_with_one_key_the_last_one_stands_and_a_null_is_no_key(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.sink.prepare(owner="me", lineage="one")
+    writer.write(0, [{"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2}, {"id": None, "n": 3}, {"id": "long" * 200, "n": 4}])
+    assert writer.store.documents() == [{"id": "b", "n": 1}, {"id": "a", "n": 2}]
+    assert [(bad.ordinal, bad.reason) for bad in writer.bad] == [(3, "null-key"), (4, "too-large")]
+
+
+def test_without_a_key_rows_of_one_record_are_told_apart_wherever_they_are_in_the_batch(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, key=())
+    writer.sink.prepare(owner="me", lineage="one")
+    one, two = ({"id": "a", "n": n} for n in (1, 2))
+    batch = BatchId("flow", "query", "one", 0, 1)
+    receipts = []
+    for unit, ids in enumerate((["s/a+1", "s/a+2"], ["s/a+2", "s/a+1", "s/a+1"])):
+        stream = writer.sink.stream(batch, unit, uuid4().hex, SCHEMA)
+        for id_ in ids:
+            stream.write(pa.RecordBatch.from_pylist([one if unit else two], arrow_schema(SCHEMA)), [id_])
+        receipts.append(stream.close())
+    decided = Decided(batch, "hash", tuple(receipts))
+    writer.sink.offer(decided, lambda _: None)
+    writer.sink.publish(decided)
+    assert len(writer.store.documents()) == 5
+    with writer.store._open() as connection:
+        ids = [id_ for (id_,) in connection.execute("SELECT id FROM documents ORDER BY version")]
+    assert ids == ["s/a+1", "s/a+2", "s/a+2~~1", "s/a+1~~1", "s/a+1~~2"]
+
+
+def test_a_row_of_somebody_else_that_would_hide_ours_is_an_error(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.sink.prepare(owner="me", lineage="one")
+    writer.write(0, [{"id": "a", "n": 1}])
+    with writer.store._open() as other:
+        other.execute("INSERT INTO documents VALUES ('b', ?, '{}')", (2**62,))
+    with pytest.raises(SinkError, match=f"a row stands under version {2**62}, which none of this flow has yet") as told:
+        writer.write(1, [{"id": "b", "n": 1}])
+    assert told.value.code == "foreign-writer"
+
+
+def test_who_writes_after_a_reset_is_above_what_was_deleted(tmp_path: Path) -> None:
+    """Stores remember for a while what was deleted: a row of a lower version is taken for an older one."""
+    writer = Writer(tmp_path)
+    writer.sink.prepare(owner="me", lineage="one")
+    for number in range(9):
+        writer.write(number, [{"id": "a", "n": number}])
+    highest = max(max(some) for some in writer.store.versions())
+    assert writer.sink.clear(owner="me", flow="flow", dry_run=True) == 1
+    assert writer.sink.clear(owner="me", flow="flow") == 1
+    assert writer.sink.clear(owner="me", flow="flow") == 0
+    again = Writer(tmp_path, lineage="two")
+    again.sink.prepare(owner="another", lineage="two")
+    again.write(0, [{"id": "a", "n": 1}])
+    assert min(min(some) for some in again.store.versions()) > highest
+    with pytest.raises(Refused, match="a newer lineage has taken it over"):
+        writer.sink.prepare(owner="me", lineage="one", adopt=True)
+
+
+def test_the_reference_store_keeps_the_contract(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", b"666")
+    check_store(lambda: store, store.documents, refused=REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (BlindStore, "a row of the version that stands there changes nothing"),
+        (BulkStore, "of one request the row that does not fit is refused, and no other"),
+    ],
+)
+def test_a_store_that_breaks_the_contract_is_told_how(kind: type[SqliteStore], sentence: str, tmp_path: Path) -> None:
+    store = kind(tmp_path / "store.db", b"666")
+    with pytest.raises(AssertionError, match=sentence):
+        check_store(lambda: store, store.documents, refused=REFUSED)
+
+
+def check(kind: type[KeyedSink], folder: Path) -> None:
+    store = SqliteStore(folder / "store.db")
+    place = Place("out", folder, flow="flow", work=folder / "work")
+    check_sink(lambda: kind(place, store, key=(), connections=2), store.documents, schema=parse_schema(RECORD), rows=ROWS)
+
+
+def test_the_sink_keeps_the_contract(tmp_path: Path) -> None:
+    check(KeyedSink, tmp_path)
+
+
+def test_a_sink_that_breaks_the_contract_is_told_how(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="attempts leave alone what another one has staged"):
+        check(SharedStaging, tmp_path)

@@ -1,0 +1,100 @@
+"""Flows into object stores, by Spark: what a run does from its start to its audit, and what is left when things die."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.core.errors import InputError, Refused
+from scribengin.reading import committed
+from scribengin.testing.faults.lives import run_life
+from scribengin.testing.faults.outcomes import Aim, Life
+from scribengin.testing.object_stores import opened, options, or_skipped
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.embedded.objects import ObjectServer
+    from tests.conftest import FlowFolder
+
+FLOW = """
+version: 1
+name: shop
+sources: {orders: {type: files, path: data, format: json, schema: "id BIGINT NOT NULL, customer STRING, amount DOUBLE"}}
+steps: {large: {from: orders, filter: amount >= 10}}
+sinks: {kept: {from: large, type: objects, url: "URL", endpoint: "ENDPOINT", format: parquet, MORE}}
+"""
+
+
+def orders(*ids: int, amount: float = 20.0) -> list[dict[str, Any]]:
+    return [{"id": id_, "customer": f"c{id_ % 2}", "amount": amount} for id_ in ids]
+
+
+@pytest.mark.parametrize("visible", ["manifest", "listing"])
+def test_rows_come_to_the_store_and_more_of_them_in_a_second_run(
+    folder: FlowFolder, server: ObjectServer, prefix: str, visible: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(server.credentials))
+    url = options(server, prefix)["url"]
+    more = f"visible: {visible}, partition_by: [customer]"
+    folder.flow(FLOW.replace("URL", url).replace("ENDPOINT", server.uri).replace("MORE", more))
+    folder.data("data/a.jsonl", [*orders(1, 2, 3), *orders(4, amount=1)])
+    result = folder.run()
+    assert (result.state, result.violations) == ("finished", ())
+    folder.data("data/b.jsonl", orders(5, 6))
+    assert folder.run().violations == ()
+    found = committed(url, endpoint=server.uri)
+    assert sorted((row["id"], row["customer"]) for row in found.dataset().to_table().to_pylist()) == [
+        (1, "c1"), (2, "c0"), (3, "c1"), (5, "c1"), (6, "c0"),
+    ]  # fmt: skip
+    listed = [entry.key for entry in opened(server, prefix).list() if not entry.key.startswith("_")]
+    assert sorted(listed) == sorted(each.key for each in found.objects)
+    assert all(key.startswith("data/") for key in listed) is (visible == "manifest")
+
+
+def test_objects_are_read_once_over_two_runs(
+    folder: FlowFolder, server: ObjectServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(server.credentials))
+    given = 'type: objects, url: "URL", endpoint: "ENDPOINT", names: sorted'.replace("URL", options(server, prefix)["url"])
+    flow = (
+        FLOW.replace("type: files, path: data", given).partition("sinks:")[0]
+        + "sinks: {kept: {from: large, type: files, path: out, format: json}}\n"
+    )
+    folder.flow(flow.replace("ENDPOINT", server.uri))
+    store = opened(server, prefix)
+    for nth, ids in enumerate(((1, 2, 3), (4, 5))):
+        store.put(f"{nth}.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in orders(*ids)) + b"torn\n")
+        (query,) = folder.run().queries
+        assert query.nodes["orders"].dead == nth + 1
+    assert sorted(row["id"] for row in folder.read("out")) == [1, 2, 3, 4, 5]
+
+
+def test_a_prefix_of_others_stops_a_start_with_what_is_to_be_done(folder: FlowFolder, server: ObjectServer, prefix: str) -> None:
+    given = options(server, prefix)
+    opened(server, prefix).put("theirs", b"1")
+    login = ", ".join(f"{name}: {value}" for name, value in given["config"].items())
+    folder.flow(FLOW.replace("URL", given["url"]).replace("ENDPOINT", server.uri).replace("MORE", f"config: {{{login}}}"))
+    folder.data("data/a.jsonl", orders(1))
+    with pytest.raises((Refused, InputError), match="nothing says who wrote it"):
+        folder.run()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("kind", "route", "aims"),
+    [
+        ("tail", "files-to-objects-listed", ("server@stage.mid_write",)),
+        pytest.param("coins", "files-to-objects-listed", ("kill@publish.renamed", "server@stage.mid_write"), marks=pytest.mark.long),
+        pytest.param("aggregate", "files-to-objects", ("kill@publish.record.before", "two@decide.before"), marks=pytest.mark.long),
+    ],
+)
+def test_a_life_of_kills_loses_and_doubles_nothing(public_path: Path, kind: str, route: str, aims: tuple[str, ...]) -> None:
+    or_skipped(public_path)
+    life = Life(kind, route, False, tuple(Aim(*aim.split("@")) for aim in aims))
+    outcome = run_life(life, 1, public_path / "life", limit_s=400)
+    assert outcome.verdict == "passed", outcome
+    assert all(outcome.reached), outcome
+    assert outcome.looks > 0

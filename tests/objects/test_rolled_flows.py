@@ -1,0 +1,60 @@
+"""Flows whose objects are merged, over real stores: what readers see of a run, and lives of kills with a roller in them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.cli.main import main
+from scribengin.connectors.objects.reading import committed_at
+from scribengin.testing.faults.lives import run_life
+from scribengin.testing.faults.outcomes import Aim, Life
+from scribengin.testing.object_stores import address, options, or_skipped
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.embedded.objects import ObjectServer
+    from tests.conftest import FlowFolder
+
+
+def test_a_run_that_ends_leaves_large_objects_and_hides_nothing(
+    folder: FlowFolder, server: ObjectServer, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = options(server, prefix, format="json", visible="listing", roll={"size": "1MiB", "every": "10m"})
+    folder.flow(f"""
+version: 1
+name: rolled
+sources:
+  rows: {{type: files, path: data, format: json, schema: "id BIGINT NOT NULL", max_files: 1}}
+sinks:
+  kept: {json.dumps({"from": "rows", "type": "objects"} | given)}
+""")
+    for number in range(3):
+        folder.data(f"data/{number}.json", [{"id": 10 * number + each} for each in range(10)])
+    assert folder.run().balanced
+    place = address(server, prefix)
+    store = place.open()
+    (key,) = [entry.key for entry in store.list() if not entry.key.startswith("_")]
+    assert [json.loads(line)["id"] for line in (store.get(key) or b"").splitlines()] == list(range(30))
+    assert [each.key for each in committed_at(place).objects] == [key]
+    with pytest.raises(SystemExit, match="0"):
+        main(["maintain", str(folder.path / "flow.yaml"), "--flush"])
+    assert capsys.readouterr().out == f"{given['url']}: nothing to do\n"
+    folder.data("data/3.json", [{"id": 30}])
+    assert folder.run().balanced
+    assert sum(each.rows for each in committed_at(place).objects) == 31
+    assert len([entry for entry in store.list() if not entry.key.startswith("_")]) == 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("route", ["files-to-objects-rolled", "files-to-hdfs-rolled"])
+def test_a_life_of_kills_loses_and_doubles_nothing(public_path: Path, route: str) -> None:
+    or_skipped(public_path)
+    aims = ("kill@roll.drafts.written", "kill@roll.record.after", "two@roll.record.before", "kill@publish.record.after")
+    outcome = run_life(Life("coins", route, False, tuple(Aim(*aim.split("@")) for aim in aims)), 1, public_path / "life", limit_s=400)
+    assert outcome.verdict == "passed", outcome
+    assert all(outcome.reached), outcome

@@ -1,0 +1,20 @@
+"""A foreign writer of Spark, for all tests of this folder, and how flows are run as processes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+sys.path.insert(0, str(Path(__file__).parent / "writers"))  # where Spark's Python processes find pyspark_shelf too
+
+
+@pytest.fixture
+def shelf(spark: SparkSession) -> SparkSession:
+    """A session that knows the writer `shelf`."""
+    import pyspark_shelf
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(pyspark_shelf)  # the session began before this folder was on the path
+    spark.dataSource.register(pyspark_shelf.DefaultSource)
+    return spark

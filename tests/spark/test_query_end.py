@@ -1,0 +1,60 @@
+"""A Batch that opens while something else has the Query between two Batches."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.core.process import within
+from scribengin.spark.query import QueryRun
+
+if TYPE_CHECKING:
+    from tests.conftest import FlowFolder
+
+FLOW = """\
+version: 1
+name: spread
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT, ts TIMESTAMP", watermark: ts 1s}
+steps:
+  all: {from: rows, filter: id >= 0}
+  per: {from: all, aggregate: {by: [id], window: {time: ts, size: 1h}, columns: {n: count(*)}}}
+sinks:
+  counts: {from: per, type: files, path: out, format: json}
+"""
+TIERS = "tiers: {edge: {steps: [all]}, core: {steps: [per]}}\n"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ends", [True, False], ids=["its end", "upkeep"])
+def test_a_batch_that_opens_in_another_hand_costs_the_query_nothing(
+    folder: FlowFolder, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    folder.flow(FLOW + (TIERS if ends else ""))
+    folder.data("data/a.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour}:00:00Z"} for id_ in range(5) for hour in (10, 12)])
+    start, held = QueryRun._start, []
+
+    def starts_held(self: QueryRun) -> Any:
+        if not self.parts.query.stateful or held or (ends and self._ends_by_itself):
+            return start(self)
+        if ends:  # as a Query that is fed to the end: its first Batch opens when it is being stopped, to be started for the last time
+            assert within(120, self.fed)
+        self._busy.acquire()
+        self._ending = ends
+        query = start(self)
+        held.append(query)
+
+        def let_go() -> None:
+            within(20 if ends else 3, lambda: self._raised is not None)
+            self._busy.release()
+
+        threading.Thread(target=let_go).start()
+        return query
+
+    monkeypatch.setattr(QueryRun, "_start", starts_held)
+    result = folder.run()
+    assert len(held) == 1, "the Query has met it"
+    assert (result.state, result.balanced, result.problems) == ("finished", True, ())
+    assert sorted(row["id"] for row in folder.read("out")) == [0, 1, 2, 3, 4]
