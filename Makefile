@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-isolation bench-utilities bench-postgres bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -76,13 +76,43 @@ bench-isolation: setup ## a flow alone, beside one that floods, beside one that 
 bench-utilities: setup ## tests in the order that costs least, beside every fixed order: make bench-utilities [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/utilities.py $(ARGS)
 
+bench-postgres-read: setup ## out of a table, beside Spark's JDBC source and a bare COPY: make bench-postgres-read [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/postgres_read.py $(ARGS)
+
 bench-postgres: setup ## into a table, beside Spark's JDBC sink and a bare COPY: make bench-postgres [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/postgres.py $(ARGS)
+
+bench-opensearch: setup ## into an index, beside a bare loop of bulk requests: make bench-opensearch [ARGS="--rows 400000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/opensearch.py $(ARGS)
+
+bench-cassandra: setup ## into a table of Cassandra, beside a bare loop of its client: make bench-cassandra [ARGS="--rows 100000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/cassandra_tables.py $(ARGS)
+
+bench-cassandra-read: setup ## out of a table of Cassandra, beside a bare loop of its client: make bench-cassandra-read [ARGS="--rows 200000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/cassandra_read.py $(ARGS)
+
+bench-hbase: setup ## into a table of HBase, beside a bare loop of requests: make bench-hbase [ARGS="--rows 200000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/hbase.py $(ARGS)
+
+bench-hbase-read: setup ## out of a table of HBase, beside a bare loop of requests: make bench-hbase-read [ARGS="--rows 200000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/hbase_read.py $(ARGS)
+
+bench-delta: setup ## into a Delta table, beside Delta's own writers: make bench-delta [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/delta.py $(ARGS)
+
+bench-plain: setup ## by HTTP beside a bare loop, and by a writer of Spark beside the same by hand: make bench-plain [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/plain.py $(ARGS)
+
+bench-objects: setup ## into an object store, beside a bare upload of the same files: make bench-objects [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/objects.py $(ARGS)
+
+bench-hdfs: setup ## into an HDFS, beside Spark's own writer: make bench-hdfs [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/hdfs.py $(ARGS)
 
 bench-segments: setup ## a sink with roll beside one without, and merges alone: make bench-segments [ARGS="--rows 400000 --format parquet"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/segments.py $(ARGS)
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2]
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]
