@@ -149,6 +149,20 @@ def test_a_death_at_a_transaction_costs_one_task_only_where_tasks_commit():
     assert not is_soft(Aim("kill", "transaction.sent"), by_unit=True)
 
 
+def test_strikes_are_chosen_by_a_part_of_their_text_or_by_several():
+    flows = {flow[1] for _, flow in all_cells("kill@decide.after tail files-to-hbase|two@decide.after coins csv")}
+    assert flows == {"files-to-hbase", "files-to-hbase-by-key", "csv"}
+
+
+def test_over_stores_what_kills_and_what_sleeps_is_wanted_three_times():
+    three = {str(aim) for aim in (Aim("kill", "decide.after"), Aim("die", "stage.mid_write"), Aim("zombie", "decide.after"))}
+    for aim, (_, format, _) in all_cells("files-to-cassandra"):
+        if str(aim) in three or aim.way == "server":
+            assert wanted(aim, format) == 3
+        if aim.way in ("two", "edit") or (aim.way == "die" and aim.point == "decide.after"):
+            assert wanted(aim, format) == 1
+
+
 def test_every_point_is_killed():
     assert PLACES["kill"] == POINTS
     assert not list(all_cells("no such thing"))
@@ -286,3 +300,19 @@ def test_input_that_grows_in_steps_is_what_it_is_at_once(tmp_path, kind):
 
 def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_life_may_be_given_many_records_in_large_batches(tmp_path, kind):
+    flow = FaultFlow(tmp_path, kind, "json", partitioned=False, batch_rows=200)
+    flow.write()
+    flow.grow(1)
+    assert len(records_in(tmp_path)) == 200
+    flow.fill(901)
+    flow.fill(901)
+    assert len(set(records_in(tmp_path))) == 1000  # whole Batches; `dedupe` repeats some
+
+
+def records_in(folder):
+    rows = [row for path in (folder / "data").iterdir() for row in map(msgspec.json.decode, path.read_bytes().splitlines())]
+    return [(row["part"], row["seq"]) for row in rows]

@@ -22,6 +22,8 @@ from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.report import append_outcome, line_of, read_outcomes, write_report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scribengin.testing.faults.outcomes import Life, Outcome
 
 _LOOK_S = 0.2
@@ -32,7 +34,7 @@ _LOOK_S = 0.2
 @click.option(
     "--only",
     default="",
-    help="Strikes whose text holds this: publish, two@, parquet, kafka, files-to-kafka, tiers, kill@decide.before tail …",
+    help="Strikes whose text holds this: publish, two@, parquet, kafka, files-to-kafka, tiers, kill@decide.before tail, hbase|hdfs …",
 )
 @click.option("--seed", type=int, help="Live the life with this seed again; an unknown one begins a row of new lives.")
 @click.option("--lives", type=click.IntRange(1), default=1, show_default=True, help="How many at once.")
@@ -40,9 +42,14 @@ _LOOK_S = 0.2
     "--strikes", type=click.IntRange(1), default=STRIKES, show_default=True, help="In one life, at most. Few: more flows in the same time."
 )
 @click.option("--limit", "limit_s", type=float, default=300.0, show_default=True, help="Seconds for each start of a run.")
+@click.option(
+    "--records", type=click.IntRange(min=0), default=20_000, show_default=True, help="What a life over a store takes in, at least; 0: few."
+)
 @click.option("--archive/--no-archive", default=True, help="First an archive of Spark's classes: a minute, once a folder; halves a start.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(".scribengin-faults"), show_default=True)
-def main(*, minutes: float, only: str, seed: int | None, lives: int, strikes: int, limit_s: float, archive: bool, folder: Path) -> None:
+def main(
+    *, minutes: float, only: str, seed: int | None, lives: int, strikes: int, limit_s: float, records: int, archive: bool, folder: Path
+) -> None:
     """Strike real runs at their crash points and check every record; goes on where the last call ended."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -55,7 +62,8 @@ def main(*, minutes: float, only: str, seed: int | None, lives: int, strikes: in
     if only.startswith("control"):
         sys.exit(_control(folder, only, minutes, seed, stop, made))
     with Brokers(folder / "brokers") as brokers:
-        campaign = _Campaign(folder, only, limit_s, stop, made, brokers, strikes)
+        live = partial(run_life, limit_s=limit_s, archive=made, brokers=brokers, stop=stop, records=records)
+        campaign = _Campaign(folder, only, stop, live, strikes)
         again = [outcome.life for outcome in campaign.outcomes if outcome.seed == seed]
         first = seed if seed is not None else max((outcome.seed for outcome in campaign.outcomes), default=0) + 1
         if again:
@@ -85,24 +93,13 @@ def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: th
 
 
 class _Campaign:
-    def __init__(
-        self,
-        folder: Path,
-        only: str,
-        limit_s: float,
-        stop: threading.Event,
-        archive: Path | None,
-        brokers: Brokers,
-        strikes: int,
-    ) -> None:
+    def __init__(self, folder: Path, only: str, stop: threading.Event, live: Callable[[Life, int, Path], Outcome], strikes: int) -> None:
         self.outcomes = read_outcomes(folder)
         self.new: list[Outcome] = []
         self._folder = folder
-        self._limit_s = limit_s
         self._stop = stop
+        self._live = live
         self._sample = Sample(self.outcomes, only, strikes=strikes)
-        self._archive = archive
-        self._brokers = brokers
 
     def live_again(self, life: Life, seed: int) -> None:
         """One life that was lived before."""
@@ -130,8 +127,7 @@ class _Campaign:
     def _begin(self, pool: ThreadPoolExecutor, life: Life, seed: int) -> Future[Outcome]:
         click.echo(f"  seed {seed}  {life} …", err=True)
         work = self._folder / "work" / f"{seed}-{len(self.outcomes)}"
-        run = partial(run_life, limit_s=self._limit_s, archive=self._archive, brokers=self._brokers, stop=self._stop)
-        return pool.submit(run, life, seed, work)
+        return pool.submit(self._live, life, seed, work)
 
     def _await(self, running: set[Future[Outcome]]) -> list[Outcome]:
         """Wait for one at least; what is over leaves the set, and is remembered and told."""

@@ -1,7 +1,8 @@
 """Which aims there are, which are open, and which lives come next: a sample that goes on where it stopped.
 
 Done is what issue 3 asks: each way to strike at each point once per format, three times where a Batch is published or recovered.
-Over Kafka each way at each point once per route (`kafka_flows.ROUTES`), which stands where a flow over files has its format.
+Over Kafka each way at each point once per route (`kafka_flows.ROUTES`), which stands where a flow over files has its format. Over stores
+three times where the driver, a worker or the server is killed or the driver sleeps, as issue 8 asks, and once otherwise.
 Open ones come first; among them those whose pair with the kind of Query never met. When none is open, the sample goes on.
 """
 
@@ -12,6 +13,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from scribengin.core.faults import MOVE_POINTS, OUTBOX_POINTS, POINTS, TRANSACTION_POINTS
+from scribengin.testing.faults.drivers import IN_TASKS
 from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
@@ -130,19 +132,21 @@ def wanted(aim: Aim, format: str) -> int:
     if format in (*ROUTES, *TIER_ROUTES):
         return 1
     if format in GROUND_OF:
-        return _OFTEN
+        return _OFTEN if aim.way in ("kill", "zombie", "server") or (aim.way == "die" and aim.point in IN_TASKS) else 1
     return _OFTEN if aim.way == "recovery" or aim.point in (*_PUBLISH, *_RECOVERY) else 1
 
 
 def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
-    """Every aim with every flow, where the text of both holds `only` (`publish`, `two@`, `kill@decide.after tail parquet`, …)."""
+    """Every aim with every flow, where the text of both holds `only` (`publish`, `two@`, `kill@decide.after tail parquet`, …), or one of
+    several such (`hbase|cassandra`)."""
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
     for ground in STORES:
         flows += itertools.product(ground.kinds, ground.routes, ground.partitioned)
     flows += [(kind, route, False) for kind, route in itertools.product(TIER_KINDS, TIER_ROUTES) if lives_on(kind, route)]
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
-            if _fits(aim, kind, format) and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
+            text = f"{aim} {kind} {format}{' partitioned' if partitioned else ''}"
+            if _fits(aim, kind, format) and any(each in text for each in only.split("|")):
                 yield aim, (kind, format, partitioned)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -140,6 +141,8 @@ class FaultFlow:
     """input files that are there, closers aside"""
     closers: int = 0
     """how many of them are there"""
+    batch_rows: int = 0
+    """records of each Batch's input; 0: as few as its kind has"""
 
     @property
     def name(self) -> str:
@@ -202,6 +205,11 @@ class FaultFlow:
             if self._kind.labels and part:
                 self._add("labels", part, self._labels(part - 1))
         self.parts += batches * self._kind.max_files
+
+    def fill(self, records: int) -> None:
+        """Lay down what the input lacks of so many records, in whole Batches."""
+        missing = records - self.parts * self._kind.rows
+        self.grow(max(0, -(-missing // (self._kind.rows * self._kind.max_files))))
 
     def close(self) -> None:
         """Lay down what ends the input: records that push the watermark over all others."""
@@ -297,7 +305,7 @@ class FaultFlow:
 
     @property
     def _kind(self) -> FlowKind:
-        return _KINDS[self.kind]
+        return _sized(self.kind, self.batch_rows)
 
     @property
     def _line_function(self) -> str:
@@ -359,6 +367,12 @@ class FaultFlow:
                 rows[at, row["bucket"] or ""] += 1
                 totals[at, row["bucket"] or ""] += row["seq"]
         return [{"at": at, "bucket": bucket, "n": n, "total": totals[at, bucket]} for (at, bucket), n in rows.items()]
+
+
+@cache
+def _sized(kind: str, batch_rows: int) -> FlowKind:
+    as_it_is = _KINDS[kind]
+    return replace(as_it_is, rows=batch_rows // as_it_is.max_files) if batch_rows else as_it_is
 
 
 def _window(row: Any) -> dict[str, Any]:

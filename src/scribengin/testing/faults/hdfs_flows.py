@@ -11,7 +11,7 @@ from scribengin.core.faults import ELSEWHERE_POINTS
 from scribengin.embedded.hdfs import Hdfs
 from scribengin.testing.faults.flows import DECISIVE, KINDS
 from scribengin.testing.faults.grounds import Ground, store_places
-from scribengin.testing.faults.object_flows import BY_MANIFEST_DECISIVE, ROLL, ObjectFlow, look_on, rolled_places
+from scribengin.testing.faults.object_flows import BY_MANIFEST_DECISIVE, ObjectFlow, look_on, rolled_places
 from scribengin.testing.hdfs_places import address, options
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class HdfsFlow(ObjectFlow):
 
     def _output(self, sink: str) -> str:
         by = ", partition_by: [bucket]" if self.partitioned else ""
-        return f'type: hdfs, url: "{options(self.server, sink)["url"]}", format: json{by}{ROLL if self.route == ROLLED else ""}'
+        return f'type: hdfs, url: "{options(self.server, sink)["url"]}", format: json{by}{self.roll}'
 
 
 def _flow(life: Life, folder: Path, stack: ExitStack) -> HdfsFlow:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from scribengin.embedded.kafka import KafkaCluster
 
+_BATCHES = 10
+"""fewer than the strikes of a life take"""
+
 
 def run_life(
     life: Life,
@@ -39,9 +42,10 @@ def run_life(
     archive: Path | None = None,
     brokers: Brokers | None = None,
     stop: threading.Event | None = None,
+    records: int = 0,
 ) -> Outcome:
     """Run it in `folder`, which is made anew, and removed unless the life fails. `limit_s` is for each start. `brokers` are those that
-    lives over Kafka share; without them a life has its own.
+    lives over Kafka share; without them a life has its own. `records`: what a life over a store takes in, at least, by Batches of a tenth.
 
     Raises Ended when `stop` is set; no process is left then.
     """
@@ -52,7 +56,11 @@ def run_life(
         flow, cluster = _on_its_ground(life, folder.resolve(), brokers, stack)
         speculates = any(aim.way == "speculation" for aim in life.aims)
         workers = stack.enter_context(Workers(flow.folder / "workers")) if speculates else None
-        running = RunningLife(flow, outcome, stack, limit_s, archive, stop or threading.Event(), cluster, workers)
+        if life.format in GROUND_OF:
+            flow.batch_rows = records // _BATCHES
+        else:
+            records = 0
+        running = RunningLife(flow, outcome, stack, limit_s, archive, stop or threading.Event(), cluster, workers, records)
         try:
             running.run(strike_all)
         except Hung as error:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 BY_MANIFEST, LISTED, ROLLED = "files-to-objects", "files-to-objects-listed", "files-to-objects-rolled"
 """`LISTED`: uploads are completed when a Batch is published, and its reader lists; `ROLLED`: when they are merged."""
-ROLL = ", roll: {size: 16KiB, every: 1s}"
 BY_MANIFEST_DECISIVE = tuple(point for point in DECISIVE if point != "publish.renamed")
 ROLLER_POINTS = ("roll.draft.writing", "roll.drafts.written", "roll.record.before", "roll.record.after", "roll.renamed")
 """those that a roller comes past while a flow runs; what it has merged is deleted when nobody may read it any more"""
@@ -75,11 +74,16 @@ class ObjectFlow(ServedFlow):
         with _folds_as_drivers():
             return [row for key in keys_of(place, store, listed=self.listed) for row in read_object(store, key)]
 
+    @property
+    def roll(self) -> str:
+        """What its options say of merging: sizes that a few Batches' objects stay below."""
+        return f", roll: {{size: {self._kind.rows // 2}KiB, every: 1s}}" if self.route.endswith("-rolled") else ""
+
     def _output(self, sink: str) -> str:
         given = options(self.server, sink)
         login = ", ".join(f"{name}: {value}" for name, value in given["config"].items())
         by = ", partition_by: [bucket]" if self.partitioned else ""
-        visible = (", visible: listing" if self.listed else "") + (ROLL if self.route == ROLLED else "")
+        visible = (", visible: listing" if self.listed else "") + self.roll
         return f'type: objects, url: "{given["url"]}", endpoint: "{given["endpoint"]}", config: {{{login}}}, format: json{by}{visible}'
 
 

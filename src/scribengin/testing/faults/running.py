@@ -42,7 +42,9 @@ class RunningLife:
         stop: threading.Event,
         cluster: KafkaCluster | None = None,
         workers: Workers | None = None,
+        records: int = 0,
     ) -> None:
+        self._records = records
         self.flow = flow
         self.outcome = outcome
         self.disk: SmallDisk | None = None
@@ -73,6 +75,7 @@ class RunningLife:
         try:
             self.flow.grow(1)
             strike_all(self)
+            self.flow.fill(self._records)
             self.flow.close()
             result = self._finish()
             # whatever becomes of a driver, it must know what has happened to it

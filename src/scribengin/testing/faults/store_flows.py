@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from scribengin.testing.records import Key
 
 _KEYS = {"aggregate": "at, bucket", "join": "part, seq", "dedupe": "part, seq"}
-_LOOK_S = 0.1
+_LOOK_S, _REST = 0.1, 4
+"""what a look takes of the machine: a fifth at most"""
 
 
 @dataclass(kw_only=True)
@@ -60,8 +62,12 @@ class StoreFlow(FaultFlow):
     @property
     def _kind(self) -> FlowKind:
         """As over files; but no part of a key is null."""
-        kind = super()._kind
-        return replace(kind, steps=kind.steps.replace("AS at, bucket,", "AS at, coalesce(bucket, '') AS bucket,"))
+        return _without_null(super()._kind)
+
+
+@cache
+def _without_null(kind: FlowKind) -> FlowKind:
+    return replace(kind, steps=kind.steps.replace("AS at, bucket,", "AS at, coalesce(bucket, '') AS bucket,"))
 
 
 @dataclass(kw_only=True)
@@ -107,12 +113,14 @@ class RowWatch:
 def look_until_told(read: Callable[[], Sequence[dict[str, Any]]], away: type[Exception] | tuple[()], flags: Sequence[str]) -> None:
     """Look until standard input closes; a server that is away, which `read` says by `away`, is waited for. Then one Sight on stdout."""
     watch = RowWatch(records="records" in flags)
-    last = False
+    last, took_s = False, 0.0
     while not last:
-        last = told_to_end(_LOOK_S)
+        last = told_to_end(max(_LOOK_S, _REST * took_s))
+        began = time.monotonic()
         try:
             watch.look(read())
         except away:
             last = False  # it comes back: what is there at the end must be seen
             time.sleep(_LOOK_S)
+        took_s = time.monotonic() - began
     os.write(1, msgspec.json.encode(asdict(watch.sight)))
