@@ -22,7 +22,6 @@ from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
 from scribengin.testing.faults.report import append_outcome, read_outcomes, write_report
-from scribengin.testing.faults.tier_flows import TIER_KINDS
 from scribengin.testing.faults.ways import is_soft
 from scribengin.testing.records import Records
 
@@ -85,16 +84,19 @@ def passed(life, seed):
     return Outcome(life, seed, [True] * len(life.aims))
 
 
-def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives():
-    outcomes, sample = [], Sample([])
-    targets = count_wanted()
-    while count_open(outcomes):
+@pytest.mark.parametrize("only", ["csv|hbase", pytest.param("", marks=pytest.mark.long)])
+def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives(only):
+    outcomes, sample = [], Sample([], only)
+    cells = {(aim, flow[1]) for aim, flow in all_cells(only)}
+    targets = sum(wanted(aim, format) for aim, format in cells)
+    others = count_wanted() - targets
+    while count_open(outcomes) > others:
         assert len(outcomes) * STRIKES < 1.1 * targets  # lives are as full as they may be
         outcomes.append(passed(sample.choose(random.Random(len(outcomes))), len(outcomes)))
         sample.add(outcomes[-1])
     strikes = sum(len(outcome.life.aims) for outcome in outcomes)
     assert targets <= strikes < 1.1 * targets
-    assert {outcome.life.kind for outcome in outcomes} == {*KINDS, *TIER_KINDS}
+    assert {outcome.life.kind for outcome in outcomes} == {flow[0] for _, flow in all_cells(only)}
     assert {outcome.life.partitioned for outcome in outcomes} == {True, False}
 
 
@@ -154,13 +156,15 @@ def test_strikes_are_chosen_by_a_part_of_their_text_or_by_several():
     assert flows == {"files-to-hbase", "files-to-hbase-by-key", "csv"}
 
 
-def test_over_stores_what_kills_and_what_sleeps_is_wanted_three_times():
-    three = {str(aim) for aim in (Aim("kill", "decide.after"), Aim("die", "stage.mid_write"), Aim("zombie", "decide.after"))}
-    for aim, (_, format, _) in all_cells("files-to-cassandra"):
-        if str(aim) in three or aim.way == "server":
-            assert wanted(aim, format) == 3
-        if aim.way in ("two", "edit") or (aim.way == "die" and aim.point == "decide.after"):
-            assert wanted(aim, format) == 1
+def test_over_stores_what_kills_and_what_sleeps_is_wanted_three_times_of_a_sink():
+    def of_sink(aim, *routes):
+        return [wanted(Aim(*aim.split("@")), route) for route in routes]
+
+    assert of_sink("kill@decide.after", "files-to-hbase", "files-to-hbase-by-key") == [2, 2]
+    assert of_sink("server@stage.closed", "files-to-objects", "files-to-objects-listed", "files-to-objects-rolled") == [1, 1, 1]
+    assert of_sink("kill@roll.record.after", "files-to-objects-rolled") == [3]  # nothing of the others' is merged
+    assert of_sink("die@stage.mid_write", "postgres-to-files") == [3]
+    assert of_sink("die@decide.after", "postgres-to-files") == of_sink("two@decide.after", "postgres-to-files") == [1]
 
 
 def test_every_point_is_killed():

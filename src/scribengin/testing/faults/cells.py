@@ -2,7 +2,7 @@
 
 Done is what issue 3 asks: each way to strike at each point once per format, three times where a Batch is published or recovered.
 Over Kafka each way at each point once per route (`kafka_flows.ROUTES`), which stands where a flow over files has its format. Over stores
-three times where the driver, a worker or the server is killed or the driver sleeps, as issue 8 asks, and once otherwise.
+once per route; three times per sink, over its routes, where the driver, a worker or the server is killed, or the driver sleeps (issue 8).
 Open ones come first; among them those whose pair with the kind of Query never met. When none is open, the sample goes on.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
+from functools import cache
 from typing import TYPE_CHECKING
 
 from scribengin.core.faults import MOVE_POINTS, OUTBOX_POINTS, POINTS, TRANSACTION_POINTS
@@ -17,7 +18,7 @@ from scribengin.testing.faults.drivers import IN_TASKS
 from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.faults.stores import GROUND_OF, STORES
+from scribengin.testing.faults.stores import GROUND_OF, ROUTES_BESIDE, STORES
 from scribengin.testing.faults.tier_flows import RECUT_KINDS, TIER_KINDS, TIER_ROUTES, commits_by_unit, lives_on
 from scribengin.testing.faults.ways import SERIES, is_soft
 
@@ -127,18 +128,21 @@ Target = tuple[Aim, str]
 """aim, format"""
 
 
+@cache
 def wanted(aim: Aim, format: str) -> int:
     """How many seeds an aim needs in this format, or on this route."""
     if format in (*ROUTES, *TIER_ROUTES):
         return 1
     if format in GROUND_OF:
-        return _OFTEN if aim.way in ("kill", "zombie", "server") or (aim.way == "die" and aim.point in IN_TASKS) else 1
+        often = aim.way in ("kill", "zombie", "server") or (aim.way == "die" and aim.point in IN_TASKS)
+        return -(-_OFTEN // sum(aim in AIMS_OF[route] for route in ROUTES_BESIDE[format])) if often else 1
     return _OFTEN if aim.way == "recovery" or aim.point in (*_PUBLISH, *_RECOVERY) else 1
 
 
 def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
-    """Every aim with every flow, where the text of both holds `only` (`publish`, `two@`, `kill@decide.after tail parquet`, …), or one of
-    several such (`hbase|cassandra`)."""
+    """Every aim with every flow, where the text of both holds all words of `only` (`publish`, `kill@decide.after tail parquet`, …), or of
+    one of several such (`two@ hbase|cassandra`)."""
+    choices = [each.split() for each in only.split("|")]
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
     for ground in STORES:
         flows += itertools.product(ground.kinds, ground.routes, ground.partitioned)
@@ -146,7 +150,7 @@ def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
             text = f"{aim} {kind} {format}{' partitioned' if partitioned else ''}"
-            if _fits(aim, kind, format) and any(each in text for each in only.split("|")):
+            if _fits(aim, kind, format) and any(all(word in text for word in words) for words in choices):
                 yield aim, (kind, format, partitioned)
 
 

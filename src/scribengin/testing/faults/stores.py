@@ -11,6 +11,19 @@ from scribengin.testing.faults.object_flows import OBJECTS, OBJECTS_LISTED, OBJE
 from scribengin.testing.faults.read_table_flows import READ_TABLES
 from scribengin.testing.faults.table_flows import TABLES
 
-_DELTA = (DELTA, DELTA_BY_KEY, DELTA_STORED, DELTA_STORED_BY_KEY)
-STORES = (TABLES, READ_TABLES, *_DELTA, INDEXES, CASSANDRA, OBJECTS, OBJECTS_LISTED, OBJECTS_ROLLED, HDFS, HDFS_ROLLED, HBASE)
+_SINKS = (
+    (TABLES,),
+    (READ_TABLES,),
+    (DELTA, DELTA_BY_KEY, DELTA_STORED, DELTA_STORED_BY_KEY),
+    (INDEXES,),
+    (CASSANDRA,),
+    (OBJECTS, OBJECTS_LISTED, OBJECTS_ROLLED),
+    (HDFS, HDFS_ROLLED),
+    (HBASE,),
+)
+STORES = tuple(ground for grounds in _SINKS for ground in grounds)
 GROUND_OF = {route: ground for ground in STORES for route in ground.routes}
+ROUTES_BESIDE = {
+    route: routes for routes in (tuple(route for ground in grounds for route in ground.routes) for grounds in _SINKS) for route in routes
+}
+"""route → all that one sink (or source) has, itself too"""
