@@ -91,6 +91,7 @@ def test_a_table_of_counters_stops_a_start_with_the_reason(folder: FlowFolder, s
     assert "counters take no lightweight transaction" in str(told.value)
 
 
+@pytest.mark.long
 def test_a_table_is_read_on_behind_a_kill_and_a_row_that_changed_meanwhile_stops_it(folder: FlowFolder, space: Keyspace) -> None:
     space.ask("CREATE TABLE kept (id bigint PRIMARY KEY, name text)")
     for number in range(40):

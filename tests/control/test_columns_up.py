@@ -79,8 +79,9 @@ sinks: {kept: {from: named, type: files, path: out, format: json}}
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("back", [False, pytest.param(True, marks=pytest.mark.long)], ids=["there", "and back"])
+@pytest.mark.parametrize("back", [False, True], ids=["there", "and back"])
 def test_other_columns_than_a_folder_holds_need_a_word_that_is_an_event(person: Person, *, back: bool) -> None:
     flow = person.folder / "flow.yaml"
     flow.write_text(TYPED % "BIGINT")

@@ -24,6 +24,7 @@ def person(tmp_path: Path) -> Iterator[Person]:
     person.clears()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_flow_waits_for_its_quota_then_reads_at_the_rate_of_its_part(person: Person) -> None:
     with person.up("--cores", "1"):

@@ -32,6 +32,7 @@ def person(tmp_path: Path) -> Iterator[Person]:
     person.clears()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_flow_is_planned_goes_back_is_set_and_goes_on(person: Person) -> None:
     with person.up():

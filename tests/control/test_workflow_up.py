@@ -51,6 +51,7 @@ def ids(folder: Path) -> list[int]:
     return sorted(json.loads(line)["id"] for path in folder.glob("part-*") for line in path.read_text().splitlines())
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_reader_that_is_slow_holds_back_who_feeds_it_and_both_are_drained_in_order_with_nothing_lost(bench: Bench) -> None:
     with bench.up():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PAGE = "docs/control.md"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_commands_of_the_page_work_beside_one_that_is_up(tmp_path: Path) -> None:
     first, second, *_ = (block.text for block in blocks_of(PAGE) if block.language in ("", "sh"))

@@ -48,7 +48,7 @@ class Page:
 
 PAGES = [
     Page("postgres", "postgres", "postgres|secret|output", ("postgres",), elsewhere=frozenset({"postgres-rule"}), copy="out/large"),
-    Page("opensearch", "opensearch", "search|secret", ("opensearch", "keyed/http.py"), "500 documents\n"),
+    Page("opensearch", "opensearch", "search|secret", ("opensearch", "keyed/http.py"), "500 documents\n", slow=True),
     Page(
         "cassandra",
         "cassandra",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import RoundRobinPolicy
 
@@ -23,6 +24,7 @@ def ask(server: Cassandra, *statements: str) -> list[Any]:
         return [session.execute(statement).one() for statement in statements]
 
 
+@pytest.mark.long
 def test_what_it_has_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
     first = Cassandra(tmp_path)
     first.start()

@@ -16,6 +16,7 @@ def kept(http: httpx2.Client) -> int:
     return len(http.get("/kept/*", headers=JSON).raise_for_status().json()["Row"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_what_it_has_acknowledged_outlives_a_kill(tmp_path: Path) -> None:
     with HBase(tmp_path / "server") as server, httpx2.Client(base_url=server.uri, timeout=60, trust_env=False) as http:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from scribengin.core.process import birth_of, within
 from scribengin.embedded import services
 from scribengin.embedded.hdfs import Hdfs
@@ -24,6 +26,7 @@ def test_it_has_the_version_of_sparks_client() -> None:
     assert jar.coordinate.rpartition(":")[2] == client.stem.rpartition("-")[2]
 
 
+@pytest.mark.long
 def test_each_node_is_killed_by_itself_and_both_come_back_where_they_were(tmp_path: Path) -> None:
     with Hdfs(tmp_path / "hdfs") as hdfs:
         uri, pids = hdfs.uri, (hdfs.name_node.pid, hdfs.data_node.pid)

@@ -64,6 +64,7 @@ def test_the_log_of_a_broker_can_be_read(kafka: KafkaCluster) -> None:
     assert "ERROR" not in text
 
 
+@pytest.mark.long
 def test_three_brokers_go_on_without_one_and_take_it_back(tmp_path: Path) -> None:
     with KafkaCluster(tmp_path, brokers=3, properties={"num.partitions": "3"}) as cluster:
         write_lines(cluster, "copied", ["written before"])

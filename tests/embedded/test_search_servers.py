@@ -13,6 +13,7 @@ from scribengin.embedded.opensearch import OpenSearch
 BOTH = pytest.mark.parametrize("kind", [OpenSearch, pytest.param(Elasticsearch, marks=pytest.mark.long)])
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.timeout(300)
 def test_a_server_keeps_what_it_acknowledged_over_a_kill_and_is_found_again(

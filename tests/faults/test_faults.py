@@ -45,6 +45,7 @@ def test_drivers_that_wake_after_their_successors_change_nothing_and_a_copy_is_r
     assert not any("exit 0" in step for step in woken)
 
 
+@pytest.mark.long
 def test_a_windowed_aggregation_killed_after_its_decision_and_while_it_recovers_counts_each_row_once(tmp_path):
     live(["kill@decide.after", "recovery@recovery.mid"], "aggregate", "json", tmp_path)
 

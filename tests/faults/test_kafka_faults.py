@@ -174,6 +174,7 @@ def test_every_way_and_point_over_kafka_finds_a_flow_that_can_take_it():
     assert Sample([], "kill@publish.record.after tail kafka-to-files").choose(random.Random(1)) is not None
 
 
+@pytest.mark.long
 def test_a_driver_killed_within_its_transaction_and_a_zombie_at_its_commit_lose_and_double_nothing(brokers, tmp_path):
     aims = (Aim("kill", "transaction.sent"), Aim("zombie", "transaction.commit.before"))
     outcome = run_life(Life("tail", "kafka-to-kafka", False, aims), 1, tmp_path / "life", limit_s=400, brokers=brokers)

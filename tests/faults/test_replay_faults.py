@@ -81,6 +81,7 @@ def replayed_under_fire(folder, points):
     return struck
 
 
+@pytest.mark.long
 def test_a_replay_that_is_killed_when_asked_when_logged_and_when_decided_comes_through_once(folder):
     assert replayed_under_fire(folder, ("source.logged", "decide.after")) == ["source.logged", "decide.after"]
 

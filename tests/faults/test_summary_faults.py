@@ -33,6 +33,7 @@ def scribengin(folder: Path, *arguments: str, fault: str = "") -> tuple[int, Any
     return ended.returncode, json.loads(ended.stdout)["result"] if ended.stdout else None
 
 
+@pytest.mark.long
 def test_a_driver_that_dies_behind_a_decision_has_counted_its_batch_once(tmp_path: Path) -> None:
     (tmp_path / "flow.yaml").write_text(FLOW)
     status, _ = scribengin(tmp_path, "run", "flow.yaml", "--once", fault="decide.after@2:kill")

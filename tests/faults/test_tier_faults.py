@@ -49,6 +49,7 @@ def test_the_judge_asks_for_every_record_and_for_no_order(tmp_path):
     assert set(flow.judge().kinds()) == {"lost", "doubled"}
 
 
+@pytest.mark.long
 def test_drivers_of_three_tiers_killed_at_a_publication_and_in_its_recovery_lose_and_double_nothing(tmp_path):
     aims = (Aim("kill", "decide.after"), Aim("recovery", "publish.renamed"))
     outcome = run_life(Life("filter", "tiers-folder", False, aims), 1, tmp_path / "life", limit_s=400)

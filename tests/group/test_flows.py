@@ -168,6 +168,7 @@ def test_a_sink_that_goes_to_one_member_writes_there_alone(tmp_path: Path, spark
     flow.check("far/kept")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_batch_that_a_killed_driver_has_decided_waits_for_its_member_and_stands_there_once(flow: Flow) -> None:
     flow.add(3)

@@ -95,6 +95,7 @@ def messages(cluster: KafkaCluster, topic: str) -> list[dict[str, Any]]:
             return found
 
 
+@pytest.mark.long
 def test_batches_go_to_another_cluster_while_one_is_down_and_come_back(
     made: Any, near: KafkaCluster, far: KafkaCluster, spark: Any
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_sleeping_driver_of_an_older_batch_is_fenced_at_its_member(made: Any, 
     audited(flow)
 
 
+@pytest.mark.long
 def test_an_edge_over_two_clusters_loses_nothing_when_one_is_down(made: Any, near: KafkaCluster, far: KafkaCluster, spark: Any) -> None:
     flow = made(EDGE).add(2)
     assert flow.run(spark, once=True).state == "finished"

@@ -109,18 +109,14 @@ def test_a_table_is_read_on_behind_a_kill_and_a_row_that_changed_meanwhile_stops
     assert letter.message == "the row key none is not made as `row` says"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("kind", "route", "aims"),
     [
         ("tail", "files-to-hbase", ("server@decide.after",)),
-        pytest.param("coins", "files-to-hbase", ("kill@offer.sent", "server@decide.after"), marks=pytest.mark.long),
-        pytest.param(
-            "aggregate",
-            "files-to-hbase-by-key",
-            ("server@offer.sent", "two@decide.before", "recovery@publish.record.before"),
-            marks=pytest.mark.long,
-        ),
+        ("coins", "files-to-hbase", ("kill@offer.sent", "server@decide.after")),
+        ("aggregate", "files-to-hbase-by-key", ("server@offer.sent", "two@decide.before", "recovery@publish.record.before")),
     ],
 )
 def test_a_life_of_kills_loses_and_doubles_nothing(public_path: Path, kind: str, route: str, aims: tuple[str, ...]) -> None:

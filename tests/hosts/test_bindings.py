@@ -22,6 +22,7 @@ def on(plane: Plane, tier: str) -> str:
     return str(plane.holder("tweets", tier).get("host", ""))
 
 
+@pytest.mark.long
 def test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back(plane: Plane) -> None:
     plane.master("m1")
     assert plane.says("nodes") == []

@@ -147,6 +147,7 @@ def test_what_fails_is_told_until_it_works(tmp_path: Path) -> None:
     assert (said.error, said.files) == ("", 1)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_folders_keeper_is_started_elsewhere_and_one_that_slept_does_nothing_when_it_is_woken(plane: Plane) -> None:
     """A lost host, and one that was stopped in the middle of a turn for longer than its session."""

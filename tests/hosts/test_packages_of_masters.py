@@ -79,6 +79,7 @@ def packages(plane: Plane, node: str) -> set[str]:
     return {each.id for each in PackageStore(plane.folder / node / "packages").packages()}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_step_changes_between_versions_and_goes_back_on_two_hosts_with_folders_of_their_own(plane: Plane, tmp_path: Path) -> None:
     person = Person(plane, tmp_path / "orders")

@@ -26,6 +26,7 @@ tiers: {edge: {steps: [numbers, odd]}, core: {steps: [sums]}}
 """
 
 
+@pytest.mark.long
 def test_it_grows_while_the_flow_runs_and_survives_the_leading_master(plane: Plane) -> None:
     for name in ("m1", "m2"):
         plane.master(name)

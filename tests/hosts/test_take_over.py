@@ -95,6 +95,7 @@ def test_a_leader_that_slept_past_its_session_changes_nothing(plane: Plane) -> N
     assert plane.registry.children("physicalnodes/a/orders") == ("other.main-1",)
 
 
+@pytest.mark.long
 def test_a_host_that_is_gone_gives_its_workers_to_others_and_kills_the_orphans_when_it_is_back(plane: Plane) -> None:
     plane.master("m1", regain_s=3.0)
     plane.node("a")

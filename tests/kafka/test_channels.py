@@ -76,10 +76,13 @@ def sound(folder: FlowFolder, result: Any) -> None:
     [
         "",
         """edges: {"small -> doubled": {encryption: {keys: {k1: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}}, pack: {rows: 100}}}""",
-        """edges:
+        pytest.param(
+            """edges:
   "sizes.big -> all": {channel: {topic: NAME-shared}}
   "sizes.low -> all": {channel: {topic: NAME-shared}}
 """,
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["a topic each", "encrypted, in small packs", "one topic for two branches"],
 )
@@ -159,6 +162,7 @@ def test_rows_of_one_key_keep_their_order(flow: Any, cluster: KafkaCluster) -> N
     assert all(numbers == sorted(numbers) for numbers in seen.values())
 
 
+@pytest.mark.long
 def test_a_reset_takes_the_channels_with_it(flow: Any, topics: Any) -> None:
     folder = flow()
     folder.run()

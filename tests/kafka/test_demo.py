@@ -43,6 +43,7 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_demo_kills_a_run_finds_every_tweet_once_and_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, str(DEMO), "--size", "3000", "--folder", str(tmp_path)]

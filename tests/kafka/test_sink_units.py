@@ -171,6 +171,7 @@ def test_a_unit_slower_than_its_transaction_comes_through_once(topics: Topics, s
     assert len(rows_of(topics, topic)) == 20_005
 
 
+@pytest.mark.long
 def test_a_decision_whose_markers_are_gone_is_told(topics: Topics, sink: Callable[..., KafkaSink]) -> None:
     topic = topics.make()
     out = claimed(sink(topic))

@@ -69,6 +69,7 @@ def last(row):
 KEPT = sorted(set(range(0, 1000, 2)) - {10, 20, 30})
 
 
+@pytest.mark.long
 def test_a_killed_flow_loses_nothing_and_what_it_doubles_has_the_same_id(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.make(2), topics.make(4)
     topics.write(source, range(500), 0)
@@ -131,6 +132,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_state_and_several_inputs_are_written_too_and_survive_a_kill(topics: Topics, tmp_path: Path) -> None:
     windows, everything = topics.make(2), topics.make(2)
     text = STATEFUL.replace("BOOTSTRAP", topics.bootstrap).replace("WINDOWS", windows).replace("ALL", everything)

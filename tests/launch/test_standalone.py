@@ -79,6 +79,7 @@ def leaves_nothing(bench: StandaloneBench, cluster: StandaloneCluster, applicati
     assert within(SLOW_S, lambda: not executors(application))
 
 
+@pytest.mark.long
 def test_a_worker_runs_on_the_cluster_survives_its_executors_is_adopted_and_stopped(
     standalone: StandaloneBench, cluster: StandaloneCluster
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_worker_runs_on_the_cluster_survives_its_executors_is_adopted_and_stop
     leaves_nothing(standalone, cluster, application)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("struck", ["jvm", "python and keeper"])
 def test_when_one_half_of_a_worker_is_killed_the_other_does_not_stay(
     standalone: StandaloneBench, cluster: StandaloneCluster, struck: str

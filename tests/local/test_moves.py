@@ -285,7 +285,14 @@ def test_a_flow_that_was_reset_begins_anew_however_it_is_cut_and_its_old_channel
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", ["decide.before", "decide.after", "publish.record.after"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "decide.after",
+        pytest.param("decide.before", marks=pytest.mark.long),
+        pytest.param("publish.record.after", marks=pytest.mark.long),
+    ],
+)
 def test_what_a_killed_run_has_decided_or_only_begun_is_moved_too(numbers: Numbers, point: str) -> None:
     one_query = re.sub(r"(out/\w+, format: json)", r"\1, together: q", FLOW)
     numbers.cut("", one_query).more().run()

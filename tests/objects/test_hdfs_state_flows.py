@@ -102,6 +102,7 @@ def beside(folder: FlowFolder, state: HdfsPath, stop: threading.Event, views: li
     return thread, results
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_flow_waits_for_the_name_node_and_goes_on(
     folder: FlowFolder, hdfs: Hdfs, state: HdfsPath, monkeypatch: pytest.MonkeyPatch

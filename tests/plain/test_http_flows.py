@@ -56,8 +56,9 @@ SENT = [id_ for id_ in range(3000) if id_ % 10 > 0 and id_ not in (77, 1777)]
 FAULTS = ("offer.sent@5:kill", "settle.before:kill", "publish.record.before@2:kill")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("faults", [FAULTS[::2], pytest.param(FAULTS, marks=pytest.mark.long)], ids=len)
+@pytest.mark.parametrize("faults", [FAULTS[::2], FAULTS], ids=len)
 def test_a_flow_that_is_killed_again_and_again_loses_nothing_and_its_keys_tell_what_came_twice(
     tmp_path: Path, server: WebServer, faults: tuple[str, ...]
 ) -> None:

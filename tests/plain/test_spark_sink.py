@@ -193,6 +193,7 @@ def scribengin(path: Path, *words: str, fault: str = "") -> subprocess.Completed
     return subprocess.run(command, cwd=path, env=env, capture_output=True, text=True, timeout=300, start_new_session=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_flow_that_is_killed_between_write_and_mark_loses_nothing_and_says_what_may_stand_twice(tmp_path: Path) -> None:
     sinks = (

@@ -81,7 +81,7 @@ def test_a_table_of_other_columns_stops_a_start_with_what_is_to_be_done(folder: 
     ("kind", "route", "aims"),
     [
         ("tail", "files-to-postgres", ("kill@publish.record.before", "server@decide.after")),
-        ("tail", "postgres-to-files", ("server@source.logged",)),
+        pytest.param("tail", "postgres-to-files", ("server@source.logged",), marks=pytest.mark.long),
         pytest.param(
             "coins", "files-to-postgres", ("kill@publish.record.before", "two@decide.before", "server@decide.after"), marks=pytest.mark.long
         ),

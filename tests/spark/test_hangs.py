@@ -66,7 +66,10 @@ sinks:
 """
 
 
-@pytest.mark.parametrize(("function", "times"), [("work", 10), ("several", 1), ("together", 1)])
+@pytest.mark.parametrize(
+    ("function", "times"),
+    [("work", 10), pytest.param("several", 1, marks=pytest.mark.long), pytest.param("together", 1, marks=pytest.mark.long)],
+)
 def test_a_record_that_hangs_in_c_is_found_and_the_others_come_through(folder: FlowFolder, function: str, times: int) -> None:
     folder.steps(STEPS).flow(FLOW.replace("FUNCTION", function))
     folder.data("data/a.jsonl", [{"n": n} for n in range(6)])

@@ -75,7 +75,7 @@ def ends_well(folder, files):
 @pytest.mark.parametrize(
     "text",
     [
-        FLOW,
+        pytest.param(FLOW, marks=pytest.mark.long),
         pytest.param(FLOW + TIERS, marks=pytest.mark.long),
         FEEDING + TIERS.replace("core: {steps: [per]}", "core: {steps: [per]}, end: {steps: [big]}"),
     ],

@@ -373,7 +373,7 @@ sinks:
 """
 
 
-@pytest.mark.parametrize("fed", ["rows", "known"])
+@pytest.mark.parametrize("fed", ["rows", pytest.param("known", marks=pytest.mark.long)])
 def test_a_letter_that_is_behind_the_watermark_is_told_before_and_is_a_letter_again(folder, fed):
     known = "  known: {from: rows, filter: id > 0}\n"
     folder.flow(DAILY.replace("FED", fed).replace(known, known if fed == "known" else ""))

@@ -154,7 +154,7 @@ class Feed:
     ("together", "struck", "away_s"),
     [
         (False, "documents", 12),
-        (True, "rows", 12),
+        pytest.param(True, "rows", 12, marks=pytest.mark.long),
         pytest.param(False, "rows", 120, marks=pytest.mark.long),
         pytest.param(False, "objects", 120, marks=pytest.mark.long),
         pytest.param(True, "documents", 120, marks=pytest.mark.long),

@@ -15,6 +15,7 @@ WARM = FLOW.replace("name: numbers", "name: numbers\ndefaults: {standby: warm}")
 FIRST, SECOND, THIRD = "numbers.main-1", "numbers.main-2", "numbers.main-3"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_standby_takes_over_from_a_worker_that_is_killed_or_asleep(farm: Farm) -> None:
     farm.adds()
