@@ -13,7 +13,7 @@ from scribengin.testing.faults.cells import AIMS_OF, PLACES_OF, count_open, coun
 from scribengin.testing.faults.flows import FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
-from scribengin.testing.faults.stores import STORES
+from scribengin.testing.faults.stores import ROUTES_OF, STORES
 from scribengin.testing.faults.tier_flows import TIER_KINDS, TIER_ROUTES
 
 if TYPE_CHECKING:
@@ -81,17 +81,22 @@ def _table(outcomes: Sequence[Outcome]) -> list[str]:
     passed = passed_seeds(outcomes)
     failed = {(aim, outcome.life.format) for outcome in latest(outcomes).values() if outcome.wrong for aim in outcome.life.aims}
 
-    def mark(aim: Aim, format: str) -> str:
-        if aim not in AIMS_OF[format]:
+    def mark(aim: Aim, formats: Sequence[str]) -> str:
+        formats = [format for format in formats if aim in AIMS_OF[format]]
+        if not formats:
             return ""
-        found = len(passed[aim, format])
-        return (f"{found}/{wanted(aim, format)}" if found else "open") + (" ✗" if (aim, format) in failed else "")
+        found = sum(len(passed[aim, format]) for format in formats)
+        told = f"{found}/{sum(wanted(aim, format) for format in formats)}" if found else "open"
+        return told + (" ✗" if any((aim, format) in failed for format in formats) else "")
 
     lines = ["## Covered and open", "", "Seeds that passed of those wanted; ✗ where a life fails that was to strike there.", ""]
-    for formats in (FORMATS, ROUTES, *(ground.routes for ground in STORES), TIER_ROUTES):
-        lines += [f"| way | point | {' | '.join(formats)} |", f"|---|---|{'---|' * len(formats)}"]
-        aims = dict.fromkeys(aim for format in formats for aim in AIMS_OF[format])
-        lines += [f"| {aim.way} | {aim.point} | {' | '.join(mark(aim, format) for format in formats)} |" for aim in aims]
+    files, kafka, tiers = ({format: (format,) for format in formats} for formats in (FORMATS, ROUTES, TIER_ROUTES))
+    for columns in (files, kafka, ROUTES_OF, tiers):
+        lines += [f"| way | point | {' | '.join(columns)} |", f"|---|---|{'---|' * len(columns)}"]
+        aims = dict.fromkeys(aim for formats in columns.values() for format in formats for aim in AIMS_OF[format])
+        for way in dict.fromkeys(aim.way for aim in aims):
+            rows = [aim for aim in aims if aim.way == way]
+            lines += [f"| {way} | {aim.point} | {' | '.join(mark(aim, formats) for formats in columns.values())} |" for aim in rows]
         lines.append("")
     return lines
 

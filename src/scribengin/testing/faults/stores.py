@@ -11,19 +11,19 @@ from scribengin.testing.faults.object_flows import OBJECTS, OBJECTS_LISTED, OBJE
 from scribengin.testing.faults.read_table_flows import READ_TABLES
 from scribengin.testing.faults.table_flows import TABLES
 
-_SINKS = (
-    (TABLES,),
-    (READ_TABLES,),
-    (DELTA, DELTA_BY_KEY, DELTA_STORED, DELTA_STORED_BY_KEY),
-    (INDEXES,),
-    (CASSANDRA,),
-    (OBJECTS, OBJECTS_LISTED, OBJECTS_ROLLED),
-    (HDFS, HDFS_ROLLED),
-    (HBASE,),
-)
-STORES = tuple(ground for grounds in _SINKS for ground in grounds)
-GROUND_OF = {route: ground for ground in STORES for route in ground.routes}
-ROUTES_BESIDE = {
-    route: routes for routes in (tuple(route for ground in grounds for route in ground.routes) for grounds in _SINKS) for route in routes
+SINKS = {
+    "PostgreSQL": (TABLES,),
+    "PostgreSQL, read": (READ_TABLES,),
+    "Delta": (DELTA, DELTA_BY_KEY, DELTA_STORED, DELTA_STORED_BY_KEY),
+    "indexes": (INDEXES,),
+    "Cassandra": (CASSANDRA,),
+    "objects": (OBJECTS, OBJECTS_LISTED, OBJECTS_ROLLED),
+    "HDFS": (HDFS, HDFS_ROLLED),
+    "HBase": (HBASE,),
 }
-"""route → all that one sink (or source) has, itself too"""
+"""what one sink (or source) has"""
+STORES = tuple(ground for grounds in SINKS.values() for ground in grounds)
+GROUND_OF = {route: ground for ground in STORES for route in ground.routes}
+ROUTES_OF = {sink: tuple(route for ground in grounds for route in ground.routes) for sink, grounds in SINKS.items()}
+ROUTES_BESIDE = {route: routes for routes in ROUTES_OF.values() for route in routes}
+"""route → all of its sink's, itself too"""
