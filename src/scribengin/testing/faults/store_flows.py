@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from scribengin.testing.records import Key
 
 _KEYS = {"aggregate": "at, bucket", "join": "part, seq", "dedupe": "part, seq"}
-_LOOK_S, _REST = 0.1, 4
-"""what a look takes of the machine: a fifth at most"""
+_LOOK_S, _REST = 0.1, 19
+"""a look at a large table takes a twentieth of the time at most"""
 
 
 @dataclass(kw_only=True)
