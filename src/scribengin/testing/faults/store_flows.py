@@ -119,8 +119,8 @@ def look_until_told(read: Callable[[], Sequence[dict[str, Any]]], away: type[Exc
         began = time.monotonic()
         try:
             watch.look(read())
+            took_s = time.monotonic() - began
         except away:
             last = False  # it comes back: what is there at the end must be seen
             time.sleep(_LOOK_S)
-        took_s = time.monotonic() - began
     os.write(1, msgspec.json.encode(asdict(watch.sight)))
