@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,17 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scribengin.connectors.contract import Receipt
 from scribengin.connectors.http.options import TEMPLATE
+from scribengin.connectors.staged_file import StagedFile, open_staged
 from scribengin.core import faults
-from scribengin.core.errors import StateError
-from scribengin.core.storage import SummedFile, explained, make_folder, mapped, sync_folder
+from scribengin.core.storage import explained
 from scribengin.formats.contract import Bad
 from scribengin.formats.json_lines import json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from scribengin.connectors.contract import Receipt
 
 _FORM = pa.schema([("of", pa.string()), ("url", pa.string()), ("doc", pa.binary())])
 """of each row: what it was made of; where it goes, null where that is the same for all; the row as a JSON object"""
@@ -71,13 +70,10 @@ class StagedRequests:
         self.json_needs: tuple[str, ...] | None = cut.columns
         self._sink = sink
         self._folder = folder
-        self._unit = unit
-        self._name = f"{unit:05d}-{attempt}"
         self._cut = cut
         self._held: list[pa.RecordBatch] = []
-        self._held_rows = self._held_bytes = self._rows = 0
-        self._file: SummedFile | None = None
-        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._held_rows = self._held_bytes = 0
+        self._file = StagedFile(folder, unit, attempt, _FORM)
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Stage the rows; those are refused whose values make no address."""
@@ -94,24 +90,11 @@ class StagedRequests:
         with explained(self._doing):
             if self._held_rows:
                 self._flush(everything=True)
-            if self._file is None or self._writer is None:
-                return Receipt(self._sink, self._unit, 0, 0)
-            self._writer.close()
-            self._file.sync()
-            self._file.close()
-            sync_folder(self._folder)
-        segment = {"staged": self._name, "rows": self._rows, "bytes": self._file.size, "crc": self._file.crc}
-        return Receipt(self._sink, self._unit, self._rows, self._file.size, (segment,))
+            return self._file.close(self._sink)
 
     def abort(self) -> None:
         """Remove the file."""
-        if self._file is None:
-            return
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            (self._folder / self._name).unlink(missing_ok=True)
-            self._folder.rmdir()
+        self._file.abort()
 
     @property
     def _doing(self) -> str:
@@ -128,7 +111,6 @@ class StagedRequests:
         self._held.append(batch)
         self._held_rows += batch.num_rows
         self._held_bytes += len(lines)
-        self._rows += batch.num_rows
         if self._held_rows >= self._cut.rows or self._held_bytes >= self._cut.bytes:
             with explained(self._doing):
                 self._flush(everything=False)
@@ -145,18 +127,11 @@ class StagedRequests:
             end = max(first + 1, min(fits, first + self._cut.rows))  # one that is too large goes alone
             if end == rows.num_rows and end - first < self._cut.rows and not everything:
                 break
-            self._begun().write_batch(rows.slice(first, end - first))
+            self._file.write(rows.slice(first, end - first))
             first, before = end, int(ends[end - 1])
         rest = rows.slice(first)
         self._held = [rest] if rest.num_rows else []
         self._held_rows, self._held_bytes = rest.num_rows, int(ends[-1]) - before if rest.num_rows else 0
-
-    def _begun(self) -> pa.ipc.RecordBatchStreamWriter:
-        if self._writer is None:
-            make_folder(self._folder)
-            self._file = SummedFile(self._folder / self._name)
-            self._writer = pa.ipc.new_stream(self._file, _FORM)
-        return self._writer
 
 
 def addresses(cut: Cut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> Iterator[str | None]:
@@ -175,22 +150,9 @@ def addresses(cut: Cut, columns: Mapping[str, pa.Array], refused: list[Bad]) -> 
 
 def read_requests(folder: Path, segment: Mapping[str, Any], unit: int, sink: str) -> Iterator[Request]:
     """Those of a segment, in their order. Raises StateError where the file is gone, torn or changed."""
-    path = folder / segment["staged"]
-    try:
-        source = mapped(path)
-    except FileNotFoundError as error:
-        raise _damaged(sink, path, "is gone") from error
-    with source:
-        data = source.read_buffer()
-        if data.size != segment["bytes"] or zlib.crc32(data) != segment["crc"]:
-            raise _damaged(sink, path, f"was changed: it has {data.size} bytes, a decision says {segment['bytes']}")
-        first = 0
-        with pa.ipc.open_stream(data) as reader:
-            for batch in reader:
-                of, urls, docs = batch.columns
-                yield Request(unit, first, of, urls[0].as_py(), docs)
-                first += batch.num_rows
-
-
-def _damaged(sink: str, path: Path, what: str) -> StateError:
-    return StateError(f'sink "{sink}": {path}, rows that were decided, {what}', remedy="restore it from a backup, or reset the flow")
+    first = 0
+    with open_staged(folder, segment, sink) as reader:
+        for batch in reader:
+            of, urls, docs = batch.columns
+            yield Request(unit, first, of, urls[0].as_py(), docs)
+            first += batch.num_rows

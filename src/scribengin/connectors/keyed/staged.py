@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import pyarrow as pa
 
-from scribengin.connectors.contract import Receipt
 from scribengin.connectors.keyed.contract import KeyedRows
+from scribengin.connectors.staged_file import StagedFile, open_staged
 from scribengin.core import faults
-from scribengin.core.errors import StateError
-from scribengin.core.storage import SummedFile, explained, make_folder, mapped, names_in, remove_tree, sync_folder
+from scribengin.core.storage import explained, names_in, remove_tree
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.contract import Bad
 from scribengin.formats.json_lines import json_lines
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from scribengin.connectors.contract import Receipt
     from scribengin.connectors.keyed.contract import Parts
     from scribengin.core.types import Schema
 
@@ -57,17 +55,13 @@ class StagedStream:
         self.json_needs: tuple[str, ...] | None = needs if form.json else None
         self._sink = sink
         self._folder = folder
-        self._unit = unit
-        self._name = f"{unit:05d}-{attempt}"
         self._form = form
         self._arrow = arrow_schema(schema)
         rest = pa.schema([(_DOC, pa.binary())]) if form.json else self._arrow
         if form.parts is not None:
             rest = rest.append(pa.field(_PART, pa.string()))
         self._schema = pa.schema([*_FORM, *rest], {_COLUMNS: str(schema)})
-        self._file: SummedFile | None = None
-        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
-        self._rows = 0
+        self._file = StagedFile(folder, unit, attempt, self._schema)
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Stage the rows; those are refused whose key is no id, and those that come to no part of the place."""
@@ -82,25 +76,12 @@ class StagedStream:
 
     def close(self) -> Receipt:
         """Make the file durable."""
-        if self._file is None or self._writer is None:
-            return Receipt(self._sink, self._unit, 0, 0)
         with explained(self._doing):
-            self._writer.close()
-            self._file.sync()
-            self._file.close()
-            sync_folder(self._folder)
-        segment = {"staged": self._name, "rows": self._rows, "bytes": self._file.size, "crc": self._file.crc}
-        return Receipt(self._sink, self._unit, self._rows, self._file.size, (segment,))
+            return self._file.close(self._sink)
 
     def abort(self) -> None:
         """Remove the file."""
-        if self._file is None:
-            return
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            (self._folder / self._name).unlink(missing_ok=True)
-            self._folder.rmdir()
+        self._file.abort()
 
     @property
     def _doing(self) -> str:
@@ -126,17 +107,9 @@ class StagedStream:
             batch = batch.filter(pa.compute.is_valid(batch.column(0)))
         if batch.num_rows:
             with explained(self._doing):
-                self._begun().write_batch(batch)
-            self._rows += batch.num_rows
+                self._file.write(batch)
         faults.reached("stage.mid_write")
         return refused
-
-    def _begun(self) -> pa.ipc.RecordBatchStreamWriter:
-        if self._writer is None:
-            make_folder(self._folder)
-            self._file = SummedFile(self._folder / self._name)
-            self._writer = pa.ipc.new_stream(self._file, self._schema)
-        return self._writer
 
     def _key_ids(self, columns: Sequence[pa.Array], refused: list[Bad]) -> Iterator[str | None]:
         alone = len(columns) == 1 and pa.types.is_string(columns[0].type)
@@ -162,7 +135,7 @@ class StagedStream:
 def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: str) -> Iterator[KeyedRows]:
     """The rows of a segment, in their order, as they were staged; `version` is that of the first. Raises StateError where the file is gone,
     torn or changed."""
-    with _opened(folder, segment, sink) as reader:
+    with open_staged(folder, segment, sink) as reader:
         for batch in reader:
             ids = batch.column(0).to_pylist()
             made_of = ids if batch.column(1).null_count else batch.column(1).to_pylist()
@@ -173,23 +146,8 @@ def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: st
 
 def staged_schema(folder: Path, segment: Mapping[str, Any], sink: str) -> Schema:
     """The flow's columns when the rows were staged. Raises as `read_staged`."""
-    with _opened(folder, segment, sink) as reader:
+    with open_staged(folder, segment, sink) as reader:
         return parse_schema(reader.schema.metadata[_COLUMNS].decode())
-
-
-@contextmanager
-def _opened(folder: Path, segment: Mapping[str, Any], sink: str) -> Iterator[pa.ipc.RecordBatchStreamReader]:
-    path = folder / segment["staged"]
-    try:
-        source = mapped(path)
-    except FileNotFoundError as error:
-        raise _damaged(sink, path, "is gone") from error
-    with source:
-        data = source.read_buffer()
-        if data.size != segment["bytes"] or zlib.crc32(data) != segment["crc"]:
-            raise _damaged(sink, path, f"was changed: it has {data.size} bytes, a decision says {segment['bytes']}")
-        with pa.ipc.open_stream(data) as reader:
-            yield reader
 
 
 def as_json(form: Literal["json", "columns"], columns: pa.RecordBatch, index: int) -> bytes:
@@ -214,7 +172,3 @@ def drop_staged(work: Path, lineage: str, batches: Iterable[int]) -> None:
 def staged_batches(work: Path, lineage: str) -> list[int]:
     """For which there is something."""
     return sorted(int(name) for name in names_in(work / lineage) if name.isdigit())
-
-
-def _damaged(sink: str, path: Path, what: str) -> StateError:
-    return StateError(f'sink "{sink}": {path}, staged rows that were decided, {what}', remedy="restore it from a backup, or reset the flow")
