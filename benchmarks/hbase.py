@@ -1,9 +1,9 @@
 """Tweets in Parquet to a table of HBase: Scribengin beside a bare loop of requests (python benchmarks/hbase.py --rows N).
 
 One server of this program's own, one warm session, contenders interleaved, `--runs` turns after one that warms up. The bare loop sends
-messages that lie there ready, with as many connections and as many rows a request. Each table is checked (count, sum of ids) before its
-figure counts. `replay` sends a decided Batch again that stands there already: what a driver does that was killed before it said so.
-Told are rows/s of wall time, medians; ratios are taken turn by turn.
+messages that lie there ready, to the REST server, with as many connections and as many rows a request. Each table is checked (count, sum
+of ids) before its figure counts. `replay` sends a decided Batch again that stands there already: what a driver does that was killed before
+it said so. Told are rows/s of wall time, medians; ratios are taken turn by turn.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ import httpx2
 import pyarrow.parquet as pq
 from postgres import make_data
 
-from scribengin.connectors.hbase.client import Cluster, Row
+from scribengin.connectors.hbase.gateway import Row, open_gateway
 from scribengin.connectors.hbase.options import SINK
 from scribengin.connectors.hbase.scan import Scan
 from scribengin.connectors.hbase.store import TableStore
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 FLOW = """version: 1
 name: ours
 sources: {tweets: {type: files, path: "${env:BENCH_DATA}", format: parquet}}
-sinks: {kept: {from: tweets, type: hbase, server: ["${env:BENCH_SERVER}"], table: TABLE}}
+sinks: {kept: {from: tweets, type: hbase, server: [SERVER], table: TABLE}}
 """
+REST, THRIFT = "scribengin", "scribengin, Thrift"
 CONNECTIONS, SOME = 2, 8_000
 
 
@@ -49,17 +51,18 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=200_000)
     options.add_argument("--runs", type=int, default=3)
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="scribengin-bench-") as name, HBase(Path(name) / "server") as server:
+    with tempfile.TemporaryDirectory(prefix="scribengin-bench-") as name, HBase(Path(name) / "server", thrift=True) as server:
         run(Path(name), server, asked.rows, asked.runs)
 
 
 def run(folder: Path, server: HBase, rows: int, runs: int) -> None:
     expected = make_data(folder, rows)
-    os.environ["BENCH_DATA"], os.environ["BENCH_SERVER"] = str(folder / "parquet"), server.uri
+    os.environ["BENCH_DATA"] = str(folder / "parquet")
     spark = start_session("bench", master="", memory="4g", conf={}, folder=folder / "spark")
-    seconds: dict[str, list[float]] = {"scribengin": [], "scribengin: replay": [], "bare loop": []}
+    seconds: dict[str, list[float]] = defaultdict(list)
     contenders: list[Callable[[int], dict[str, float]]] = [
-        lambda turn: by_scribengin(spark, folder, server, expected, turn),
+        lambda turn: by_scribengin(spark, folder, server, expected, turn, REST),
+        lambda turn: by_scribengin(spark, folder, server, expected, turn, THRIFT),
         lambda turn: by_loop(folder, server, expected, turn),
     ]
     for turn in range(runs + 1):
@@ -72,25 +75,27 @@ def run(folder: Path, server: HBase, rows: int, runs: int) -> None:
     spark.stop()
 
 
-def by_scribengin(spark: Any, folder: Path, server: HBase, expected: tuple[int, int], turn: int) -> dict[str, float]:
-    flow, table = folder / "ours.yaml", f"ours{turn}"
-    flow.write_text(FLOW.replace("TABLE", table))
+def by_scribengin(spark: Any, folder: Path, server: HBase, expected: tuple[int, int], turn: int, name: str) -> dict[str, float]:
+    kind = "rest" if name == REST else "thrift"
+    address = server.uri if name == REST else server.thrift_uri
+    flow, table = folder / "ours.yaml", f"{kind}{turn}"
+    flow.write_text(FLOW.replace("TABLE", table).replace("SERVER", address))
     begun_s = time.perf_counter()
-    result = run_flow(flow, RunSettings(once=True, state=folder / f"state-{turn}"), lambda _: None, spark=spark)
+    result = run_flow(flow, RunSettings(once=True, state=folder / f"state-{kind}-{turn}"), lambda _: None, spark=spark)
     spent_s = time.perf_counter() - begun_s
     if result.state != "finished" or not result.balanced:
         raise SystemExit(f"{result.state}, {result.problems} {result.violations}")
     check(server, table, expected)
-    store, parts = staged(folder, server, f"again{turn}")
+    store, parts = staged(folder, server, f"again{turn}", address)
     sent(store, parts)
     again_s = sent(store, parts)
     check(server, f"again{turn}", expected)
     drop(server, table, f"again{turn}")
-    return {"scribengin": spent_s, "scribengin: replay": again_s}
+    return {name: spent_s, f"{name}: replay": again_s}
 
 
-def staged(folder: Path, server: HBase, table: str) -> tuple[TableStore, list[KeyedRows]]:
-    """The rows as a sink has them behind a decision, and the store of a table that is there."""
+def staged(folder: Path, server: HBase, table: str, address: str = "") -> tuple[TableStore, list[KeyedRows]]:
+    """The rows as a sink has them behind a decision, and the store of a table that is there, by the REST server or the one at `address`."""
     base = next_base(None, -1)
     make(server, table)
     parts = []
@@ -100,7 +105,7 @@ def staged(folder: Path, server: HBase, table: str) -> tuple[TableStore, list[Ke
             ids = [f"tweets/{file.name}+{at + row}" for row in range(batch.num_rows)]
             parts.append(KeyedRows(ids, ids, base + at, batch))
             at += batch.num_rows
-    return TableStore("kept", SINK.filled({"server": [server.uri], "table": table}), ()), parts
+    return TableStore("kept", SINK.filled({"server": [address or server.uri], "table": table}), ()), parts
 
 
 def sent(store: TableStore, parts: list[KeyedRows]) -> float:
@@ -142,7 +147,7 @@ def drop(server: HBase, *tables: str) -> None:
 
 def check(server: HBase, table: str, expected: tuple[int, int]) -> None:
     rows = total = 0
-    for some in Scan(Cluster("kept", [server.uri], {}), table, Row, page=SOME).pages(b""):
+    for some in Scan(open_gateway("kept", [server.uri], {}), table, Row, page=SOME).pages(b""):
         rows += len(some)
         total += sum(int(cell.value) for row in some for cell in row.cells if cell.column == b"d:id")
     if (rows, total) != expected:
@@ -153,11 +158,11 @@ def tell(seconds: dict[str, list[float]], rows: int) -> None:
     print(f"{rows:,} tweets to a table of HBase, rows/s (median of {len(next(iter(seconds.values())))})")
     for name, each in seconds.items():
         print(f"  {name:<24}{rows / statistics.median(each):10,.0f}  ({rows / max(each):,.0f} to {rows / min(each):,.0f})")
-    ours = seconds["scribengin"]
-    ratio = statistics.median(bare / our for bare, our in zip(seconds["bare loop"], ours, strict=True))
-    print(f"scribengin is {ratio:.2f} × the bare loop")
-    cost = statistics.median(again / our for again, our in zip(seconds["scribengin: replay"], ours, strict=True))
-    print(f"a replay takes {cost:.2f} of the time")
+    for name in (REST, THRIFT):
+        ours = seconds[name]
+        ratio = statistics.median(bare / our for bare, our in zip(seconds["bare loop"], ours, strict=True))
+        cost = statistics.median(again / our for again, our in zip(seconds[f"{name}: replay"], ours, strict=True))
+        print(f"{name} is {ratio:.2f} × the bare loop; a replay takes {cost:.2f} of the time")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ writes nothing. Told are rows/s of wall time, and CPU seconds of all processes, 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import statistics
 import sys
@@ -39,7 +38,7 @@ name: read
 sources:
   tweets:
     type: hbase
-    server: ["${{env:BENCH_SERVER}}"]
+    server: [{server}]
     table: bare
     schema: "id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts TIMESTAMP"
     {options}
@@ -53,20 +52,20 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=200_000)
     options.add_argument("--runs", type=int, default=3)
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="scribengin-bench-") as name, HBase(Path(name) / "server") as server:
+    with tempfile.TemporaryDirectory(prefix="scribengin-bench-") as name, HBase(Path(name) / "server", thrift=True) as server:
         run(Path(name), server, asked.rows, asked.runs)
 
 
 def run(folder: Path, server: HBase, rows: int, runs: int) -> None:
     expected = make_data(folder, rows)
-    os.environ["BENCH_SERVER"] = server.uri
     sent(*staged(folder, server, "bare"))
     spark = start_session("bench", master="", memory="2g", conf={}, folder=folder / "spark")
     out = folder / "read"
     cut = f"split: {-(-rows // 4)}\n    max_rows: {rows}"
     readers: dict[str, Callable[[int], tuple[int, int]]] = {
-        "scribengin": lambda turn: by_scribengin(spark, out, cut, turn),
-        "scribengin: on_change: ignore": lambda turn: by_scribengin(spark, out, f"{cut}\n    on_change: ignore", turn),
+        "scribengin": lambda turn: by_scribengin(spark, out, server.uri, cut, turn),
+        "scribengin: on_change: ignore": lambda turn: by_scribengin(spark, out, server.uri, f"{cut}\n    on_change: ignore", turn),
+        "scribengin, Thrift": lambda turn: by_scribengin(spark, out, server.thrift_uri, cut, turn),
         BARE: lambda _: counted_whole(server),
     }
     wall_s: dict[str, list[float]] = {name: [] for name in readers}
@@ -89,9 +88,9 @@ def run(folder: Path, server: HBase, rows: int, runs: int) -> None:
     spark.stop()
 
 
-def by_scribengin(spark: Any, out: Path, options: str, turn: int) -> tuple[int, int]:
+def by_scribengin(spark: Any, out: Path, server: str, options: str, turn: int) -> tuple[int, int]:
     flow = out / "flow.yaml"
-    flow.write_text(FLOW.format(options=options, delivery="at_least_once" if "ignore" in options else "exactly_once"))
+    flow.write_text(FLOW.format(server=server, options=options, delivery="at_least_once" if "ignore" in options else "exactly_once"))
     result = run_flow(flow, RunSettings(once=True, state=out / f"state-{turn}"), lambda _: None, spark=spark)
     if result.state != "finished" or not result.balanced:
         raise SystemExit(f"{result.state}, {result.problems} {result.violations}")

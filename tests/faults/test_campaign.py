@@ -153,14 +153,14 @@ def test_a_death_at_a_transaction_costs_one_task_only_where_tasks_commit():
 
 def test_strikes_are_chosen_by_a_part_of_their_text_or_by_several():
     flows = {flow[1] for _, flow in all_cells("kill@decide.after tail files-to-hbase|two@decide.after coins csv")}
-    assert flows == {"files-to-hbase", "files-to-hbase-by-key", "csv"}
+    assert flows == {"files-to-hbase", "files-to-hbase-by-key", "files-to-hbase-by-thrift", "csv"}
 
 
 def test_over_stores_what_kills_and_what_sleeps_is_wanted_three_times_of_a_sink():
     def of_sink(aim, *routes):
         return [wanted(Aim(*aim.split("@")), route) for route in routes]
 
-    assert of_sink("kill@decide.after", "files-to-hbase", "files-to-hbase-by-key") == [2, 2]
+    assert of_sink("kill@decide.after", "files-to-cassandra", "files-to-cassandra-by-key") == [2, 2]
     assert of_sink("server@stage.closed", "files-to-objects", "files-to-objects-listed", "files-to-objects-rolled") == [1, 1, 1]
     assert of_sink("kill@roll.record.after", "files-to-objects-rolled") == [3]  # nothing of the others' is merged
     assert of_sink("die@stage.mid_write", "postgres-to-files") == [3]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RECORDS = "records"
+BOTH = pytest.mark.parametrize("table", ["rest", "thrift"], indirect=True)
+"""a test is for each kind of gateway"""
 
 
 @dataclass
@@ -25,10 +27,12 @@ class Table:
     address: str
     name: str
     http: httpx2.Client
+    server: str
+    """what a flow names: the REST server, or the Thrift server"""
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"server": [self.address], "table": self.name, "records": RECORDS}
+        return {"server": [self.server], "table": self.name, "records": RECORDS}
 
     def make(self, *families: str, table: dict[str, str] | None = None, **settings: str) -> None:
         schema = {"name": self.name, "ColumnSchema": [{"name": name, **settings} for name in families or ("d",)], **(table or {})}
@@ -66,11 +70,13 @@ class Table:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
-    with HBase(tmp_path_factory.mktemp("hbase")) as started:
+    with HBase(tmp_path_factory.mktemp("hbase"), thrift=True) as started:
         yield started
 
 
 @pytest.fixture
-def table(server: HBase) -> Iterator[Table]:
+def table(request: pytest.FixtureRequest, server: HBase) -> Iterator[Table]:
+    """For a flow by the REST server, or by the Thrift server; a test itself asks the REST server."""
     with httpx2.Client(timeout=60, trust_env=False) as http:
-        yield Table(server.uri, f"t{uuid4().hex}", http)
+        named = server.thrift_uri if getattr(request, "param", "rest") == "thrift" else server.uri
+        yield Table(server.uri, f"t{uuid4().hex}", http, named)

@@ -14,6 +14,7 @@ from scribengin.local.replay import replay
 from scribengin.state.dead import read_letters
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
+from tests.hbase.conftest import BOTH
 from tests.kafka.processes import scribengin
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def orders(*ids: int, amount: float = 20.0, customer: str | None = "ada") -> lis
 
 
 def filled(table: Table, flow: str = FLOW, mode: str = "mode: append") -> str:
-    for name, value in {"SERVER": table.address, "TABLE": table.name, "RECORDS": table.options["records"], "MODE": mode}.items():
+    for name, value in {"SERVER": table.server, "TABLE": table.name, "RECORDS": table.options["records"], "MODE": mode}.items():
         flow = flow.replace(name, value)
     return flow
 
@@ -73,6 +74,7 @@ def test_a_table_that_does_not_fit_stops_a_start_with_what_is_to_be_done(folder:
     assert 'the table has no column family "d"; it has other' in str(told.value)
 
 
+@BOTH
 def test_a_row_that_is_too_large_is_a_letter_and_the_others_stand_there(folder: FlowFolder, table: Table) -> None:
     folder.flow(filled(table)).data("data/a.jsonl", [*orders(1, 2), *orders(3, customer=LARGE)])
     result = folder.run()
@@ -115,6 +117,7 @@ def test_a_table_is_read_on_behind_a_kill_and_a_row_that_changed_meanwhile_stops
     ("kind", "route", "aims"),
     [
         ("tail", "files-to-hbase", ("server@decide.after",)),
+        ("tail", "files-to-hbase-by-thrift", ("kill@offer.sent", "server@offer.sent")),
         ("coins", "files-to-hbase", ("kill@offer.sent", "server@decide.after")),
         ("aggregate", "files-to-hbase-by-key", ("server@offer.sent", "two@decide.before", "recovery@publish.record.before")),
     ],

@@ -35,7 +35,7 @@ def test_rows_that_a_full_disk_did_not_keep_are_told_by_the_audit(tmp_path: Path
         )
         try:
             server.start()
-            table = Table(server.uri, "small", http)
+            table = Table(server.uri, "small", http, server.uri)
             sink = make(table, tmp_path)
             sink.prepare(owner="me", lineage="lineage-1")
             batches = []

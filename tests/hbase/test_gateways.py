@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from base64 import b64encode
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,8 +15,10 @@ import httpx2
 import pytest
 
 from scribengin.connectors.contract import Limits
-from scribengin.core.errors import ScribenginError, SinkError, SourceError
+from scribengin.connectors.hbase.thrift_client import api
+from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, SourceError
 from scribengin.core.secret import Secret
+from tests.hbase.conftest import BOTH
 from tests.hbase.test_sink import rows_of, written
 from tests.hbase.test_source import all_of, keys, names, source
 from tests.postgres.tls_door import Authority, TlsDoor
@@ -132,13 +135,15 @@ def test_a_right_that_is_taken_away_in_the_midst_of_a_range_is_told_at_once(tabl
     assert told.value.code == "hbase-login"
 
 
+@BOTH
 def test_a_certificate_that_nobody_trusts_is_told_and_one_that_is_named_is_taken(table: Table, tmp_path: Path) -> None:
     ours, others = Authority(tmp_path, "ours"), Authority(tmp_path, "others")
     ours.give(tmp_path / "server.pem", address="127.0.0.1")
     table.make()
     names(table, 1, 2)
-    with TlsDoor(tmp_path / "server.pem", int(table.address.rpartition(":")[2])) as door:
-        url = f"https://127.0.0.1:{door.port}"
+    with TlsDoor(tmp_path / "server.pem", int(table.server.rpartition(":")[2])) as door:
+        kind = "https" if table.server == table.address else "thrift+tls"
+        url = f"{kind}://127.0.0.1:{door.port}"
         configs: list[dict[str, str]] = [{}, {"ca": str(others.path)}]
         for config in configs:
             with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED") as told:
@@ -154,11 +159,26 @@ def test_a_certificate_that_nobody_trusts_is_told_and_one_that_is_named_is_taken
         assert written(other, tmp_path, rows_of(1), server=[url], config={"ca": str(ours.path)}) == []
 
 
+@pytest.mark.parametrize("kind", ["https", "thrift+tls"])
 @pytest.mark.parametrize("what", ["is not there", "is no certificate"])
-def test_a_ca_that_is_none_is_told(table: Table, tmp_path: Path, what: str) -> None:
+def test_a_ca_that_is_none_is_told(table: Table, tmp_path: Path, what: str, kind: str) -> None:
     if what == "is no certificate":
         (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(SourceError, match=r"ca\.pem") as told:
-        source(table, server=["https://127.0.0.1:9"], config={"ca": str(tmp_path / "ca.pem")}).reader()
+        source(table, server=[f"{kind}://127.0.0.1:9"], config={"ca": str(tmp_path / "ca.pem")}).reader()
     assert told.value.code == "hbase-config"
     assert told.value.remedy
+
+
+def test_without_the_client_of_thrift_the_remedy_is_told(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "thriftpy2", None)
+    api.cache_clear()
+    try:
+        with pytest.raises(EnvironmentFault, match="needs the package thriftpy2") as told:
+            source(table, server=["thrift://127.0.0.1:9"]).reader()
+    finally:
+        api.cache_clear()
+    assert (told.value.code, told.value.remedy) == (
+        "hbase-client",
+        "install it: pip install 'scribengin[hbase-thrift]'; or name a REST server",
+    )

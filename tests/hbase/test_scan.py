@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
 
 from scribengin.connectors.hbase import scan as hbase_scan
-from scribengin.connectors.hbase.client import Cluster, ValueRow
+from scribengin.connectors.hbase.gateway import Asked, Gateway, ValueRow, open_gateway
 from scribengin.connectors.hbase.scan import Scan
 from scribengin.core.errors import SourceError, Unreachable
+from tests.hbase.conftest import BOTH
 
 if TYPE_CHECKING:
     from tests.hbase.conftest import Table
@@ -20,8 +20,8 @@ KEYS = [bytes([first, second]) for first in (1, 65, 127, 128, 200, 255) for seco
 """most are no UTF-8"""
 
 
-def cluster_of(table: Table) -> Cluster:
-    return Cluster("in", [table.address], {}, "source")
+def cluster_of(table: Table) -> Any:
+    return open_gateway("in", [table.server], {}, "source")
 
 
 def filled(table: Table, keys: list[bytes]) -> Table:
@@ -30,12 +30,13 @@ def filled(table: Table, keys: list[bytes]) -> Table:
     return table
 
 
-def seen(cluster: Cluster, table: Table, *between: bytes | None, **given: Any) -> list[bytes]:
+def seen(cluster: Gateway, table: Table, *between: bytes | None, **given: Any) -> list[bytes]:
     pages = Scan(cluster, table.name, ValueRow, **{"page": 3} | given).pages(*(between or (b"",)))  # type: ignore[arg-type]
     return [row.key for page in pages for row in page]
 
 
 @pytest.mark.parametrize("page", [1, 3, 1000])
+@BOTH
 def test_rows_between_two_keys_of_any_bytes_come_in_their_order(table: Table, page: int) -> None:
     cluster = cluster_of(filled(table, KEYS))
     assert seen(cluster, table, page=page) == KEYS
@@ -69,7 +70,7 @@ def test_a_scan_goes_on_behind_the_last_row_where_its_scanner_ends_before(table:
         answered.append(answer.status_code)
         return answer
 
-    cluster.ask = cutting  # type: ignore[method-assign]
+    cluster.ask = cutting
     assert seen(cluster, table, part=part) == KEYS
     assert set(answered) == {"gone": {200, 404}, "more": {200, 204}, "short": {200}}[cut.rpartition(" ")[2]]
 
@@ -83,6 +84,7 @@ def test_a_scan_whose_scanners_always_end_says_so_after_a_while(table: Table, mo
     assert "name each in `server`" in told.value.remedy
 
 
+@BOTH
 def test_rows_without_any_of_the_columns_are_passed_over_and_do_not_keep_a_scan_from_its_end(table: Table) -> None:
     filled(table, KEYS[:6])
     table.put_rows({KEYS[7]: {"d:other": b"1"}, KEYS[8]: {"d:a:b": b"2"}})
@@ -93,6 +95,7 @@ def test_rows_without_any_of_the_columns_are_passed_over_and_do_not_keep_a_scan_
 
 
 @pytest.mark.parametrize("part", ["all", "first"])
+@BOTH
 def test_columns_are_asked_for_by_their_family_while_it_has_no_others(table: Table, monkeypatch: pytest.MonkeyPatch, part: Any) -> None:
     filled(table, KEYS)
     table.put_rows({KEYS[12]: {"d:a": b"1"}, KEYS[14] + b"b": {"d:a": b"2"}, KEYS[17]: {"d:z": b"1"}, KEYS[17] + b"b": {"d:a": b"1"}})
@@ -101,8 +104,8 @@ def test_columns_are_asked_for_by_their_family_while_it_has_no_others(table: Tab
     asked: list[Any] = []
     opened = cluster.open_scanner
 
-    def noting(name: str, given: Any) -> str:
-        asked.append([b64decode(each) for each in given["column"]])
+    def noting(name: str, given: Asked) -> Any:
+        asked.append(given.columns)
         return opened(name, given)
 
     monkeypatch.setattr(cluster, "open_scanner", noting)
@@ -115,6 +118,7 @@ def test_columns_are_asked_for_by_their_family_while_it_has_no_others(table: Tab
     assert asked == [[b"d"], [b"d:name"]]
 
 
+@BOTH
 def test_rows_that_are_larger_than_an_answer_come_whole_and_few_at_a_time(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.make()
     for number in range(8):
@@ -123,7 +127,7 @@ def test_rows_that_are_larger_than_an_answer_come_whole_and_few_at_a_time(table:
     cluster = cluster_of(table)
     sizes = []
     answered = cluster.next_of
-    monkeypatch.setattr(cluster, "next_of", lambda scanner, most: sizes.append(most) or answered(scanner, most))
+    monkeypatch.setattr(cluster, "next_of", lambda scanner, most, kind: sizes.append(most) or answered(scanner, most, kind))
     monkeypatch.setattr(hbase_scan, "_FIRST_ROWS", 2)
     pages = list(Scan(cluster, table.name, ValueRow, page=1000).pages(b""))
     assert [(row.key, sum(len(cell.value) for cell in row.cells)) for page in pages for row in page] == [
@@ -133,6 +137,7 @@ def test_rows_that_are_larger_than_an_answer_come_whole_and_few_at_a_time(table:
     assert sizes[:3] == [2, 1, 1]
 
 
+@BOTH
 def test_only_the_newest_version_of_a_cell_is_read(table: Table) -> None:
     table.make(VERSIONS="5")
     for value in (b"old", b"new"):
@@ -141,6 +146,7 @@ def test_only_the_newest_version_of_a_cell_is_read(table: Table) -> None:
     assert [(cell.column, cell.value) for cell in page[0].cells] == [(b"d:name", b"new")]
 
 
+@BOTH
 def test_a_table_that_is_not_there_is_told_with_one_that_is_near(table: Table) -> None:
     table.make()
     with pytest.raises(SourceError, match=f"there is no table {table.name}x") as told:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.contract import Limits, Place
-from scribengin.connectors.hbase.client import Cluster
 from scribengin.connectors.hbase.options import SOURCE
 from scribengin.connectors.hbase.source import TableSource
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_source
 from scribengin.testing.conformance_sources import Bench, check_bounded_source
+from tests.hbase.conftest import BOTH
 from tests.hbase.test_sink import written
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SIMPLE = "key STRING, name STRING"
 
 
 def source(at: Table, schema: str | None = SIMPLE, **options: Any) -> TableSource:
-    given = SOURCE.filled({"server": [at.address], "table": at.name, "row": "{key}"} | options)
+    given = SOURCE.filled({"server": [at.server], "table": at.name, "row": "{key}"} | options)
     return TableSource(Place("in", Path(), given, parse_schema(schema) if schema else None))
 
 
@@ -59,6 +59,7 @@ def all_of(reader: TableReader, most: int | None = None) -> list[SourceStream]:
 
 
 @pytest.mark.parametrize(("on_change", "page"), [("stop", 3), ("ignore", 1000)])
+@BOTH
 def test_it_keeps_the_contract(table: Table, on_change: str, page: int) -> None:
     table.make()
     names(table, *range(11))
@@ -66,44 +67,54 @@ def test_it_keeps_the_contract(table: Table, on_change: str, page: int) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"on_change": "ignore"}])
+@BOTH
 def test_it_keeps_the_contract_while_its_table_changes(table: Table, options: dict[str, Any]) -> None:
     table.make()
     added = iter(range(100))
-    given = {"server": [table.address], "table": table.name} | options
+    given = {"server": [table.server], "table": table.name} | options
     add = lambda rows: names(table, *(next(added) for _ in range(rows)))  # noqa: E731
     change = lambda: table.put("k002", "d:name", "changed")  # noqa: E731
     check_bounded_source(Bench(lambda: source(table, **options), add, SOURCE, given, change=change))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("killed", ["store", pytest.param("REST server", marks=pytest.mark.long)])
-@pytest.mark.parametrize("reads", ["task", pytest.param("driver", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("table", "killed", "reads"),
+    [
+        ("rest", "store", "task"),
+        ("thrift", "gateway", "task"),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in [("rest", "gateway", "task"), ("thrift", "store", "task")]),
+        *(pytest.param(kind, killed, "driver", marks=pytest.mark.long) for kind in ("rest", "thrift") for killed in ("store", "gateway")),
+    ],
+    indirect=["table"],
+)
 def test_a_server_that_is_killed_in_the_midst_costs_no_row_and_doubles_none(server: HBase, table: Table, killed: str, reads: str) -> None:
     table.make()
     table.put_rows({b"k%05d" % number: {"d:name": b"n%d" % number} for number in range(3000)})
     read = source(table, page=100, split=2000)
     ended: list[str] = []
-    next_of = Cluster.next_of
+    kind = type(read._cluster)
+    next_of = kind.next_of
 
-    def noting(cluster: Cluster, scanner: str, most: int) -> bytes | None:
+    def noting(cluster: Any, scanner: Any, most: int, form: Any) -> Any:
         try:
-            answer = next_of(cluster, scanner, most)
+            answer = next_of(cluster, scanner, most, form)
         except Unreachable:
             ended.append("away")
             raise
-        if answer is None or answer.count(b'"key"') < most:
+        if answer is None or len(answer[0]) < most:
             ended.append("silently")
         return answer
 
     def kill_and_start() -> threading.Thread:
         ended.clear()
-        server.kill_store() if killed == "store" else server.kill_rest()
+        server.kill_store() if killed == "store" else server.kill_gateways()
         starting = threading.Thread(target=server.start)
         starting.start()
         return starting
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Cluster, "next_of", noting)
+        patched.setattr(kind, "next_of", noting)
         streams = all_of(read.reader())
         assert [stream.rows for stream in streams] == [2000, 1000]
         if reads == "task":
@@ -121,7 +132,7 @@ def test_a_server_that_is_killed_in_the_midst_costs_no_row_and_doubles_none(serv
             assert [stream.as_json() for stream in again] == [stream.as_json() for stream in streams]
     starting.join()
     if reads == "task":
-        assert ended[0] == ("silently" if killed == "store" else "away")
+        assert ended[0] == ("silently" if (killed, table.server) == ("store", table.address) else "away")
 
 
 @pytest.mark.parametrize("page", [1, 1000])
@@ -159,6 +170,7 @@ def test_rows_that_come_behind_the_last_range_do_no_harm(table: Table) -> None:
     assert again.split(Limits()) == []
 
 
+@BOTH
 def test_rows_that_changed_are_told_and_others_are_read(table: Table) -> None:
     table.make()
     names(table, *range(12))
@@ -196,6 +208,7 @@ def test_a_flow_that_takes_row_keys_alone_does_not_mind_cells(table: Table) -> N
 
 
 @pytest.mark.parametrize("values", ["text", "binary"])
+@BOTH
 def test_what_the_sink_wrote_is_read_back_equal(table: Table, tmp_path: Path, values: str) -> None:
     schema = "customer STRING NOT NULL, id BIGINT NOT NULL, b BOOLEAN, n INT, d DOUBLE, m DECIMAL(6,2), at TIMESTAMP, day DATE, "
     schema += "raw BINARY, many ARRAY<INT>"
@@ -237,6 +250,7 @@ def test_what_does_not_fit_is_told_before_the_start(table: Table, options: Any, 
     assert 'source "in"' in str(told.value)
 
 
+@BOTH
 def test_a_table_that_is_gone_stops_a_reader_and_is_not_taken_for_its_end(table: Table) -> None:
     table.make()
     names(table, *range(6))
@@ -251,6 +265,7 @@ def test_a_table_that_is_gone_stops_a_reader_and_is_not_taken_for_its_end(table:
 
 
 @pytest.mark.long
+@BOTH
 def test_regions_that_split_while_a_table_is_read_cost_no_row(table: Table) -> None:
     table.make(table={"MAX_FILESIZE": str(2 << 20), "MEMSTORE_FLUSHSIZE": str(1 << 20)})
     regions = f"{table.address}/{table.name}/regions"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scribengin.connectors.hbase.cell_names import CellNames
 from scribengin.connectors.hbase.cells import values_of
-from scribengin.connectors.hbase.client import Value, ValueRow
+from scribengin.connectors.hbase.gateway import Value, ValueRow
 from scribengin.connectors.hbase.row_keys import Template
 from scribengin.connectors.hbase.rows import RowParser
 from scribengin.connectors.hbase.values import column_of

@@ -1,4 +1,4 @@
-"""A real HBase on 127.0.0.1, from jars: master, region server and ZooKeeper in one process, its REST server in another."""
+"""A real HBase on 127.0.0.1, from jars: master, region server and ZooKeeper in one process, its REST and its Thrift server in others."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "HBase"
-REST_NAME = "HBase's REST server"
 JARS = "hbase"
 _MASTER = "org.apache.hadoop.hbase.master.HMaster"
-_REST = "org.apache.hadoop.hbase.rest.RESTServer"
-_HEAP_MIB, _REST_HEAP_MIB = 512, 256
+_HEAP_MIB, _GATEWAY_HEAP_MIB = 512, 256
 _READY_WITHIN_S = 180.0
 _STOPPED_WITHIN_S = 8.0
 """it writes its regions down in one; then it may wait for the ZooKeeper that it has just ended itself"""
@@ -51,21 +49,50 @@ class _Inner(msgspec.Struct, frozen=True):
     region: int
 
 
+class _Port(msgspec.Struct, frozen=True):
+    thrift: int
+
+
+class _Gateway:
+    """A process by which clients that do not speak HBase's own protocol come to it."""
+
+    def __init__(self, name: str, main: str, port: int, folder: Path, files: str) -> None:
+        self.name = name
+        self.main = main
+        self.port = port
+        self.log = folder / "log" / f"{files}.log"
+        self.pid_file = folder / "run" / f"{files}.pid.json"
+        self.server: Server | None = find_server(name, pid_file=self.pid_file, log=self.log)
+
+    def taken(self) -> Server | None:
+        """Its process, which somebody ends now."""
+        server, self.server = self.server, None
+        return server
+
+
 class HBase(LoneServer):
     """One region server over files; whoever is on this machine may do all. Its address is the REST server's; `pid` is the process that
-    has the data."""
+    has the data. `thrift`: a Thrift server (of version 2 of its interface) beside the REST server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, thrift: bool = False) -> None:
         super().__init__(folder, NAME, files="hbase")
         self._inner = remembered(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(3)))
-        self._rest_log = self.folder / "log" / "hbase-rest.log"
-        self._rest_pid_file = self.folder / "run" / "hbase-rest.pid.json"
-        self._rest: Server | None = find_server(REST_NAME, pid_file=self._rest_pid_file, log=self._rest_log)
+        self._rest = _Gateway("HBase's REST server", "org.apache.hadoop.hbase.rest.RESTServer", self._port, self.folder, "hbase-rest")
+        self._gateways = [self._rest]
+        if thrift:
+            port = remembered(self.folder / "thrift.json", _Port, lambda: _Port(*free_ports(1))).thrift
+            main = "org.apache.hadoop.hbase.thrift2.ThriftServer"
+            self._gateways.append(_Gateway("HBase's Thrift server", main, port, self.folder, "hbase-thrift"))
 
     @property
     def uri(self) -> str:
         """What a client connects to."""
         return f"http://{self.address}"
+
+    @property
+    def thrift_uri(self) -> str:
+        """What a client connects to that speaks Thrift."""
+        return f"thrift://{HOST}:{self._gateways[1].port}"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
         """Its jars."""
@@ -77,11 +104,16 @@ class HBase(LoneServer):
         try:
             started = False
             if self._server is None or not self._server.alive():
-                self._server = self._started(NAME, _MASTER, _HEAP_MIB, (self._inner.zookeeper, self._inner.master, self._inner.region))
+                for port in (self._inner.zookeeper, self._inner.master, self._inner.region):
+                    check_port(port, NAME)
+                self._server = start_server(NAME, self._command(_MASTER, _HEAP_MIB), pid_file=self._pid_file, log=self.log)
                 started = True
-            if self._rest is None or not self._rest.alive():
-                self._rest = self._started(REST_NAME, _REST, _REST_HEAP_MIB, (self._port,))
-                started = True
+            for each in self._gateways:
+                if each.server is None or not each.server.alive():
+                    check_port(each.port, each.name)
+                    command = self._command(each.main, _GATEWAY_HEAP_MIB)
+                    each.server = start_server(each.name, command, pid_file=each.pid_file, log=each.log)
+                    started = True
             if started:
                 self._server.wait_ready(self.answers, _READY_WITHIN_S)
         except BaseException:
@@ -89,57 +121,54 @@ class HBase(LoneServer):
             raise
 
     def answers(self, *, timeout_s: float = 10.0) -> bool:
-        """Whether it can say what a table is made of: the REST server is up, and the master behind it, which has all it needs."""
+        """Whether it can say what a table is made of: the REST server is up, and the master behind it, which has all it needs; and others
+        listen."""
         with suppress(OSError), socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             connection.sendall(b"GET /hbase:meta/schema HTTP/1.0\r\nAccept: application/json\r\n\r\n")
             said = b""
             while part := connection.recv(4096):
                 said += part
-            return said.startswith(b"HTTP/1.1 200")
+            return said.startswith(b"HTTP/1.1 200") and all(_listens(each.port, timeout_s) for each in self._gateways)
         return False
 
     def release(self) -> None:
         """Let it live on when this process ends."""
         super().release()
-        if self._rest is not None:
-            self._rest.release()
+        for each in self._gateways:
+            if each.server is not None:
+                each.server.release()
 
     def stop(self) -> None:
-        """End it in order, the REST server first."""
-        rest, self._rest = self._rest, None
-        if rest is not None:
-            rest.stop(_STOPPED_WITHIN_S)
+        """End it in order, gateways first."""
+        for each in self._gateways:
+            if gateway := each.taken():
+                gateway.stop(_STOPPED_WITHIN_S)
         server, self._server = self._server, None
         if server is not None:
             server.stop(_STOPPED_WITHIN_S)
 
     def kill(self) -> None:
-        """End both as a crash does."""
-        self.kill_rest()
+        """End all as a crash does."""
+        self.kill_gateways()
         super().kill()
 
-    def kill_rest(self) -> None:
-        """End the REST server as a crash does; what has the data stays."""
-        rest, self._rest = self._rest, None
-        if rest is not None:
-            rest.kill()
+    def kill_gateways(self) -> None:
+        """End the REST and the Thrift server as a crash does; what has the data stays."""
+        for each in self._gateways:
+            if gateway := each.taken():
+                gateway.kill()
 
     def kill_store(self) -> None:
-        """End what has the data as a crash does; the REST server stays."""
+        """End what has the data as a crash does; gateways stay."""
         super().kill()
 
-    def _started(self, name: str, main: str, heap_mib: int, ports: tuple[int, ...]) -> Server:
-        for port in ports:
-            check_port(port, name)
-        is_rest = main == _REST
+    def _command(self, main: str, heap_mib: int) -> list[str | Path]:
         run = self.folder / "run"
         make_folder(run)
         replace(run / "hbase-site.xml", _as_xml(self._settings()).encode())
         jars = [run, *pyspark_jars("log4j-1.2-api-*.jar"), *(jar for jar in fetch(JARS) if not jar.name.startswith(_OLDER))]
         flags = [*_FLAGS, f"-Dhbase.log.dir={self.folder / 'log'}"]
-        command = java_command(main, jars, ["start"], heap_mib=heap_mib, folder=run, flags=flags)
-        pid_file, log = (self._rest_pid_file, self._rest_log) if is_rest else (self._pid_file, self.log)
-        return start_server(name, command, pid_file=pid_file, log=log)
+        return java_command(main, jars, ["start"], heap_mib=heap_mib, folder=run, flags=flags)
 
     def _settings(self) -> dict[str, object]:
         data = self.folder / "data"
@@ -165,13 +194,24 @@ class HBase(LoneServer):
             "hbase.rest.host": HOST,
             "hbase.rest.port": self._port,
             "hbase.rest.info.port": -1,
+            "hbase.regionserver.thrift.ipaddress": HOST,
+            "hbase.regionserver.thrift.port": self._gateways[-1].port,
+            "hbase.thrift.info.port": -1,
         } | _FEW
+
+
+def _listens(port: int, timeout_s: float) -> bool:
+    with suppress(OSError), socket.create_connection((HOST, port), timeout=timeout_s):
+        return True
+    return False
 
 
 _FEW = {
     "hbase.regionserver.handler.count": 8,
     "hbase.rest.threads.max": 20,
     "hbase.rest.threads.min": 2,
+    "hbase.thrift.minWorkerThreads": 2,
+    "hbase.thrift.maxWorkerThreads": 20,
     "hbase.master.wait.on.regionservers.mintostart": 1,
     "hbase.master.wait.on.regionservers.maxtostart": 1,
     "hbase.regionserver.msginterval": 500,

@@ -1,4 +1,4 @@
-"""HBase: a table as a source, or as a sink, by the REST server."""
+"""HBase: a table as a source, or as a sink, by a REST server or a Thrift server."""
 
 from scribengin.connectors.contract import Place, Sink, Source
 from scribengin.connectors.hbase.options import SINK, SOURCE

@@ -66,14 +66,14 @@ class Cells:
         rows = len(self.keys)
         times = _varints(self.versions, _TIME)
         parts: list[pa.Array] = []
-        length = np.full(rows, 1 + _LENGTH, np.int64) + _lengths(self.keys)
+        length = np.full(rows, 1 + _LENGTH, np.int64) + lengths(self.keys)
         for name, values in self.columns:
-            sizes = _lengths(values)
+            sizes = lengths(values)
             column = b"\x12" + _varint(len(name)) + name + b"\x18"
             inner = len(column) + _TIME + 1 + _LENGTH + sizes
-            parts += [_fixed(b"\x12", _varints(inner, _LENGTH), column, times, b"\x22", _varints(sizes, _LENGTH)), values]
+            parts += [fixed(b"\x12", _varints(inner, _LENGTH), column, times, b"\x22", _varints(sizes, _LENGTH)), values]
             length += 1 + _LENGTH + inner
-        head = _fixed(b"\x0a", _varints(length, _LENGTH), b"\x0a", _varints(_lengths(self.keys), _LENGTH))
+        head = fixed(b"\x0a", _varints(length, _LENGTH), b"\x0a", _varints(lengths(self.keys), _LENGTH))
         joined = pc.binary_join_element_wise(head, self.keys, *parts, b"")
         offsets = np.frombuffer(joined.buffers()[1], np.int32)
         message: bytes = joined.buffers()[2][int(offsets[joined.offset]) : int(offsets[joined.offset + rows])].to_pybytes()
@@ -99,7 +99,8 @@ def _binary(column: pa.Array, name: str) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(ends), pa.py_buffer(data[~missing].tobytes())])
 
 
-def _lengths(column: pa.Array) -> np.ndarray[Any, Any]:
+def lengths(column: pa.Array) -> np.ndarray[Any, Any]:
+    """Of each value, in bytes."""
     return np.asarray(pc.binary_length(column)).astype(np.int64)
 
 
@@ -118,7 +119,7 @@ def _varints(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
     return found.astype(np.uint8)
 
 
-def _fixed(*parts: bytes | np.ndarray[Any, Any]) -> pa.Array:
+def fixed(*parts: bytes | np.ndarray[Any, Any]) -> pa.Array:
     """For each row the parts one after the other: bytes that are the same in all, and one row of each matrix."""
     rows = next(len(part) for part in parts if isinstance(part, np.ndarray))
     each = [np.tile(np.frombuffer(part, np.uint8), (rows, 1)) if isinstance(part, bytes) else part for part in parts]

@@ -6,7 +6,7 @@ _SERVER = (
     Option(
         "server",
         "list",
-        "where REST servers of one HBase answer, of which any will do",
+        "where REST servers of one HBase answer, of which any will do; or its Thrift servers, `thrift://HOST:PORT`, `thrift+tls://HOST:PORT`",
         REQUIRED,
         example="[http://hbase1:8080]",
         pace=True,
@@ -14,7 +14,8 @@ _SERVER = (
     Option(
         "config",
         "map",
-        "how to log in, `user` and `password`, as `${secret:env/NAME}`; `ca`: a PEM file of who signs the server's certificate",
+        "how to log in to a REST server, `user` and `password`, as `${secret:env/NAME}`; `ca`: a PEM file of who signs the server's "
+        "certificate",
         {},
         example="{ca: /etc/ssl/ca.pem}",
         secret=True,
@@ -42,7 +43,7 @@ _CELLS = (
 SOURCE = NodeType(
     type="hbase",
     role="source",
-    doc="Reads a table of HBase once, by REST, cut by row keys.",
+    doc="Reads a table of HBase once, by REST or by Thrift, cut by row keys.",
     options=(
         *_SERVER,
         Option("table", "text", "the table, or NAMESPACE:TABLE", REQUIRED, example="orders"),
@@ -83,7 +84,7 @@ SOURCE = NodeType(
 SINK = NodeType(
     type="hbase",
     role="sink",
-    doc="Writes rows to a table of HBase by REST, each record once: row keys from the records or a key, timestamps from the Batch.",
+    doc="Writes rows to a table of HBase by REST or Thrift, each record once: row keys from records or a key, timestamps from the Batch.",
     options=(
         *_SERVER,
         Option("table", "text", "the table, or NAMESPACE:TABLE; made where it is not there", REQUIRED, example="orders"),

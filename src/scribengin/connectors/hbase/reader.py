@@ -10,21 +10,21 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
-from scribengin.connectors.hbase.client import ValueRow
+from scribengin.connectors.hbase.gateway import ValueRow
 from scribengin.connectors.hbase.scan import Scan, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scribengin.connectors.contract import Limits
-    from scribengin.connectors.hbase.client import Cluster
+    from scribengin.connectors.hbase.gateway import Gateway
     from scribengin.connectors.hbase.table import Digest, Wanted
 
 
 class TableReader:
     """One per source and Query; used by one thread."""
 
-    def __init__(self, cluster: Cluster, wanted: Wanted, options: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: Gateway, wanted: Wanted, options: Mapping[str, Any]) -> None:
         self._wanted = wanted
         self._compares = options["on_change"] == "stop"
         self._max_rows: int = options["max_rows"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.hbase.cell_names import CellNames
     from scribengin.connectors.hbase.cells import Values
-    from scribengin.connectors.hbase.client import ValueRow
+    from scribengin.connectors.hbase.gateway import ValueRow
     from scribengin.connectors.hbase.row_keys import Template
     from scribengin.core.types import Schema
 

@@ -1,50 +1,40 @@
 """Rows of a table in the order of their keys, whatever happens to servers and regions meanwhile.
 
-A scanner lives in one REST server. It ends as if there were no more rows where a region is away (`ScannerResultGenerator` of HBase logs
-such an error, and says no more), and is gone with its server. So its end is believed only where the last key of the table says the same;
-that is asked from the table's other end, by a look that does say when it fails, and whose answer alone can name keys of any bytes.
+A scanner lives in one gateway. That of a REST server ends as if there were no more rows where a region is away (`ScannerResultGenerator`
+of HBase logs such an error, and says no more), and each is gone with its server. So its end is believed only where the last key of the
+table says the same; that is asked from the table's other end, by a look that does say when it fails, and whose answer alone can name keys
+of any bytes.
 """
 
 from __future__ import annotations
 
 import time
-from base64 import b64encode
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
-import msgspec
-
-from scribengin.connectors.hbase.client import Row, ValueRow
+from scribengin.connectors.hbase.gateway import CODES, AnyRow, Asked
 from scribengin.core.errors import Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
-    from scribengin.connectors.hbase.client import Cluster
+    from scribengin.connectors.hbase.gateway import Gateway, Part
 
 _TRIES_FOR_S = 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _FIRST_ROWS = 100
 _LOOKED_AT = 10
 _ANSWER_BYTES = 4 << 20
-"""a REST server holds a whole answer, and so do we"""
-Part = Literal["all", "names", "first"]
-_FILTERS = {
-    "names": '{"type": "KeyOnlyFilter"}',
-    "first": '{"type": "FilterList", "op": "MUST_PASS_ALL", "filters": [{"type": "FirstKeyOnlyFilter"}, {"type": "KeyOnlyFilter"}]}',
-}
-
-AnyRow = TypeVar("AnyRow", Row, ValueRow)
+"""a gateway holds a whole answer, and so do we"""
 
 
 class Scan(Generic[AnyRow]):
     """Of one table, used by one thread. `columns`: FAMILY:QUALIFIER or FAMILY, of which a row must have one to be seen; none: all. `page`:
-    rows that a server answers with at most; they are fewer where they are large. `part`: `names` is all cells without values, `first` the
-    first one of a row without its value."""
+    rows that a server answers with at most; they are fewer where they are large. `part`: see Asked."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Gateway,
         table: str,
         kind: type[AnyRow],
         *,
@@ -57,12 +47,10 @@ class Scan(Generic[AnyRow]):
         self._columns = columns
         self._page = page
         self._most = min(page, _FIRST_ROWS)
-        self._asked: dict[str, Any] = {"caching": page, "maxVersions": 1, "cacheBlocks": False}
+        self._kind: type[AnyRow] = kind
+        self._part = part
         self._narrow: bool | None = None if any(b":" in column for column in columns) else False
         """whether no row that was seen has other cells in these families; None: nobody has looked"""
-        if part in _FILTERS:
-            self._asked["filter"] = _FILTERS[part]
-        self._decoder = msgspec.json.Decoder(dict[str, list[kind]])  # type: ignore[valid-type]
 
     def pages(self, after: bytes, upto: bytes | None = None, rows: int | None = None) -> Iterator[list[AnyRow]]:
         """The rows whose key is greater than `after`, `upto` at most, some at a time. `rows`: so many are expected, and no more asked for
@@ -98,40 +86,38 @@ class Scan(Generic[AnyRow]):
         """Until it has no more, which it also says when it has lost its region, or is gone."""
         if self._narrow is None:
             self._narrow = self._has_no_others(after)
-        scanner = self._opened(after, self._asked, by_family=self._narrow)
+        scanner = self._opened(after, self._part, self._page, by_family=self._narrow)
         try:
             while True:
                 most = self._most if rows is None else min(self._most, rows)
-                answer = self._cluster.next_of(scanner, most)
+                answer = self._cluster.next_of(scanner, most, self._kind)
                 if answer is None:
                     return
-                page = self._decoder.decode(answer)["Row"]
+                page, size = answer
                 if self._narrow and not self._has_wanted_alone(page):
                     self._narrow = False
                     return
                 yield page
                 if len(page) < most:
                     return
-                self._most = max(1, min(self._page, 2 * self._most, len(page) * _ANSWER_BYTES // len(answer)))
+                self._most = max(1, min(self._page, 2 * self._most, len(page) * _ANSWER_BYTES // size))
                 rows = None if rows is None or rows <= len(page) else rows - len(page)
         finally:
             self._cluster.close_scanner(scanner)
 
-    def _opened(self, after: bytes, asked: Mapping[str, Any], *, by_family: bool) -> str:
+    def _opened(self, after: bytes, part: Part, ahead: int, *, by_family: bool) -> Any:
         """A server that is asked for columns seeks each in each row: two to four times the work, where they are all that is there."""
         columns = sorted({column.partition(b":")[0] for column in self._columns}) if by_family else self._columns
-        start = after + b"\0" if after else b""
-        more = {"startRow": b64encode(start).decode()} | ({"column": [b64encode(each).decode() for each in columns]} if columns else {})
-        return self._cluster.open_scanner(self._table, {**asked, **more})
+        return self._cluster.open_scanner(self._table, Asked(after, columns, part, ahead))
 
     def _has_no_others(self, after: bytes) -> bool:
         """By a look at the names of some cells: what else is there may be large."""
-        scanner = self._opened(after, self._asked | {"caching": _LOOKED_AT, "filter": _FILTERS["names"]}, by_family=True)
+        scanner = self._opened(after, "names", _LOOKED_AT, by_family=True)
         try:
-            answer = self._cluster.next_of(scanner, _LOOKED_AT)
+            answer = self._cluster.next_of(scanner, _LOOKED_AT, self._kind)
         finally:
             self._cluster.close_scanner(scanner)
-        return answer is not None and self._has_wanted_alone(self._decoder.decode(answer)["Row"])
+        return answer is not None and self._has_wanted_alone(answer[0])
 
     def _has_wanted_alone(self, rows: Sequence[AnyRow]) -> bool:
         return {cell.column for row in rows for cell in row.cells} <= set(self._columns)
@@ -139,9 +125,9 @@ class Scan(Generic[AnyRow]):
     def _ends_early(self, seen: bytes) -> Unreachable:
         return Unreachable(
             f"{self._cluster.called}: scanners of {self._table} at {self._cluster} end behind row {shown(seen)}, and more rows stand there",
-            remedy="look whether all regions of the table are up; where several REST servers share an address, each request must come to "
+            remedy="look whether all regions of the table are up; where several gateways share an address, each request must come to "
             "the server that has the scanner: name each in `server`; a flow that runs tries again by itself",
-            code=self._cluster.codes.away,
+            code=CODES.away,
             node=self._cluster.node,
         )
 

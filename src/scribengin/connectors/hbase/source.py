@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.hbase.client import Cluster, ValueRow
+from scribengin.connectors.hbase.gateway import ValueRow, open_gateway
 from scribengin.connectors.hbase.options import SOURCE
 from scribengin.connectors.hbase.reader import TableReader
 from scribengin.connectors.hbase.scan import Scan
@@ -25,7 +25,7 @@ class TableSource:
     def __init__(self, place: Place) -> None:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
-        self._cluster = Cluster(place.node, self._options["server"], self._options["config"], "source")
+        self._cluster = open_gateway(place.node, self._options["server"], self._options["config"], "source")
         self._compares = self._options["on_change"] == "stop"
 
     def resolve_schema(self) -> Schema:

@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 
 from scribengin.connectors.hbase.cell_names import CellNames
 from scribengin.connectors.hbase.cells import Cells, values_of
-from scribengin.connectors.hbase.client import FOREVER, Cell, Cluster, Row, path_of, reason_in
+from scribengin.connectors.hbase.gateway import CODES, FOREVER, Cell, Row, open_gateway
 from scribengin.connectors.hbase.row_keys import Template
 from scribengin.connectors.hbase.scan import Scan
 from scribengin.connectors.keyed.contract import Answer, Held
-from scribengin.connectors.keyed.http import AWAY
 from scribengin.core.errors import SinkError, Unreachable
 
 if TYPE_CHECKING:
@@ -37,11 +36,6 @@ _MOST_KEY_BYTES = 32_767
 _SOME = 5_000
 _DELETERS = 8
 _TAG, _BODY = b"r:tag", b"r:body"
-_OK, _BAD, _NOT_FOUND, _TOO_LARGE = 200, 400, 404, 413
-_BUSY = ("RegionTooBusy", "CallQueueTooBig", "NotServingRegion", "RegionMoved", "RegionOpening", "CallDropped")
-"""a region that is full for now, or moves"""
-_NEVER = ("DoNotRetryIOException", "FailedSanityCheck", "KeyValue size too large", "exceeds limit")
-"""what a server of regions says, behind the answer that it is away, of a cell that it never takes"""
 _NAME = re.compile(r"(\w+:)?\w[\w.-]*")
 _LOSES = ("SKIP_WAL", "ASYNC_WAL")
 
@@ -54,9 +48,8 @@ class TableStore:
 
     def __init__(self, node: str, options: Mapping[str, Any], key: tuple[str, ...]) -> None:
         self._node = node
-        self._cluster = Cluster(node, options["server"], options["config"])
+        self._cluster = open_gateway(node, options["server"], options["config"])
         self._table = self._checked("table", options["table"])
-        self._path = f"{path_of(self._table)}/rows"
         self._records = self._checked("records", options["records"])
         self._key = key
         self._row: str = options["row"]
@@ -101,17 +94,16 @@ class TableStore:
         held = None if found else self._cluster.schema(self._table)
         if held is None:
             return found
-        families = {each["name"]: each for each in held["ColumnSchema"]}
         for name in self._names.families(schema.names):
-            if name not in families:
-                found.append(f'the table has no column family "{name}"; it has {", ".join(families)}')
-            elif families[name].get("TTL", FOREVER) != FOREVER:
+            if name not in held.families:
+                found.append(f'the table has no column family "{name}"; it has {", ".join(held.families)}')
+            elif held.families[name] != FOREVER:
                 found.append(
-                    f'column family "{name}" has TTL {families[name]["TTL"]}: the timestamp of our cells is a version, no time in '
+                    f'column family "{name}" has TTL {held.families[name]}: the timestamp of our cells is a version, no time in '
                     "milliseconds, and they would never expire; set TTL to FOREVER"
                 )
-        if held.get("DURABILITY") in _LOSES:
-            found.append(f"the table has DURABILITY {held['DURABILITY']}: what it acknowledges is lost when a server dies; set SYNC_WAL")
+        if held.durability in _LOSES:
+            found.append(f"the table has DURABILITY {held.durability}: what it acknowledges is lost when a server dies; set SYNC_WAL")
         return found
 
     def is_empty(self) -> bool:
@@ -119,7 +111,7 @@ class TableStore:
         return self._cluster.is_empty(self._table)
 
     def send(self, rows: KeyedRows) -> Answer:
-        """In one request. The server says no more than that something in it was refused: its halves then go alone, down to the row."""
+        """In one request. Where something in it is refused its halves go alone, down to the row."""
         cells = self.cells(rows)
         sizes = np.asarray(pc.binary_length(cells.keys))
         fit = (sizes > 0) & (sizes <= _MOST_KEY_BYTES)
@@ -185,20 +177,18 @@ class TableStore:
         """`indexes`: what the caller calls them."""
         if not indexes:
             return Answer()
-        answer = self._cluster.ask("PUT", self._path, content=cells.message(), also=[_BAD, _NOT_FOUND, _TOO_LARGE, *AWAY])
-        if answer.status_code == _OK:
+        outcome = self._cluster.put(self._table, cells)
+        if outcome.what == "taken":
             return Answer()
-        if answer.status_code == _TOO_LARGE:
+        if outcome.what == "large":
             return Answer(too_large=True)
-        if answer.status_code == _NOT_FOUND:
+        if outcome.what == "gone":
             remedy = "restore it, or begin anew: scribengin reset FLOW --outputs"
-            raise self._error(f"does not take rows any more: {reason_in(answer)}", remedy, "hbase-table")
-        if any(word in answer.text for word in _BUSY):
+            raise self._error(f"does not take rows any more: {outcome.said}", remedy, "hbase-table")
+        if outcome.what == "busy":
             return Answer(again=indexes)
-        if answer.status_code != _BAD and not any(word in answer.text for word in _NEVER):
-            raise self._cluster.refused(answer, f"PUT {self._path}")
         if len(indexes) == 1:
-            return Answer([(indexes[0], *_told(self._table, reason_in(answer)))])
+            return Answer([(indexes[0], *_told(self._table, outcome.said))])
         half = len(indexes) // 2
         first, second = (self._sent(cells.some(part), [indexes[at] for at in part]) for part in np.split(np.arange(len(indexes)), [half]))
         return Answer([*first.refused, *second.refused], [*first.again, *second.again], too_large=first.too_large or second.too_large)
@@ -221,7 +211,7 @@ class TableStore:
                 namespace = table.partition(":")[0]
                 remedy = f"make it in HBase's shell: create_namespace '{namespace}'; or correct `table`"
                 raise self._error(f"cannot be made: there is no namespace {namespace}", remedy, "hbase-table") from error
-            if isinstance(error, SinkError) and error.code == self._cluster.codes.other:
+            if isinstance(error, SinkError) and error.code == CODES.other:
                 raise self._error(f"cannot be made: {error}", "correct `table`", "hbase-table") from error
             raise
 
@@ -235,5 +225,5 @@ def _bad_key(size: int) -> tuple[str, str]:
 
 def _told(table: str, said: str) -> tuple[str, str]:
     large = "size too large" in said or "exceeds limit" in said
-    hint = " (a cell may have hbase.client.keyvalue.maxsize bytes, which the REST server is set to)" if large else ""
+    hint = " (a cell may have hbase.client.keyvalue.maxsize bytes, which the gateway is set to)" if large else ""
     return "too-large" if large else "refused", f"{table} does not take it: {said}{hint}"

@@ -14,7 +14,7 @@ from scribengin.core.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.hbase.client import Cluster, ValueRow
+    from scribengin.connectors.hbase.gateway import Gateway, ValueRow
     from scribengin.core.types import Schema
 
 _DIGEST_BYTES = 16
@@ -29,7 +29,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class Wanted:
     """What a flow asks of its table. Raises SourceError where that is at odds with itself."""
 
-    def __init__(self, cluster: Cluster, options: Mapping[str, Any], schema: Schema | None) -> None:
+    def __init__(self, cluster: Gateway, options: Mapping[str, Any], schema: Schema | None) -> None:
         if schema is None:
             raise SourceError(
                 f"{cluster.called} has no schema: HBase does not know the types of its columns",
@@ -53,15 +53,16 @@ class Wanted:
         if wrong:
             raise unlike(cluster, f"{cluster.called}: {'; '.join(wrong)}")
 
-    def check(self, cluster: Cluster) -> None:
+    def check(self, cluster: Gateway) -> None:
         """Raises SourceError where the table is not there, or does not have the families; Unreachable where the cluster does not answer."""
         held = cluster.schema(self.table)
         if held is None:
             raise cluster.missing(self.table)
-        there = [str(each["name"]) for each in held["ColumnSchema"]]
-        missing = [name for name in self.names.families(self.cells) if name not in there]
+        missing = [name for name in self.names.families(self.cells) if name not in held.families]
         if missing:
-            said = f'{cluster.called}: table {self.table} at {cluster} has no column family "{missing[0]}"; it has {", ".join(there)}'
+            said = (
+                f'{cluster.called}: table {self.table} at {cluster} has no column family "{missing[0]}"; it has {", ".join(held.families)}'
+            )
             raise unlike(cluster, said)
 
     def digest(self) -> Digest:
@@ -76,13 +77,13 @@ class Wanted:
         return [each.encode() for each in (cells if plain else self.names.families(self.cells))]
 
 
-def unlike(cluster: Cluster, said: str) -> SourceError:
+def unlike(cluster: Gateway, said: str) -> SourceError:
     """The table, or the options, do not give what the flow asks for."""
     remedy = "correct the source: `schema`, `columns` and `family` for cells, `row` for what stands in the row key"
     return SourceError(said, remedy=remedy, code="table-columns", node=cluster.node)
 
 
-def changed(cluster: Cluster, what: str, how: str) -> SourceError:
+def changed(cluster: Gateway, what: str, how: str) -> SourceError:
     """What was handed out once cannot be handed out again."""
     said = f"{cluster.called}: {what} changed after it was taken, and is not yet committed: {how}"
     return SourceError(said, remedy=_INSTEAD, code="hbase-changed", node=cluster.node)

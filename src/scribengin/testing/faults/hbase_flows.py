@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scribengin.testing.faults.outcomes import Life
 
-ROUTES = ("files-to-hbase", "files-to-hbase-by-key")
+ROUTES = ("files-to-hbase", "files-to-hbase-by-key", "files-to-hbase-by-thrift")
 _NOT_FOUND, _SOME = 404, 5_000
 
 
@@ -46,7 +46,8 @@ class HBaseFlow(KeyedFlow):
         return read_table(self.server.uri, sink)
 
     def _output(self, sink: str) -> str:
-        return f'type: hbase, server: ["{self.server.uri}"], table: {sink}{self.mode}'
+        address = self.server.thrift_uri if self.route.endswith("by-thrift") else self.server.uri
+        return f'type: hbase, server: ["{address}"], table: {sink}{self.mode}'
 
 
 def read_table(address: str, table: str) -> list[dict[str, Any]]:
@@ -73,7 +74,7 @@ def _text(encoded: str) -> str:
 
 def _flow(life: Life, folder: Path, stack: ExitStack) -> HBaseFlow:
     kind = Behind if life.format.endswith("by-key") else HBase
-    server = stack.enter_context(kind(folder / "server"))
+    server = stack.enter_context(kind(folder / "server", thrift=life.format.endswith("by-thrift")))
     return HBaseFlow(folder, life.kind, "json", life.partitioned, route=life.format, server=server)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from scribengin.connectors.keyed.http import Codes, HttpCluster
+from scribengin.connectors.hbase.gateway import BUSY, CODES, FOREVER, NEVER, Asked, Cell, Form, Outcome, Row, ValueRow, reason_of
+from scribengin.connectors.keyed.http import AWAY, HttpCluster
 from scribengin.core.errors import ScribenginError
 from scribengin.core.problems import did_you_mean
 
@@ -17,61 +19,28 @@ if TYPE_CHECKING:
 
     import httpx2
 
+    from scribengin.connectors.hbase.cells import Cells
+    from scribengin.connectors.hbase.gateway import AnyRow
     from scribengin.core.errors import SinkError, SourceError
 
-FOREVER = "2147483647"
-"""the TTL of a family whose cells stay"""
-_OK, _NOT_MODIFIED, _NOT_FOUND, _GONE, _FAILED = 200, 304, 404, 410, 500
-_LATEST = (1 << 63) - 1
-"""a time that says: the server's own"""
+_OK, _BAD, _NOT_MODIFIED, _NOT_FOUND, _GONE, _TOO_LARGE, _FAILED = 200, 400, 304, 404, 410, 413, 500
+_DECODERS: Mapping[type[Any], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(dict[str, list[kind]]) for kind in (Row, ValueRow)}  # type: ignore[valid-type]
+_FILTERS = {
+    "names": '{"type": "KeyOnlyFilter"}',
+    "first": '{"type": "FilterList", "op": "MUST_PASS_ALL", "filters": [{"type": "FirstKeyOnlyFilter"}, {"type": "KeyOnlyFilter"}]}',
+}
 
 
-class Cell(msgspec.Struct, frozen=True):
-    """`column` is `family:qualifier`, `timestamp` its version."""
-
-    column: bytes
-    timestamp: int = _LATEST
-    value: bytes = msgspec.field(name="$", default=b"")
-
-
-class Row(msgspec.Struct, frozen=True):
-    """Some cells of a row."""
-
-    key: bytes
-    cells: list[Cell] = msgspec.field(name="Cell")
-
-
-class Value(msgspec.Struct, frozen=True):
-    """A cell without its timestamp."""
-
-    column: bytes
-    value: bytes = msgspec.field(name="$", default=b"")
-
-
-class ValueRow(msgspec.Struct, frozen=True):
-    """What stands in a row, whenever it was written."""
-
-    key: bytes
-    cells: list[Value] = msgspec.field(name="Cell")
-
-
-class Rows(msgspec.Struct, frozen=True):
+class _Rows(msgspec.Struct, frozen=True):
     """What a server answers with."""
 
     rows: list[Row] = msgspec.field(name="Row", default_factory=list)
 
 
-class Cluster(HttpCluster):
+class RestGateway(HttpCluster):
     """REST servers of one HBase."""
 
-    codes = Codes(
-        away="hbase-away",
-        login="hbase-login",
-        trust="hbase-trust",
-        address="hbase-address",
-        config="hbase-config",
-        other="hbase",
-    )
+    codes = CODES
     known = frozenset({"user", "password", "ca"})
     login = "correct `config`: user and password; the user needs to read the table, of a sink also to make and write it, and our records"
     headers: ClassVar[Mapping[str, str]] = {"Accept": "application/json"}
@@ -80,32 +49,50 @@ class Cluster(HttpCluster):
 
     def reason_in(self, answer: httpx2.Response) -> str:
         """The exception's line, without the places in its code."""
-        return reason_in(answer)
+        return reason_of(answer.text) or answer.reason_phrase
 
-    def schema(self, table: str) -> dict[str, Any] | None:
-        """What the table was made with; None where there is none."""
+    def schema(self, table: str) -> Form | None:
+        """See Gateway."""
         answer = self.ask("GET", f"{path_of(table)}/schema", also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             return None
-        found: dict[str, Any] = answer.json()
-        return found
+        found = answer.json()
+        families = {str(each["name"]): int(each.get("TTL", FOREVER)) for each in found["ColumnSchema"]}
+        return Form(families, str(found.get("DURABILITY", "")))
 
     def make(self, table: str, families: Sequence[str]) -> None:
-        """Make it, each cell in its newest version; one that is made meanwhile gets the families."""
+        """See Gateway; one that is made meanwhile gets the families."""
         schema = {"name": table, "ColumnSchema": [{"name": name, "VERSIONS": "1"} for name in families]}
         self.ask("POST", f"{path_of(table)}/schema", json=schema, also=[_NOT_MODIFIED])
 
     def row(self, table: str, key: str) -> Row | None:
-        """All cells of a row; None where it, or the table, is not there."""
+        """See Gateway."""
         answer = self.ask("GET", f"{path_of(table)}/{quote(key, safe='')}", also=[_NOT_FOUND])
-        return None if answer.status_code == _NOT_FOUND else msgspec.json.decode(answer.content, type=Rows).rows[0]
+        return None if answer.status_code == _NOT_FOUND else msgspec.json.decode(answer.content, type=_Rows).rows[0]
 
     def put_if(self, table: str, row: Row, expected: Cell) -> bool:
-        """Write the cells if `expected` stands there (no value: if there is no such cell), which is one of their columns; else False."""
+        """See Gateway."""
         return self._checked_change(table, row, expected, "put")
 
+    def put(self, table: str, cells: Cells) -> Outcome:
+        """See Gateway. The server says no more than that something in it was refused."""
+        path = f"{path_of(table)}/rows"
+        answer = self.ask("PUT", path, content=cells.message(), also=[_BAD, _NOT_FOUND, _TOO_LARGE, *AWAY])
+        if answer.status_code == _OK:
+            return Outcome("taken")
+        said = self.reason_in(answer)
+        if answer.status_code == _TOO_LARGE:
+            return Outcome("large")
+        if answer.status_code == _NOT_FOUND:
+            return Outcome("gone", said)
+        if any(word in answer.text for word in BUSY):
+            return Outcome("busy")
+        if answer.status_code != _BAD and not any(word in answer.text for word in NEVER):
+            raise self.refused(answer, f"PUT {path}")
+        return Outcome("refused", said)
+
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
-        """Delete the row's cells in these families up to that timestamp."""
+        """See Gateway."""
         # a path cannot say every key; a body can, which comes with a condition: here that a column is not there
         cells = [Cell(family, until) for family in families]
         self._checked_change(table, Row(key, cells), Cell(families[0] + b":\0"), "delete")
@@ -117,12 +104,11 @@ class Cluster(HttpCluster):
         return []
 
     def is_empty(self, table: str) -> bool:
-        """True where it has no row, or is not there. Raises Unreachable where that cannot be said."""
+        """See Gateway."""
         return self.schema(table) is None or self.last_key(table) is None
 
     def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
-        """The last row that has a cell in these columns or families (any, where there are none); None where there is no such row. Raises
-        Unreachable where that cannot be said, SinkError or SourceError where there is no table."""
+        """See Gateway."""
         # one key is little enough that an error which comes while it is looked for is the whole answer
         asked = [("reversed", "true"), ("limit", "1"), ("filter", "KeyOnlyFilter()"), *(("column", each.decode()) for each in columns)]
         answer = self.ask("GET", f"{path_of(table)}/*?{urlencode(asked)}", also=[_FAILED])
@@ -130,34 +116,42 @@ class Cluster(HttpCluster):
             if self.schema(table) is None:
                 raise self.missing(table)
             raise self.refused(answer, f"GET {path_of(table)}/*")
-        rows = msgspec.json.decode(answer.content, type=Rows).rows
+        rows = msgspec.json.decode(answer.content, type=_Rows).rows
         return rows[0].key if rows else None
 
-    def open_scanner(self, table: str, asked: Mapping[str, Any]) -> str:
-        """Where it is to be asked for rows: it lives in one of the servers. Raises SinkError or SourceError where there is no table."""
-        answer = self.ask("PUT", f"{path_of(table)}/scanner", json=asked, also=[_NOT_FOUND])
+    def open_scanner(self, table: str, asked: Asked) -> str:
+        """See Gateway."""
+        start = asked.after + b"\0" if asked.after else b""
+        said: dict[str, Any] = {"caching": asked.ahead, "maxVersions": 1, "cacheBlocks": False, "startRow": b64encode(start).decode()}
+        if asked.columns:
+            said["column"] = [b64encode(each).decode() for each in asked.columns]
+        if asked.part in _FILTERS:
+            said["filter"] = _FILTERS[asked.part]
+        answer = self.ask("PUT", f"{path_of(table)}/scanner", json=said, also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             raise self.missing(table)
         # a gateway may have another path before what is the server's own
         return f"{path_of(table)}/scanner/{urlsplit(answer.headers['location']).path.rpartition('/')[2]}"
 
-    def next_of(self, scanner: str, most: int) -> bytes | None:
-        """So many rows at most, as JSON; None where it says that it has no more, or is gone."""
+    def next_of(self, scanner: str, most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:
+        """See Gateway."""
         answer = self.ask("GET", f"{scanner}?n={most}", also=[_NOT_FOUND, _GONE])
-        return answer.content if answer.status_code == _OK else None
+        if answer.status_code != _OK:
+            return None
+        return _DECODERS[kind].decode(answer.content)["Row"], len(answer.content)
 
     def close_scanner(self, scanner: str) -> None:
-        """It would end by itself, later."""
+        """See Gateway."""
         with suppress(ScribenginError):
             self.ask("DELETE", scanner, also=[_NOT_FOUND, _GONE])
 
     def missing(self, table: str) -> SourceError | SinkError:
-        """There is no such table."""
+        """See Gateway."""
         said = f"{self.called}: there is no table {table} at {self}"
         return self._error(said, did_you_mean(table, self.tables()) or "correct `table`", "hbase-table")
 
     def _checked_change(self, table: str, row: Row, expected: Cell, what: str) -> bool:
-        body = Rows([Row(row.key, [*row.cells, expected])])
+        body = _Rows([Row(row.key, [*row.cells, expected])])
         answer = self.ask("PUT", f"{path_of(table)}/row?check={what}", json=msgspec.to_builtins(body), also=[_NOT_MODIFIED])
         return answer.status_code == _OK
 
@@ -165,15 +159,3 @@ class Cluster(HttpCluster):
 def path_of(table: str) -> str:
     """Of a table, in addresses."""
     return f"/{quote(table, safe='')}"
-
-
-def reason_in(answer: httpx2.Response) -> str:
-    """The exception's line, without the places in its code.
-
-    Answers begin with what the status says, then comes a trace of Java's; what a retry has met stands in it last.
-    """
-    lines = [line.strip() for line in answer.text.splitlines()]
-    named = [line for line in lines if "Exception" in line and not line.startswith(("at ", "..."))]
-    deepest = named[-1].removeprefix("Caused by: ") if named and "RetriesExhausted" in named[0] else ""
-    said = deepest or next(iter(named), "") or next((line for line in lines if line), "")
-    return " ".join(said.split())[:400] or answer.reason_phrase

@@ -1,0 +1,354 @@
+"""Thrift servers of HBase as a gateway: its calls, and errors in our words."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+import pyarrow.compute as pc
+
+from scribengin.connectors.hbase.gateway import BUSY, CODES, FOREVER, NEVER, Cell, Form, Outcome, Row, Value, reason_of
+from scribengin.connectors.hbase.thrift_client import Connection, Pool, api
+from scribengin.connectors.hbase.thrift_message import METHOD, put_message
+from scribengin.core.errors import SinkError, SourceError, Unreachable
+from scribengin.core.problems import did_you_mean
+from scribengin.core.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scribengin.connectors.hbase.cells import Cells
+    from scribengin.connectors.hbase.gateway import AnyRow, Asked
+    from scribengin.core.errors import ScribenginError
+
+_PLAIN, _TLS = "thrift", "thrift+tls"
+_MOST_MESSAGE_BYTES = 100 << 20
+"""what Thrift takes as one message (`TConfiguration.DEFAULT_MAX_MESSAGE_SIZE`)"""
+_CELL_BYTES = 10 << 20
+"""`hbase.client.keyvalue.maxsize` where nobody set it"""
+_ABOUT_BYTES = 64 << 10
+"""more than a key and its column"""
+_DELETE_FAMILY = 2
+_DURABILITIES = ("USE_DEFAULT", "SKIP_WAL", "ASYNC_WAL", "SYNC_WAL", "FSYNC_WAL")
+_FILTERS = {"names": b"KeyOnlyFilter()", "first": b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"}
+_DENIED = ("Insufficient permissions", "AccessDenied")
+_GONE = ("TableNotFound", "TableNotEnabled", "NoSuchColumnFamily")
+_ADDRESS = re.compile(r"(\[[^\]]+\]|[^:\]]+)(:\d{1,5})?")
+_OF_A_TRY = re.compile(r"^\S+, RpcRetryingCaller\{[^}]*\}, ")
+
+
+class _Unnamed(Exception):
+    """What a server answers where it met what it did not expect."""
+
+
+class ThriftGateway:
+    """See Gateway. A scanner is its server and its number there."""
+
+    def __init__(self, node: str, servers: Sequence[str], config: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:
+        self.node = node
+        self.called = f'{role} "{node}"'
+        self._kind: type[SourceError | SinkError] = SourceError if role == "source" else SinkError
+        self._config = config
+        self._servers = [self._checked(server.rstrip("/")) for server in servers]
+        if unknown := set(config) - {"ca"}:
+            said = f'{self.called}: `config` has "{min(unknown)}", which a Thrift server does not take'
+            raise self._error(said, "it may have ca; a REST server takes user and password", CODES.config)
+        self._pool: Pool | None = None
+        self._trusted: ssl.SSLContext | None = None
+
+    def __str__(self) -> str:
+        return self._servers[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_pool": None, "_trusted": None}
+
+    def schema(self, table: str) -> Form | None:
+        """See Gateway."""
+        if not self._exists(table):
+            return None
+        found = self._asked("getTableDescriptor", _named(table))
+        families = {each.name.decode(): FOREVER if each.timeToLive is None else each.timeToLive for each in found.columns or ()}
+        return Form(families, _DURABILITIES[found.durability or 0])
+
+    def make(self, table: str, families: Sequence[str]) -> None:
+        """See Gateway."""
+        columns = [api().TColumnFamilyDescriptor(name=name.encode(), maxVersions=1) for name in families]
+        try:
+            self._asked("createTable", api().TTableDescriptor(tableName=_named(table), columns=columns))
+        except (SinkError, SourceError):
+            if not self._exists(table):
+                raise
+
+    def row(self, table: str, key: str) -> Row | None:
+        """See Gateway."""
+        if not self._exists(table):
+            return None
+        found = self._asked("get", table.encode(), api().TGet(row=key.encode()))
+        return _row(found, Row) if found.columnValues else None
+
+    def put_if(self, table: str, row: Row, expected: Cell) -> bool:
+        """See Gateway."""
+        cells = [
+            api().TColumnValue(family=family, qualifier=qualifier, value=cell.value)
+            for cell in row.cells
+            for family, _, qualifier in [cell.column.partition(b":")]
+        ]
+        family, _, qualifier = expected.column.partition(b":")
+        put = api().TPut(row=row.key, columnValues=cells)
+        # one whose answer is lost is not sent again: a second one would find what the first one wrote
+        taken = self._asked("checkAndPut", table.encode(), row.key, family, qualifier, expected.value or None, put, again=False)
+        return bool(taken)
+
+    def put(self, table: str, cells: Cells) -> Outcome:
+        """See Gateway."""
+        message = put_message(table, cells)
+        if len(message) > _MOST_MESSAGE_BYTES:
+            return Outcome("large")
+        try:
+            self._call(METHOD, lambda connection: connection.put(message))
+        except _Unnamed as error:
+            return self._unnamed(error, table, cells, message)
+        except api().TIOError as error:
+            said = _reason(error)
+            if any(word in said for word in BUSY):
+                return Outcome("busy")
+            if any(word in said for word in _GONE) or not self._exists(table):
+                return Outcome("gone", said)
+            if any(word in said for word in NEVER):
+                return Outcome("refused", said)
+            raise self._told(error, METHOD) from error
+        return Outcome("taken")
+
+    def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
+        """See Gateway."""
+        columns = [api().TColumn(family=family, timestamp=until) for family in families]
+        self._asked("deleteSingle", table.encode(), api().TDelete(row=key, columns=columns, deleteType=_DELETE_FAMILY))
+
+    def tables(self) -> list[str]:
+        """Their names; none where the server does not say."""
+        try:
+            found = self._asked("getTableNamesByPattern", ".*", False)
+        except (SinkError, SourceError, Unreachable):
+            return []
+        return [(each.qualifier if each.ns in (None, b"default") else each.ns + b":" + each.qualifier).decode() for each in found]
+
+    def is_empty(self, table: str) -> bool:
+        """See Gateway."""
+        return not self._exists(table) or self.last_key(table) is None
+
+    def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
+        """See Gateway."""
+        scan = api().TScan(reversed=True, limit=1, filterString=_FILTERS["names"], columns=_columns(columns), cacheBlocks=False)
+        rows = self._of_table(table, "getScannerResults", table.encode(), scan, 1)
+        return rows[0].row if rows else None
+
+    def open_scanner(self, table: str, asked: Asked) -> tuple[str, int, str]:
+        """See Gateway."""
+        scan = api().TScan(
+            startRow=asked.after + b"\0" if asked.after else None,
+            columns=_columns(asked.columns),
+            caching=asked.ahead,
+            maxVersions=1,
+            filterString=_FILTERS.get(asked.part),
+            cacheBlocks=False,
+        )
+        server, number = self._of_table(table, "openScanner", table.encode(), scan, whose=True)
+        return server, number, table
+
+    def next_of(self, scanner: tuple[str, int, str], most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:
+        """See Gateway."""
+        server, number, table = scanner
+        try:
+            found = self._of_table(table, "getScannerRows", number, most, server=server)
+        except api().TIllegalArgument:
+            return None
+        if not found:
+            return None
+        rows = [_row(each, kind) for each in found]
+        return rows, sum(len(row.key) + sum(len(cell.column) + len(cell.value) for cell in row.cells) for row in rows)
+
+    def close_scanner(self, scanner: tuple[str, int, str]) -> None:
+        """See Gateway."""
+        try:
+            self._asked("closeScanner", scanner[1], server=scanner[0])
+        except (SinkError, SourceError, Unreachable, api().TIllegalArgument):
+            return
+
+    def missing(self, table: str) -> SourceError | SinkError:
+        """See Gateway."""
+        said = f"{self.called}: there is no table {table} at {self}"
+        return self._error(said, did_you_mean(table, self.tables()) or "correct `table`", "hbase-table")
+
+    def close(self) -> None:
+        """See Gateway."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    # --- pieces ---
+
+    def _exists(self, table: str) -> bool:
+        return bool(self._asked("tableExists", _named(table)))
+
+    def _unnamed(self, error: _Unnamed, table: str, cells: Cells, message: bytes) -> Outcome:
+        """A server says nothing of an error that it did not expect: mostly a cell is too large for it, but it may be its own trouble. A row
+        is not given up before a server that answers has refused it twice."""
+        largest = max(pc.max(pc.binary_length(values)).as_py() or 0 for _, values in cells.columns)
+        if len(cells.keys) == 1:
+            self._exists(table)
+            try:
+                self._call(METHOD, lambda connection: connection.put(message))
+            except _Unnamed as again:
+                error = again
+            else:
+                return Outcome("taken")
+        large = f"; KeyValue size too large? One has {largest} bytes" if largest > _CELL_BYTES - _ABOUT_BYTES else ""
+        return Outcome("refused", f"{error}{large}")
+
+    def _of_table(self, table: str, method: str, *given: Any, server: str | None = None, whose: bool = False) -> Any:
+        """As `_asked`; raises `missing` where that is why."""
+        try:
+            return self._asked(method, *given, server=server, whose=whose)
+        except (SinkError, SourceError):
+            if not self._exists(table):
+                raise self.missing(table) from None
+            raise
+
+    def _asked(self, method: str, *given: Any, server: str | None = None, again: bool = True, whose: bool = False) -> Any:
+        try:
+            return self._call(method, lambda connection: connection.call(method, *given), server=server, again=again, whose=whose)
+        except api().TIOError as error:
+            raise self._told(error, method) from error
+        except _Unnamed as error:
+            said = f"{self.called}: {self} answers {method} with: {error}"
+            remedy = "look into the log of the Thrift server; a flow that runs tries again by itself"
+            raise Unreachable(said, remedy=remedy, code=CODES.away, node=self.node) from error
+
+    def _call(
+        self, method: str, do: Callable[[Connection], Any], *, server: str | None = None, again: bool = True, whose: bool = False
+    ) -> Any:
+        """What it gives, by a connection to any server, or to this one; `whose`: with the server. `again`: a second time does no harm.
+        Raises TIOError and TIllegalArgument as they come, and _Unnamed."""
+        from thriftpy2.thrift import TApplicationException, TException
+
+        pool = self._opened()
+        failed: Exception | None = None
+        for _ in range(len(self._servers) + 1 if server is None else 2):  # a connection that was idle may be gone
+            asked = server or self._servers[0]
+            connection = None
+            try:
+                connection = pool.take(asked) or Connection(asked, self._trusted if asked.startswith(_TLS) else None)
+                answer = do(connection)
+            except (api().TIOError, api().TIllegalArgument):
+                assert connection is not None
+                pool.give(connection)
+                raise
+            except TApplicationException as error:
+                assert connection is not None
+                pool.give(connection)
+                if error.type == TApplicationException.UNKNOWN_METHOD:
+                    said = f"{self.called}: {asked} does not know {method}: it speaks version 1 of HBase's Thrift interface"
+                    raise self._error(said, "start one of version 2 (hbase thrift2 start), or name a REST server", CODES.address) from error
+                raise _Unnamed(reason_of(error.message or "") or "an error that it does not name") from error
+            except (OSError, EOFError, TException) as error:
+                failed = error
+                if connection is not None:
+                    connection.close()
+                    if not again:
+                        break
+                if isinstance(error, ssl.SSLCertVerificationError):
+                    break
+                if server is None:
+                    self._servers = [*self._servers[1:], self._servers[0]]
+                continue
+            except BaseException:
+                if connection is not None:
+                    connection.close()
+                raise
+            pool.give(connection)
+            return (asked, answer) if whose else answer
+        assert failed is not None
+        raise self._away(failed)
+
+    def _opened(self) -> Pool:
+        if self._pool is None:
+            self._trusted = self._trusting() if any(server.startswith(_TLS) for server in self._servers) else None
+            self._pool = Pool()
+            weakref.finalize(self, self._pool.close)  # a sink is not closed by anybody
+        return self._pool
+
+    def _trusting(self) -> ssl.SSLContext:
+        given = self._config.get("ca")
+        ca = given.reveal() if isinstance(given, Secret) else given
+        try:
+            return ssl.create_default_context(cafile=str(Path(ca).expanduser()) if ca else None)
+        except OSError as error:
+            said = f"{self.called}: `config` has ca {ca}, of which no certificate can be read: {error}"
+            raise self._error(said, "name a PEM file of who signs the server's certificate", CODES.config) from error
+
+    def _told(self, error: Any, method: str) -> ScribenginError:
+        """What the server says, in our words. `canRetry` is not said by older ones."""
+        reason = _reason(error)
+        said = f"{self.called}: {self} answers {method} with: {reason}"
+        if any(word in reason for word in _DENIED):
+            return self._error(
+                said, "let the user that the Thrift server is run by read the table, of a sink also make and write it", CODES.login
+            )
+        if error.canRetry is False or any(word in reason for word in (*NEVER, *_GONE, "Namespace")):
+            return self._error(said, "correct the table or the flow", CODES.other)
+        remedy = "look whether the cluster is well and has room; a flow that runs tries again by itself"
+        return Unreachable(said, remedy=remedy, code=CODES.away, node=self.node)
+
+    def _away(self, error: Exception) -> ScribenginError:
+        what = getattr(error, "message", None) or str(error) or type(error).__name__
+        said = f"{self.called}: {self} does not answer: {' '.join(str(what).split())}"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return self._error(said, "name who signs its certificate: config: {ca: /path/to/ca.pem}", CODES.trust)
+        remedy = (
+            "look whether the Thrift server is up (hbase thrift2 start, neither framed nor compact); a flow that runs tries again by itself"
+        )
+        return Unreachable(said, remedy=remedy, code=CODES.away, node=self.node)
+
+    def _checked(self, server: str) -> str:
+        parts = urlsplit(server)
+        if parts.password is not None or parts.username is not None:
+            said = f"{self.called}: `server` holds a user or a password"
+            raise self._error(said, "take it out: a Thrift server asks for none", "secret-in-plain")
+        if parts.scheme not in (_PLAIN, _TLS) or parts.path or not _ADDRESS.fullmatch(parts.netloc):
+            said = f'{self.called}: `server` has "{server}", which is no address of a Thrift server'
+            raise self._error(said, "write thrift://HOST:PORT, or thrift+tls://HOST:PORT; or name REST servers alone", CODES.address)
+        return server
+
+    def _error(self, said: str, remedy: str, code: str) -> SourceError | SinkError:
+        return self._kind(said, remedy=remedy, code=code, node=self.node)
+
+
+def _named(table: str) -> Any:
+    namespace, found, name = table.rpartition(":")
+    return api().TTableName(ns=namespace.encode() if found else b"default", qualifier=name.encode())
+
+
+def _columns(names: Sequence[bytes]) -> list[Any] | None:
+    each = (name.partition(b":") for name in names)
+    return [api().TColumn(family=family, qualifier=qualifier if found else None) for family, found, qualifier in each] or None
+
+
+def _row(found: Any, kind: type[AnyRow]) -> AnyRow:
+    make = _cell if kind is Row else _value
+    return kind(found.row, [make(each) for each in found.columnValues])
+
+
+def _cell(found: Any) -> Any:
+    return Cell(b"%b:%b" % (found.family, found.qualifier), found.timestamp, found.value)
+
+
+def _value(found: Any) -> Any:
+    return Value(b"%b:%b" % (found.family, found.qualifier), found.value)
+
+
+def _reason(error: Any) -> str:
+    return _OF_A_TRY.sub("", reason_of(error.message or ""))
