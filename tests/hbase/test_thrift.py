@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from thriftpy2.thrift import TApplicationException
 
 from scribengin.connectors.hbase import thrift_client
 from scribengin.connectors.hbase.gateway import Cell, Row, open_gateway
-from scribengin.connectors.hbase.thrift_client import Connection
+from scribengin.connectors.hbase.thrift_client import Connection, api
+from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.core.errors import SourceError, Unreachable
-from tests.hbase.test_sink import decided, make, offered, rows_of
+from scribengin.core.types import arrow_schema
+from tests.hbase.test_sink import SIMPLE, decided, make, offered, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +67,27 @@ def test_a_row_is_given_up_when_a_server_that_answers_has_refused_it_twice(
     (refused,) = offered(sink, decided(sink, 1, rows_of(1)))
     assert (refused.reason, len(sent)) == ("refused", 2)
     assert "Internal error processing putMultiple" in refused.message
+
+
+@THRIFT
+def test_what_a_server_names_at_the_second_time_is_told_as_at_the_first(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = make(table, tmp_path)
+    sink.prepare(owner="me", lineage="lineage-1")
+    offered(sink, decided(sink, 0, rows_of(0)))
+    sent: list[int] = []
+
+    def failing(_: Connection, message: bytes) -> None:
+        sent.append(len(message))
+        if len(sent) == 1:
+            raise TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error processing putMultiple")
+        raise api().TIOError(message="Failed 1 action: IOException: 1 time, servers with issues: null", canRetry=True)
+
+    monkeypatch.setattr(Connection, "put", failing)
+    with pytest.raises(Unreachable, match="answers putMultiple with: Failed 1 action: IOException"):
+        sink._store.send(KeyedRows(["k"], ["source/a+1"], 7, pa.RecordBatch.from_pylist(rows_of(1), schema=arrow_schema(SIMPLE))))
+    assert len(sent) == 2
 
 
 @THRIFT

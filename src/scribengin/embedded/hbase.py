@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NAME = "HBase"
 JARS = "hbase"
 _MASTER = "org.apache.hadoop.hbase.master.HMaster"
+_REST = "org.apache.hadoop.hbase.rest.RESTServer"
+_THRIFT = "org.apache.hadoop.hbase.thrift2.ThriftServer"
 _HEAP_MIB, _GATEWAY_HEAP_MIB = 512, 256
 _READY_WITHIN_S = 180.0
 _STOPPED_WITHIN_S = 8.0
@@ -77,12 +79,11 @@ class HBase(LoneServer):
     def __init__(self, folder: Path, *, thrift: bool = False) -> None:
         super().__init__(folder, NAME, files="hbase")
         self._inner = remembered(self.folder / "inner.json", _Inner, lambda: _Inner(*free_ports(3)))
-        self._rest = _Gateway("HBase's REST server", "org.apache.hadoop.hbase.rest.RESTServer", self._port, self.folder, "hbase-rest")
-        self._gateways = [self._rest]
+        self._gateways = [_Gateway("HBase's REST server", _REST, self._port, self.folder, "hbase-rest")]
+        self._thrift_port: int | None = None
         if thrift:
-            port = remembered(self.folder / "thrift.json", _Port, lambda: _Port(*free_ports(1))).thrift
-            main = "org.apache.hadoop.hbase.thrift2.ThriftServer"
-            self._gateways.append(_Gateway("HBase's Thrift server", main, port, self.folder, "hbase-thrift"))
+            self._thrift_port = remembered(self.folder / "thrift.json", _Port, lambda: _Port(*free_ports(1))).thrift
+            self._gateways.append(_Gateway("HBase's Thrift server", _THRIFT, self._thrift_port, self.folder, "hbase-thrift"))
 
     @property
     def uri(self) -> str:
@@ -91,8 +92,9 @@ class HBase(LoneServer):
 
     @property
     def thrift_uri(self) -> str:
-        """What a client connects to that speaks Thrift."""
-        return f"thrift://{HOST}:{self._gateways[1].port}"
+        """What a client connects to that speaks Thrift, where there is such a server."""
+        assert self._thrift_port is not None
+        return f"thrift://{HOST}:{self._thrift_port}"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
         """Its jars."""
@@ -195,7 +197,7 @@ class HBase(LoneServer):
             "hbase.rest.port": self._port,
             "hbase.rest.info.port": -1,
             "hbase.regionserver.thrift.ipaddress": HOST,
-            "hbase.regionserver.thrift.port": self._gateways[-1].port,
+            **({} if self._thrift_port is None else {"hbase.regionserver.thrift.port": self._thrift_port}),
             "hbase.thrift.info.port": -1,
         } | _FEW
 

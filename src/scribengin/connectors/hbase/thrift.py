@@ -103,15 +103,19 @@ class ThriftGateway:
         taken = self._asked("checkAndPut", table.encode(), row.key, family, qualifier, expected.value or None, put, again=False)
         return bool(taken)
 
-    def put(self, table: str, cells: Cells) -> Outcome:
-        """See Gateway."""
+    def put(self, table: str, cells: Cells, *, again: bool = False) -> Outcome:
+        """See Gateway. `again`: it is the second time for these."""
         message = put_message(table, cells)
         if len(message) > _MOST_MESSAGE_BYTES:
             return Outcome("large")
         try:
             self._call(METHOD, lambda connection: connection.put(message))
         except _Unnamed as error:
-            return self._unnamed(error, table, cells, message)
+            # it may be the server's own trouble: a row is not given up before a server that answers has refused it twice
+            if len(cells.keys) == 1 and not again:
+                self._exists(table)
+                return self.put(table, cells, again=True)
+            return Outcome("refused", f"{error}{_if_large(cells)}")
         except api().TIOError as error:
             said = _reason(error)
             if any(word in said for word in BUSY):
@@ -193,21 +197,6 @@ class ThriftGateway:
 
     def _exists(self, table: str) -> bool:
         return bool(self._asked("tableExists", _named(table)))
-
-    def _unnamed(self, error: _Unnamed, table: str, cells: Cells, message: bytes) -> Outcome:
-        """A server says nothing of an error that it did not expect: mostly a cell is too large for it, but it may be its own trouble. A row
-        is not given up before a server that answers has refused it twice."""
-        largest = max(pc.max(pc.binary_length(values)).as_py() or 0 for _, values in cells.columns)
-        if len(cells.keys) == 1:
-            self._exists(table)
-            try:
-                self._call(METHOD, lambda connection: connection.put(message))
-            except _Unnamed as again:
-                error = again
-            else:
-                return Outcome("taken")
-        large = f"; KeyValue size too large? One has {largest} bytes" if largest > _CELL_BYTES - _ABOUT_BYTES else ""
-        return Outcome("refused", f"{error}{large}")
 
     def _of_table(self, table: str, method: str, *given: Any, server: str | None = None, whose: bool = False) -> Any:
         """As `_asked`; raises `missing` where that is why."""
@@ -348,6 +337,12 @@ def _cell(found: Any) -> Any:
 
 def _value(found: Any) -> Any:
     return Value(b"%b:%b" % (found.family, found.qualifier), found.value)
+
+
+def _if_large(cells: Cells) -> str:
+    """What a server does not say of an error that it did not expect: mostly it is that a cell is too large for it."""
+    largest = max(pc.max(pc.binary_length(values)).as_py() or 0 for _, values in cells.columns)
+    return f"; KeyValue size too large? One has {largest} bytes" if largest > _CELL_BYTES - _ABOUT_BYTES else ""
 
 
 def _reason(error: Any) -> str:
