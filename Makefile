@@ -34,7 +34,7 @@ demo-kafka: setup ## the same from topic to topic, killed in the middle: make de
 	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))
 
 # much of the time is waiting, so two files at once; the tests of one stay in one process and in their order, for they share fixtures
-test: setup ## all tests, two files at a time, 40 minutes on 2 cores: make test [ARGS="-k filter -n0"]
+test: setup ## all tests, two files at a time: make test [ARGS="-k filter -n0"]
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: setup ## the tests that take minutes each, and that test leaves out

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 import scribengin
 from scribengin.testing.faults.java import java_settings
@@ -66,6 +67,8 @@ _LONGEST = (
     "docs/test_cookbook.py",
 )
 """files of minutes; the others take up to one"""
+_ONE_SERVER = frozenset({"cassandra", "hbase", "kafka", "objects", "opensearch"})
+"""folders whose tests share a server that takes half a minute to start: one process has all of them, so that it starts once"""
 _MANY = 1000
 """tests, of which so many start Spark that an archive of its classes, half a minute of one core, pays"""
 _MAKE_ARCHIVE = """
@@ -87,6 +90,19 @@ def pytest_configure(config: pytest.Config) -> None:
     """Python leaves no compiled modules where PYTHONDONTWRITEBYTECODE says so, and each of a thousand processes compiles 300 anew."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(scribengin.__file__).parent, quiet=2)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """The tests of a file stay in one process, and those of a folder whose server is dear."""
+
+    class ByServer(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            folder = Path(file).parent.name
+            return folder if folder in _ONE_SERVER else file
+
+    return ByServer(config, log)
 
 
 @pytest.hookimpl(trylast=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conftest import Bench
 
 
-@pytest.fixture(params=[1, 3], ids=["one master", "three masters"])
+@pytest.fixture(params=[pytest.param(1, id="one master", marks=pytest.mark.long), pytest.param(3, id="three masters")])
 def bench(request: pytest.FixtureRequest, bench: Bench) -> Bench:
     bench.each = request.param
     return bench

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from conftest import Bench, Served
 
-EACH = 10
+EACH = 6
 """requests of each kind to each operation"""
 OF_A_PROCESS = 3
 """of those that a process of its own answers, half a second of a core each; all of them are asked under `long`"""

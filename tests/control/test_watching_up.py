@@ -103,6 +103,7 @@ def until(what: Callable[[], Any], said: str, wait_s: float = 240) -> Any:
     return look_until(what, said, wait_s, 0.2)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worker_and_its_master_were_killed(
     bench: Bench, tmp_path: Path

@@ -101,16 +101,14 @@ def test_rows_come_to_a_table_in_a_store_over_two_runs(
         folder.run()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("kind", "route", "aims"),
     [
-        ("tail", "files-to-delta", ("two@decide.before",)),
-        pytest.param("coins", "files-to-delta", ("kill@publish.renamed", "two@decide.before"), marks=pytest.mark.long),
-        pytest.param(
-            "aggregate", "files-to-delta-by-key", ("kill@publish.record.after", "recovery@publish.record.before"), marks=pytest.mark.long
-        ),
-        pytest.param("coins", "files-to-delta-stored", ("server@stage.mid_write", "zombie@publish.record.after"), marks=pytest.mark.long),
+        ("coins", "files-to-delta", ("kill@publish.renamed", "two@decide.before")),
+        ("aggregate", "files-to-delta-by-key", ("kill@publish.record.after", "recovery@publish.record.before")),
+        ("coins", "files-to-delta-stored", ("server@stage.mid_write", "zombie@publish.record.after")),
     ],
 )
 def test_a_life_of_kills_loses_and_doubles_nothing(tmp_path: Path, kind: str, route: str, aims: tuple[str, ...]) -> None:

@@ -108,6 +108,7 @@ def test_readers_find_the_same_rows(
     assert [tuple(_utc(value) for value in row) for row in reader(table, spark)] == rows
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_reference_reader_finds_them_too_and_skips_files_by_their_bounds(table: Path, rows: list[tuple[Any, ...]]) -> None:
     jars = ",".join(map(str, fetch("delta-spark")))

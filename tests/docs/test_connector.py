@@ -109,6 +109,7 @@ def test_the_sink_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> N
     sink.prepare(owner="another", lineage="after")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_rows_arrive_once_though_the_driver_dies_in_the_middle_of_its_commit(installed: Path, folder: Path) -> None:
     subprocess.run([sys.executable, "make_orders.py"], cwd=folder, check=True, capture_output=True)

@@ -39,6 +39,7 @@ def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
     assert (tmp_path / "looked.txt").read_text() == "500 rows, 500 different orders\n"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_so_does_the_section_about_object_stores(public_path: Path) -> None:
     or_skipped(public_path / "none")

@@ -75,7 +75,10 @@ def test_every_block_has_a_language_that_is_tested_or_none() -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", ["README.md", "docs/packages.md", "docs/preview.md", "docs/utilities.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/packages.md", *(pytest.param(f"docs/{name}.md", marks=pytest.mark.long) for name in ("preview", "utilities"))],
+)
 def test_the_commands_of_a_page_work_one_after_the_other(page: str, tmp_path: Path) -> None:
     lines = "".join(block.text for block in blocks_of(page) if block.language == "sh").splitlines()
     write_named(tmp_path, page)

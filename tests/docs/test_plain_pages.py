@@ -31,6 +31,7 @@ def test_the_quick_start_with_http_does_what_it_says(tmp_path: Path, monkeypatch
     assert json.loads((tmp_path / "looked.txt").read_text())["orders"] == 500 - 10
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_quick_start_with_a_writer_of_spark_does_what_it_says(tmp_path: Path) -> None:
     page = "docs/spark-writers.md"

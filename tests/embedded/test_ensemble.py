@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_of_three_servers_one_may_be_lost_and_comes_back(tmp_path: Path) -> None:
     with ZooKeeperEnsemble(tmp_path) as ensemble:

@@ -44,6 +44,7 @@ def test_each_node_is_killed_by_itself_and_both_come_back_where_they_were(tmp_pa
     assert (hdfs.name_node.pid, hdfs.data_node.pid) == (None, None)
 
 
+@pytest.mark.long
 def test_it_is_a_service_that_is_named_to_be_started(tmp_path: Path) -> None:
     def call(*words: str) -> dict[str, Any]:
         command = [sys.executable, "-m", "scribengin.cli", "services", *words, "--json"]

@@ -34,6 +34,7 @@ def test_a_broker_answers_as_the_one_broker_of_its_cluster_on_the_loopback_only(
     assert {address.removeprefix("::ffff:") for address in listeners(pid)} == {"127.0.0.1"}
 
 
+@pytest.mark.long
 def test_a_killed_broker_comes_back_with_its_topics_and_records_at_its_address(kafka: KafkaCluster) -> None:
     address = kafka.bootstrap
     write_lines(kafka, "kept", ["one", "two", "three"])

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from scribengin.core.process import birth_of, within
 from scribengin.embedded import services
 from scribengin.embedded.standalone import StandaloneCluster
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 _WITHIN_S = 240.0
 
 
+@pytest.mark.long
 def test_a_killed_worker_of_the_cluster_is_missed_and_comes_back(tmp_path: Path) -> None:
     with StandaloneCluster(tmp_path / "cluster", cores=1, memory_mib=512) as cluster:
         address, web = cluster.address, cluster.web
@@ -30,6 +33,7 @@ def test_a_killed_worker_of_the_cluster_is_missed_and_comes_back(tmp_path: Path)
     assert not cluster.answers()
 
 
+@pytest.mark.long
 def test_a_spark_cluster_is_a_service_that_is_named_to_be_started_and_looked_at_from_then_on(tmp_path: Path) -> None:
     def call(*words: str) -> list[dict[str, Any]]:
         command = [sys.executable, "-m", "scribengin.cli", "services", *words, "--json"]

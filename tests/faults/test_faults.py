@@ -25,9 +25,13 @@ def live(aims, kind, format, folder, *, partitioned=False, seed=1):
     return outcome
 
 
-@pytest.mark.parametrize("points", [DEADLIEST[1:4], pytest.param(DEADLIEST, marks=pytest.mark.long)], ids=len)
-def test_kills_in_one_life_lose_and_double_nothing_though_a_step_is_random(points, tmp_path):
-    live([f"kill@{point}" for point in points], "coins", "parquet", tmp_path, partitioned=True)
+def test_kills_and_a_driver_that_wakes_after_its_successor_lose_and_double_nothing_though_a_step_is_random(tmp_path):
+    live(["kill@decide.after", "kill@publish.record.after", "two@publish.renamed"], "coins", "parquet", tmp_path, partitioned=True)
+
+
+@pytest.mark.long
+def test_kills_at_the_deadliest_points_of_one_life_lose_and_double_nothing(tmp_path):
+    live([f"kill@{point}" for point in DEADLIEST], "coins", "parquet", tmp_path, partitioned=True)
 
 
 def test_workers_that_die_or_find_no_space_while_they_write_cost_a_task_each_and_not_the_run(tmp_path):
@@ -35,13 +39,11 @@ def test_workers_that_die_or_find_no_space_while_they_write_cost_a_task_each_and
     assert outcome.schedule[0].endswith("exit 0")
 
 
-@pytest.mark.parametrize(
-    "asleep_at", [("publish.renamed",), pytest.param(("decide.before", "publish.renamed"), marks=pytest.mark.long)], ids=len
-)
-def test_drivers_that_wake_after_their_successors_change_nothing_and_a_copy_is_refused(asleep_at, tmp_path):
-    outcome = live(["copy@decide.after", *(f"two@{point}" for point in asleep_at)], "tail", "json", tmp_path)
+@pytest.mark.long
+def test_drivers_that_wake_after_their_successors_change_nothing_and_a_copy_is_refused(tmp_path):
+    outcome = live(["copy@decide.after", "two@decide.before", "two@publish.renamed"], "tail", "json", tmp_path)
     woken = [step for step in outcome.schedule if step.startswith("the older one wakes")]
-    assert len(woken) == len(asleep_at)
+    assert len(woken) == 2
     assert not any("exit 0" in step for step in woken)
 
 

@@ -46,6 +46,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_the_checker_catches_sparks_own_file_sink_under_a_plain_reader(tmp_path):
     records = Records("run", parts=2, rows=2000)
     records.write(tmp_path / "data")

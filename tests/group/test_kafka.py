@@ -124,6 +124,7 @@ def audited(flow: Flow) -> None:
     assert audit.balanced, [report.violations for report in audit.reports]
 
 
+@pytest.mark.long
 def test_a_batch_that_is_decided_for_a_dead_cluster_waits_and_stands_there_once(
     made: Any, near: KafkaCluster, far: KafkaCluster, spark: Any
 ) -> None:

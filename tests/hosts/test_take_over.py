@@ -123,6 +123,7 @@ def test_a_host_that_is_gone_gives_its_workers_to_others_and_kills_the_orphans_w
     assert plane.state("tweets") == "running"
 
 
+@pytest.mark.long
 def test_the_agent_of_a_host_is_killed_at_any_moment_and_the_next_one_goes_on(plane: Plane) -> None:
     plane.master("m1")
     plane.node("a")

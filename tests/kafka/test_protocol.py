@@ -347,6 +347,7 @@ def raise_epoch(bootstrap: str, transactional_id: str, *, to: int) -> tuple[int,
 # --- a broker that goes, a topic that changes ---
 
 
+@pytest.mark.long
 def test_a_broker_that_is_gone_between_the_last_row_and_the_commit_is_waited_for(unit: Unit, guarded: Guarded) -> None:
     transaction = unit.transaction()
     transaction.fence()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scribengin.testing.checker import check_records
 from scribengin.testing.kafka_protocol import read_topic
 from scribengin.testing.records import SCHEMA, Records
@@ -40,6 +42,7 @@ SLEEPING_KEY = "CAST(IF(part = 1, reflect('java.lang.Thread', 'sleep', 600000L),
 """the rows of one task are through when those of the other are still on the way"""
 
 
+@pytest.mark.long
 def test_the_checker_finds_what_sparks_own_sink_doubles_when_it_is_killed(guarded: Guarded, tmp_path: Path) -> None:
     records, topic = Records("rival", 2, 50), guarded.topics.make()
     records.write(tmp_path / "in")

@@ -227,6 +227,7 @@ def command_lines() -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.long
 def test_a_secret_stands_in_no_plan_log_page_or_command_line(locked: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_text(PASSWORD)
     (tmp_path / "key").write_text(KEY)

@@ -148,6 +148,7 @@ def _is_on(web: str, application: str) -> bool:
         return any(each["id"] == application for each in json.loads(answer.read())["activeapps"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_flow_that_was_submitted_runs_on_the_cluster_and_its_executors_may_be_killed(shop: Shop, cluster: StandaloneCluster) -> None:
     home = Home(shop.home)

@@ -73,15 +73,13 @@ def test_files_of_hdfs_are_read_once_over_two_runs(folder: FlowFolder, hdfs: Hdf
     assert sorted(row["id"] for row in folder.read("out")) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("kind", "aims"),
     [
-        ("tail", ("kill@publish.renamed",)),
-        pytest.param("coins", ("kill@publish.renamed", "server@stage.mid_write", "server@decide.after"), marks=pytest.mark.long),
-        pytest.param(
-            "aggregate", ("kill@publish.record.before", "two@decide.before", "server@publish.record.after"), marks=pytest.mark.long
-        ),
+        ("coins", ("kill@publish.renamed", "server@stage.mid_write", "server@decide.after")),
+        ("aggregate", ("kill@publish.record.before", "two@decide.before", "server@publish.record.after")),
     ],
 )
 def test_a_life_of_kills_loses_and_doubles_nothing(public_path: Path, kind: str, aims: tuple[str, ...]) -> None:

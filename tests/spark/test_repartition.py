@@ -116,6 +116,7 @@ def test_a_summary_goes_on_behind_it(folder):
     assert summed() == ([{"n": ROWS + 2}], 0, None), "the hours of 12 and 13 o'clock were closed by it"
 
 
+@pytest.mark.long
 def test_it_may_be_cut_short_before_the_decision_and_is_completed(folder, monkeypatch):
     folder.flow(FLOW)
     adds(folder, 0, 1)
@@ -139,6 +140,7 @@ def test_it_may_be_cut_short_before_the_decision_and_is_completed(folder, monkey
     ends_well(folder, 3)
 
 
+@pytest.mark.long
 def test_a_batch_that_had_begun_is_read_again(folder):
     folder.flow(FLOW)
     adds(folder, 0, 1, 2)

@@ -153,9 +153,9 @@ class Feed:
 @pytest.mark.parametrize(
     ("together", "struck", "away_s"),
     [
-        (False, "documents", 12),
+        (False, "rows", 12),
         pytest.param(True, "rows", 12, marks=pytest.mark.long),
-        pytest.param(False, "rows", 120, marks=pytest.mark.long),
+        pytest.param(False, "documents", 120, marks=pytest.mark.long),
         pytest.param(False, "objects", 120, marks=pytest.mark.long),
         pytest.param(True, "documents", 120, marks=pytest.mark.long),
     ],

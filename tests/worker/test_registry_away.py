@@ -21,6 +21,7 @@ QUIET_S = 2.5
 """a worker that goes on commits what was added within one"""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_worker_outlives_its_registry_and_goes_on_by_itself_when_it_is_back(farm: Farm) -> None:
     farm.adds()
