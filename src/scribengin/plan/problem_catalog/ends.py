@@ -122,6 +122,35 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
     ),
     Entry(
+        "key-incomplete",
+        "A key that does not tell groups or pairs apart",
+        "A row of an aggregation is one of a group, a row of a join of two streams one of a pair: it has no record of its own, and its id "
+        "comes from `key`. That must hold all columns of the group key and, of a window, its start or its end; behind a join the columns "
+        "that it joins on. Else two groups have one id, and one overwrites the other. A column that is the same in all rows "
+        "(`filter: kind = 'a'`) may be left out. What cannot be known is not told: behind Python, `dedupe`, an intersection, and SQL that "
+        "is no plain SELECT.",
+        "Add the columns to `key`. A column that follows from another one, such as a name from its id, is better computed than grouped by: "
+        "`max(name)`. Tables with `version` may have a shorter key: of rows of one key the one with the greatest value there stands.",
+        ORDERS + "steps:\n"
+        "  hourly: {from: orders, aggregate: {by: [user], window: {time: ts, size: 1h}, columns: {n: count(*)}}}\n"
+        "sinks:\n"
+        "  kept: {from: hourly, type: delta, path: hourly, mode: upsert, key: [user]}\n",
+        slot="file",
+    ),
+    Entry(
+        "key-computed",
+        "A key that changes with its row",
+        "With `emit: update` a group comes again whenever its values change. One that is in the key makes another id of each of them: the "
+        "new row stands beside the old one. With `emit: append` a group comes once, and its values may be in the key beside all of the "
+        "group key.",
+        "Take it out of `key`, which needs the columns of the group key and no other.",
+        ORDERS + "steps:\n"
+        "  users: {from: orders, aggregate: {by: [user], emit: update, columns: {n: count(*)}}}\n"
+        "sinks:\n"
+        "  kept: {from: users, type: delta, path: users, mode: upsert, key: [user, n]}\n",
+        slot="file",
+    ),
+    Entry(
         "secret-in-plain",
         "A password in an address",
         "An address is printed and stored with the flow; only what is written as a secret is not.",

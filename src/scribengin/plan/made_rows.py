@@ -1,0 +1,64 @@
+"""Rows that a step made of several: what tells them apart, and which columns hold it. Of anything that is not certain nothing is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scribengin.spec.model import Emit
+
+WINDOW = "window"
+"""how the part is called that is a window of time"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is known of one column of such rows."""
+
+    parts: frozenset[str] = frozenset()
+    """those of `Made.parts` that its value may tell: surely where it is a copy, perhaps where it is computed from them"""
+    copy_of: str = ""
+    """the one of them that it is; of a window its start, its end or both"""
+    computed: str = ""
+    """an aggregate that it is computed from, as SQL"""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The rows of one step: a group each, or a pair of two streams' rows each."""
+
+    step: str
+    what: Literal["group", "pair"]
+    emit: Emit
+    parts: tuple[str, ...]
+    """what tells them apart, by name; what is the same in all rows, or follows from others, is left out"""
+    cells: Mapping[str, Cell]
+    """column → what is known of it; of a column that is not here nothing is"""
+
+    def cell(self, name: str) -> Cell | None:
+        """Of the column of that name; in SQL upper and lower case are the same."""
+        folded = name.lower()
+        return self.cells.get(name) or next((cell for other, cell in self.cells.items() if other.lower() == folded), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What is known of the rows that come along one arrow."""
+
+    made: tuple[Made, ...] = ()
+    """one for each step that made some of them; nothing is known of the others"""
+    fixed: frozenset[str] = field(default=frozenset())
+    """columns, in lower case, that are the same in all rows, or may be"""
+
+    def where(self, fixed: Iterable[str]) -> Rows:
+        """Those rows among them in which these columns are the same."""
+        names = frozenset(name.lower() for name in fixed)
+        return Rows(tuple(_without(made, names) for made in self.made), self.fixed | names) if names else self
+
+
+def _without(made: Made, names: frozenset[str]) -> Made:
+    told = {part for name in names if (cell := made.cell(name)) for part in cell.parts}
+    return replace(made, parts=tuple(part for part in made.parts if part not in told))

@@ -1,0 +1,391 @@
+"""What queries and expressions do to what is known of made rows (`plan.made_rows`): groups, copies, predicates that hold a column fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from scribengin.plan.made_rows import WINDOW, Cell, Made, Rows
+from scribengin.plan.sql.functions import AGGREGATES
+from scribengin.plan.sql.names import table_names, table_reference
+from scribengin.plan.sql.pairs import Pairs
+from scribengin.plan.sql.parse import parse_expression, parse_query
+from scribengin.plan.sql.types import WINDOW_FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import Scope
+
+    from scribengin.plan.columns import Columns
+    from scribengin.spec.model import Emit
+
+_GENERATORS = frozenset({"inline", "inline_outer", "json_tuple", "variant_explode", "variant_explode_outer", "stack"})
+"""beside those that sqlglot has classes for"""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The step whose query it is, and what it reads."""
+
+    id: str
+    emit: Emit
+    inputs: Mapping[str, Rows]
+    """those that are streams, as the step calls them"""
+    columns: Mapping[str, Columns | None]
+
+
+def held_fast(predicate: str) -> frozenset[str]:
+    """The columns, in lower case, that are the same in all rows for which the predicate holds: `kind = 'a'`, `flag`, `x IS NULL`."""
+    tree = parse_expression(predicate).tree
+    return frozenset() if tree is None else frozenset(name for name, _ in _held(tree, frozenset()))
+
+
+def compared(predicate: str) -> frozenset[str]:
+    """The columns that may be the same in all rows for which the predicate does not hold."""
+    tree = parse_expression(predicate).tree
+    if tree is None:
+        return frozenset()
+    from sqlglot import exp
+
+    asked = [node for node in tree.walk() if not isinstance(node, exp.Column) or isinstance(node.parent, exp.Connector | exp.Not | None)]
+    return frozenset(name for node in asked for name, _ in _atom(node, frozenset()))
+
+
+def selected(rows: Rows, columns: Iterable[tuple[str, str]]) -> Rows:
+    """The rows behind (name, expression)s over them."""
+    trees = [(name, parse_expression(expression).tree) for name, expression in columns]
+    return _projected(rows, [(name, tree) for name, tree in trees if tree is not None], frozenset())
+
+
+def query_rows(sql: str, step: Query) -> Rows:
+    """The rows of a query."""
+    from sqlglot.errors import SqlglotError
+    from sqlglot.optimizer.scope import traverse_scope
+
+    text = parse_query(sql)
+    if text.tree is None:
+        return Rows()
+    try:
+        scopes = traverse_scope(text.tree)
+    except SqlglotError:
+        return Rows()
+    walk = _Walk(step)
+    for scope in scopes:  # inner ones first
+        walk.visit(scope)
+    return walk.given.get(id(scopes[-1]), Rows()) if scopes else Rows()
+
+
+class _Walk:
+    def __init__(self, step: Query) -> None:
+        self._step = step
+        self._inputs = {word.lower(): name for name in step.inputs for word in table_names(name)}
+        self.given: dict[int, Rows] = {}
+        """id of a scope → its rows"""
+
+    def visit(self, scope: Scope) -> None:
+        from sqlglot import exp
+
+        if isinstance(scope.expression, exp.Select):
+            self.given[id(scope)] = self._select(scope, scope.expression)
+
+    def _select(self, scope: Scope, select: exp.Select) -> Rows:
+        sources = frozenset(name.lower() for name in scope.selected_sources)
+        alone = len(sources) == 1 and not select.args.get("joins") and not select.args.get("laterals")
+        rows = self._of(*next(iter(scope.selected_sources.values()))) if alone else Rows()
+        where = select.args.get("where")
+        rows = rows.where(name for name, _ in _held(where.this, sources)) if where is not None else rows
+        if select.args.get("distinct") or any(_changes_rows(node) for tree in select.expressions for node in tree.walk()):
+            return Rows()
+        group = select.args.get("group")
+        if group is not None or any(_aggregate(node) for node in _own(select)):
+            return self._grouped(select, group, rows.fixed, sources)
+        if alone:
+            return _projected(rows, _named(select), sources)
+        return self._paired(scope, select, rows.fixed)
+
+    def _of(self, node: exp.Expr, source: exp.Table | Scope) -> Rows:
+        from sqlglot import exp
+
+        if node.args.get("pivots"):
+            return Rows()
+        if not isinstance(source, exp.Table):
+            return self.given.get(id(source), Rows())
+        name = self._inputs.get(table_reference(source).lower())
+        return Rows() if name is None or source.alias_column_names else self._step.inputs[name]
+
+    def _grouped(self, select: exp.Select, group: exp.Expr | None, fixed: frozenset[str], sources: frozenset[str]) -> Rows:
+        parts = _parts(select, group, fixed, sources)
+        if parts is None:
+            return Rows()
+        having = select.args.get("having")
+        if having is not None:
+            held = {name for name, _ in _held(having.this, sources)}
+            parts = [part for part in parts if not part.words & held]
+        cells: dict[str, Cell] = {}
+        for name, tree in _named(select):
+            cell = _grouped_cell(tree, parts, cells, sources)
+            if cell is not None:
+                cells[name] = cell
+        made = Made(self._step.id, "group", self._step.emit, tuple(dict.fromkeys(part.name for part in parts)), cells)
+        return Rows((made,), frozenset(name.lower() for name, tree in _named(select) if _is_fixed(tree, fixed, sources)))
+
+    def _paired(self, scope: Scope, select: exp.Select, fixed: frozenset[str]) -> Rows:
+        """Of two streams and one JOIN with equalities."""
+        from sqlglot import exp
+
+        named = {}
+        for name, (_, source) in scope.selected_sources.items():
+            if not isinstance(source, exp.Table) or source.alias_column_names:
+                return Rows()
+            input_ = self._inputs.get(table_reference(source).lower(), "")
+            columns = self._step.columns.get(input_)
+            if input_ not in self._step.inputs or columns is None:
+                return Rows()
+            named[name.lower()] = frozenset(column.name.lower() for column in columns)
+            fixed |= self._step.inputs[input_].fixed
+        pairs = Pairs.of(select, named)
+        if pairs is None:
+            return Rows()
+        parts = tuple(part for part in pairs.parts if part.lower() not in fixed)
+        cells: dict[str, Cell] = {}
+        for name, tree in _named(select):
+            cell = cell_of(tree, pairs.cell)
+            if cell is not None:
+                cells[name] = replace(cell, parts=cell.parts & set(parts))
+        return Rows((Made(self._step.id, "pair", self._step.emit, parts, cells),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An expression of GROUP BY."""
+
+    name: str
+    tree: exp.Expr
+    words: frozenset[str]
+    """by which the rest of the query may mean it, in lower case: its columns, its alias, `window`"""
+
+
+def _parts(select: exp.Select, group: exp.Expr | None, fixed: frozenset[str], sources: frozenset[str]) -> list[_Part] | None:
+    """The group key; empty for one group of all rows, None where there are several keys (ROLLUP and the like)."""
+    from sqlglot import exp
+
+    if group is None:
+        return []
+    named = _named(select)
+    trees = list(group.expressions)
+    if group.args.get("all"):
+        trees = [tree for _, tree in named if not any(map(_aggregate, tree.walk()))]
+    elif any(group.args.get(key) for key in ("cube", "rollup", "grouping_sets")) or any(
+        isinstance(tree, exp.Cube | exp.Rollup | exp.GroupingSets) for tree in trees
+    ):
+        return None
+    parts = []
+    for given in trees:
+        tree, words = given, _words(given, sources)
+        if isinstance(given, exp.Literal) and given.name.isdigit() and 0 < int(given.name) <= len(select.expressions):
+            tree = select.expressions[int(given.name) - 1].unalias()
+        elif isinstance(given, exp.Column) and (alias := next((tree for name, tree in named if name.lower() in words), None)) is not None:
+            tree = alias
+        aliases = {name for name, other in named if other == tree}
+        words |= _words(tree, sources) | {name.lower() for name in aliases}
+        if not words <= fixed and (words or not isinstance(tree, exp.Literal)):
+            parts.append(_Part(_part_name(tree, aliases, words), tree, words))
+    return [part for part in parts if not _follows(part, parts, sources)]
+
+
+def _part_name(tree: exp.Expr, aliases: set[str], words: frozenset[str]) -> str:
+    from sqlglot import exp
+
+    if words & set(WINDOW_FUNCTIONS):
+        return WINDOW
+    if isinstance(tree, exp.Column):
+        return str(tree.name)
+    return min(aliases) if aliases else tree.sql("spark")
+
+
+def _follows(part: _Part, parts: list[_Part], sources: frozenset[str]) -> bool:
+    """Is it computed from columns that are parts themselves?"""
+    from sqlglot import exp
+
+    if isinstance(part.tree, exp.Column):
+        return False
+    plain = {root(other.tree, sources) for other in parts if isinstance(other.tree, exp.Column)}
+    columns = {root(column, sources) for column in part.tree.find_all(exp.Column)}
+    return bool(columns) and columns <= plain
+
+
+def _grouped_cell(tree: exp.Expr, parts: list[_Part], before: Mapping[str, Cell], sources: frozenset[str]) -> Cell | None:
+    """What a projection beside GROUP BY holds; `before`: the projections before it, whose names it may use."""
+    from sqlglot import exp
+
+    if tree.find(exp.Query):
+        return None
+    told: set[str] = set()
+    computed = ""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        same = next((part for part in parts if part.tree == node), None)
+        if same is not None:
+            told.add(same.name)
+        elif _aggregate(node):
+            computed = computed or node.sql("spark")
+        elif isinstance(node, exp.Column):
+            word = root(node, sources)
+            exact = [part for part in parts if isinstance(part.tree, exp.Column) and root(part.tree, sources) == word]
+            found = exact or [part for part in parts if word in part.words]
+            told |= {part.name for part in found}
+            alias = next((cell for name, cell in before.items() if name.lower() == word), None)
+            if not found and alias is not None:
+                told |= alias.parts
+                computed = computed or alias.computed
+        else:
+            waiting += node.iter_expressions()
+    copied = next(iter(told)) if len(told) == 1 and not computed and _is_copy(tree, parts) else ""
+    return Cell(frozenset(told), copied, computed)
+
+
+def _is_copy(tree: exp.Expr, parts: list[_Part]) -> bool:
+    from sqlglot import exp
+
+    whole = tree.this if isinstance(tree, exp.Dot) and tree.expression.name.lower() in ("start", "end") else tree
+    return isinstance(whole, exp.Column) or any(part.tree == whole for part in parts)
+
+
+def cell_of(tree: exp.Expr, lookup: Callable[[exp.Column], Cell | None]) -> Cell | None:
+    """What an expression over made rows holds; None where a column of it is not known."""
+    from sqlglot import exp
+
+    if isinstance(tree, exp.Column):
+        return lookup(tree)
+    if tree.find(exp.Query):
+        return None
+    cells = [lookup(column) for column in tree.find_all(exp.Column)]
+    known = [cell for cell in cells if cell is not None]
+    if len(known) < len(cells):
+        return None
+    computed = next((cell.computed for cell in known if cell.computed), "")
+    return Cell(frozenset(part for cell in known for part in cell.parts), "", computed)
+
+
+def _projected(rows: Rows, named: list[tuple[str, exp.Expr]], sources: frozenset[str]) -> Rows:
+    """Columns over rows of one input; a name of "*" stands for all of them but those that it leaves out."""
+    from sqlglot import exp
+
+    if any(_changes_rows(node) for _, tree in named for node in tree.walk()):
+        return Rows()
+
+    def of(made: Made) -> Made:
+        cells: dict[str, Cell] = {}
+        for name, tree in named:
+            if name == "*":
+                out = {column.name.lower() for star in tree.find_all(exp.Star) for column in star.args.get("except_") or []}
+                cells |= {other: cell for other, cell in made.cells.items() if other.lower() not in out}
+            elif (cell := cell_of(tree, lambda column: made.cell(root(column, sources)))) is not None:
+                cells[name] = cell
+        return replace(made, cells=cells)
+
+    fixed = {name.lower() for name, tree in named if name != "*" and _is_fixed(tree, rows.fixed, sources)}
+    fixed |= rows.fixed if any(name == "*" for name, _ in named) else set()
+    return Rows(tuple(map(of, rows.made)), frozenset(fixed))
+
+
+def _named(select: exp.Select) -> list[tuple[str, exp.Expr]]:
+    """(name, expression) of what is selected; "*" for a star, and nothing for what Spark makes up a name of."""
+    from sqlglot import exp
+
+    named: list[tuple[str, exp.Expr]] = []
+    for projection in select.expressions:
+        if isinstance(projection, exp.Star) or (isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)):
+            named.append(("*", projection))
+        elif projection.alias or isinstance(projection, exp.Column):
+            named.append((projection.alias or projection.name, projection.unalias()))
+    return named
+
+
+def root(column: exp.Column, sources: frozenset[str]) -> str:
+    """The column's own name in lower case, without the input's before it and fields of it behind it."""
+    names = [part.name.lower() for part in column.parts]
+    if len(names) > 2 and names[1] in sources:  # a branch: `r.big.id`
+        return str(names[2])
+    return str(names[1] if len(names) > 1 and names[0] in sources else names[0])
+
+
+def _words(tree: exp.Expr, sources: frozenset[str]) -> frozenset[str]:
+    from sqlglot import exp
+
+    calls = {call.name.lower() for call in tree.find_all(exp.Anonymous)} & set(WINDOW_FUNCTIONS)
+    return frozenset(calls | {root(column, sources) for column in tree.find_all(exp.Column)})
+
+
+def _own(select: exp.Select) -> Iterable[exp.Expr]:
+    """What stands in a query, without the queries inside it."""
+    from sqlglot import exp
+
+    return select.walk(bfs=False, prune=lambda node: node is not select and isinstance(node, exp.Query))
+
+
+def _aggregate(node: exp.Expr) -> bool:
+    from sqlglot import exp
+
+    if isinstance(node, exp.AggFunc):
+        return True
+    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+
+
+def _changes_rows(node: exp.Expr) -> bool:
+    """Does it make several rows of one, or look at others?"""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _GENERATORS
+    return isinstance(node, exp.Window | exp.UDTF | exp.Explode | exp.Posexplode | exp.Inline | exp.Stack)
+
+
+@cache
+def _still() -> tuple[type[exp.Expr], ...]:
+    from sqlglot import exp
+
+    return exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Paren, exp.Cast, exp.DataType, exp.Interval, exp.Var
+
+
+def _is_fixed(tree: exp.Expr, fixed: frozenset[str], sources: frozenset[str]) -> bool:
+    """Made of literals, and of columns that are the same in all rows."""
+    return all(isinstance(node, _still()) for node in tree.walk()) and _words(tree, sources) <= fixed
+
+
+def _held(tree: exp.Expr, sources: frozenset[str]) -> frozenset[tuple[str, str]]:
+    """(column, the comparison that holds it fast)."""
+    from sqlglot import exp
+
+    match tree:
+        case exp.Paren():
+            return _held(tree.this, sources)
+        case exp.And():
+            return _held(tree.left, sources) | _held(tree.right, sources)
+        case exp.Or():
+            return _held(tree.left, sources) & _held(tree.right, sources)
+        case _:
+            return _atom(tree, sources)
+
+
+def _atom(tree: exp.Expr, sources: frozenset[str]) -> frozenset[tuple[str, str]]:
+    from sqlglot import exp
+
+    match tree:
+        case exp.EQ() | exp.NullSafeEQ() | exp.Is():
+            sides = [tree.left, tree.right]
+        case exp.In() if len(tree.expressions) == 1:
+            sides = [tree.this, *tree.expressions]
+        case exp.Column():
+            sides = [tree]
+        case exp.Not() if isinstance(tree.this, exp.Column):
+            sides = [tree.this]
+        case _:
+            return frozenset()
+    if not all(isinstance(node, _still()) for side in sides for node in side.walk()):
+        return frozenset()
+    return frozenset((word, tree.sql("spark")) for side in sides for word in _words(side, sources))

@@ -1,0 +1,150 @@
+"""What is known of the rows on every arrow of a flow: which step made them of several, and what tells them apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scribengin.plan.graph import base
+from scribengin.plan.made_rows import WINDOW, Cell, Made, Rows
+from scribengin.plan.sql.made_rows import Query, compared, held_fast, query_rows, selected
+from scribengin.spec.model import Aggregate, Filter, Join, Merge, Parse, Route, Select, Sql, Step
+
+if TYPE_CHECKING:
+    from scribengin.plan.columns import Columns
+    from scribengin.plan.graph import Graph
+    from scribengin.plan.resolve import Resolved
+
+_WINDOW_CELL = Cell(frozenset({WINDOW}), WINDOW)
+
+
+def told_apart(graph: Graph, resolved: Resolved) -> RowsOf:
+    """Walk down the stream once. Behind Python, `dedupe` and an intersection nothing is known."""
+    rows = RowsOf(graph)
+    for id_ in graph.order:
+        node = graph.nodes[id_]
+        if isinstance(node, Step) and id_ not in resolved.static:
+            rows.put(id_, _step_rows(node, rows, resolved))
+    return rows
+
+
+class RowsOf:
+    """Reference → its rows."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._rows: dict[str, Rows] = {}
+
+    def put(self, id_: str, rows: Rows) -> None:
+        """The rows that a step gives."""
+        self._rows[id_] = rows
+
+    def of(self, reference: str) -> Rows:
+        """The rows of `a` or `r.big`."""
+        rows = self._rows.get(base(reference), Rows())
+        node, branch = self._graph.nodes.get(base(reference)), reference.partition(".")[2]
+        if not branch or not isinstance(node, Step) or not isinstance(node.action, Route):
+            return rows
+        for name, predicate in node.action.cases:
+            if name == branch:
+                return rows.where(held_fast(predicate))
+            rows = rows.where(compared(predicate))
+        return rows
+
+
+def _step_rows(step: Step, rows: RowsOf, resolved: Resolved) -> Rows:
+    given = _acted(step, [rows.of(reference) for reference in step.inputs], resolved)
+    return given.where(name for _, predicate in step.require for name in held_fast(predicate))
+
+
+def _acted(step: Step, inputs: list[Rows], resolved: Resolved) -> Rows:
+    first = inputs[0] if inputs else Rows()
+    match step.action:
+        case Filter(predicate):
+            return first.where(held_fast(predicate))
+        case Route():
+            return first
+        case Select(columns):
+            return selected(first, columns)
+        case Parse(column, schema=schema):
+            left = {column, *schema.names}
+            made = [replace(one, cells={name: cell for name, cell in one.cells.items() if name not in left}) for one in first.made]
+            return Rows(tuple(made), first.fixed - {name.lower() for name in left})
+        case Merge("union"):
+            return _union(inputs, step.action.origin)
+        case Aggregate():
+            return _grouped(step, step.action, first.fixed)
+        case Sql(text):
+            streams = {
+                reference: given for reference, given in zip(step.inputs, inputs, strict=True) if reference in resolved.streams(step)
+            }
+            return query_rows(text, Query(step.id, step.emit, streams, {reference: resolved.of(reference) for reference in step.inputs}))
+        case Join(how=how) if len(inputs) == 2:
+            if how == "semi":
+                return first
+            right = resolved.of(step.inputs[1])
+            return _paired(step, step.action, inputs, resolved) if len(resolved.streams(step)) == 2 else _beside(first, step.action, right)
+        case _:
+            return Rows()
+
+
+def _union(inputs: list[Rows], origin: str | None) -> Rows:
+    made = tuple(one for rows in inputs for one in rows.made)
+    if origin is not None:
+        made = tuple(replace(one, cells={**one.cells, origin: Cell()}) for one in made)
+    return Rows(made, frozenset.intersection(*(rows.fixed for rows in inputs)) if inputs else frozenset())
+
+
+def _grouped(step: Step, action: Aggregate, fixed: frozenset[str]) -> Rows:
+    """The window follows from the time where rows are grouped by that too."""
+    window = [WINDOW] if action.window is not None and action.window.time not in action.by else []
+    parts = [name for name in action.by if name.lower() not in fixed]
+    cells = {} if action.window is None else dict.fromkeys(("window_start", "window_end"), _WINDOW_CELL if window else Cell())
+    cells |= {name: Cell(frozenset({name}), name) if name in parts else Cell() for name in action.by}
+    cells |= {name: Cell(computed=expression) for name, expression in action.columns}
+    made = Made(step.id, "group", step.emit, (*parts, *window), cells)
+    return Rows((made,), fixed & {name.lower() for name in action.by})
+
+
+def _beside(rows: Rows, action: Join, table: Columns | None) -> Rows:
+    """With the columns of a table, which may say what its key says."""
+    if table is None:
+        return Rows()
+
+    def of(made: Made) -> Made:
+        keys = [cell for name in action.key if (cell := made.cell(name)) is not None]
+        if len(keys) < len(action.key):
+            return made
+        held = Cell(frozenset(part for cell in keys for part in cell.parts))
+        return replace(made, cells={**{column.name: held for column in table}, **made.cells})
+
+    return Rows(tuple(map(of, rows.made)), rows.fixed)
+
+
+def _paired(step: Step, action: Join, inputs: list[Rows], resolved: Resolved) -> Rows:
+    """Pairs of two streams' rows. What tells one of them apart, where it is a group, any column may say that is not of the key."""
+    fixed = inputs[0].fixed | inputs[1].fixed
+    keys = [name for name in action.key if name.lower() not in fixed]
+    cells = {name: Cell(frozenset({name}), name) if name in keys else Cell() for name in action.key}
+    of_key = {name.lower() for name in action.key}
+    groups = {reference: rows.made[0] for reference, rows in zip(step.inputs, inputs, strict=True) if len(rows.made) == 1}
+    left = {reference: _left_open(made, action, reference) for reference, made in groups.items()}
+    open_ = frozenset(name for names in left.values() for name in names.values())
+    for reference in step.inputs:
+        for column in resolved.of(reference) or ():
+            if column.name.lower() in of_key:
+                continue
+            known = groups[reference].cell(column.name) if reference in groups else None
+            if known is not None and known.computed:
+                cells.setdefault(column.name, Cell(computed=known.computed))
+            else:
+                copied = left[reference].get(known.copy_of, "") if known is not None else ""
+                cells.setdefault(column.name, Cell(open_, copied))
+    made = Made(step.id, "pair", step.emit, (*keys, *sorted(open_)), cells)
+    return Rows((made,), fixed)
+
+
+def _left_open(made: Made, action: Join, reference: str) -> dict[str, str]:
+    """The parts that the join's key does not hold → how they are called where rows of two inputs meet."""
+    held = {part for name in action.key if (cell := made.cell(name)) is not None for part in cell.parts}
+    return {part: f"{part} of {reference}" for part in made.parts if part not in held}
