@@ -60,10 +60,11 @@ def test_rows_replace_those_of_their_key_and_an_update_of_an_aggregation_too(fol
     )
     folder.flow(flow).data("data/a.jsonl", [*orders(1, 2), *orders(3, customer="bob")])
     assert folder.run().violations == ()
-    folder.data("data/b.jsonl", orders(4, amount=0.5))
+    next_hour = [order | {"ts": "2026-01-01T01:30:00Z"} for order in orders(5, amount=7.0)]
+    folder.data("data/b.jsonl", [*orders(4, amount=0.5), *next_hour])
     assert folder.run().violations == ()
-    found = sorted((row["customer"], row["n"], row["total"]) for row in read(folder.path / "kept"))
-    assert found == [("ada", 3, 40.5), ("bob", 1, 20.0)]
+    found = sorted((row["customer"], row["window_start"].hour, row["n"], row["total"]) for row in read(folder.path / "kept"))
+    assert found == [("ada", 0, 3, 40.5), ("ada", 1, 1, 7.0), ("bob", 0, 1, 20.0)]
 
 
 def test_a_table_of_other_columns_stops_a_start_with_what_is_to_be_done(folder: FlowFolder) -> None:

@@ -47,6 +47,7 @@ QUERIES = st.sampled_from(
         "SELECT a.id, b.ts FROM a, b WHERE a.id = b.id",
         "SELECT id FROM a.big LIMIT 3",
         "SELECT window(ts, '1 hour').start AS ts, count(*) AS n FROM tweets GROUP BY 1",
+        "SELECT *, user AS w FROM (SELECT user, max(id) AS id, window AS ts FROM tweets GROUP BY window(ts, '1 hour'), 1) x WHERE id = 1",
         "SELECT",
         "WITH a AS (SELECT id FROM tweets) SELECT id FROM a UNION SELECT id FROM b",
     ]
@@ -58,6 +59,9 @@ TIMES = st.lists(st.tuples(NAMES, COLUMNS), max_size=2).map(tuple)
 WINDOWS = st.none() | st.builds(WindowSpec, COLUMNS, st.just(60.0), st.just(60.0))
 WITHIN = st.none() | st.just(5.0)
 FUNCTIONS = st.sampled_from(["flows:schema", "flows:flow", "absent:f", "flows:TWEETS", "x"])
+OUTPUTS = st.sampled_from([{"type_": "files"}, {"type_": "console"}]) | TUPLES.map(
+    lambda key: {"type_": "delta", "options": {"path": "kept", "mode": "upsert", "key": key}}
+)
 ACTIONS: st.SearchStrategy[Action] = st.one_of(
     st.builds(Filter, EXPRESSIONS),
     st.builds(Sql, QUERIES),
@@ -88,7 +92,7 @@ def flows(draw: st.DrawFn) -> Flow:
     sources.append(source("users", columns="user STRING, n BIGINT", watermark=None, static=draw(st.booleans())))
     steps = draw(st.lists(STEPS, max_size=4, unique_by=lambda step: step.id))
     sinks = [
-        sink(name, draw(NAMES), type_=draw(st.sampled_from(["files", "console"])), together=draw(st.sampled_from([None, "q"])))
+        sink(name, draw(NAMES), together=draw(st.sampled_from([None, "q"])), **draw(OUTPUTS))
         for name in draw(st.sampled_from([["kept"], ["kept", "more"]]))
     ]
     return flow(*sources, *steps, *sinks, folder=FOLDER)

@@ -152,7 +152,7 @@ class _Walk:
         parts = tuple(part for part in pairs.parts if part.lower() not in fixed)
         cells: dict[str, Cell] = {}
         for name, tree in _named(select):
-            cell = cell_of(tree, pairs.cell)
+            cell = None if name == "*" else cell_of(tree, pairs.cell)
             if cell is not None:
                 cells[name] = replace(cell, parts=cell.parts & set(parts))
         return Rows((Made(self._step.id, "pair", self._step.emit, parts, cells),))
