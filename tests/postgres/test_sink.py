@@ -434,13 +434,25 @@ def test_a_password_stands_where_it_is_not_shown(database: Any, tmp_path: Path) 
     assert told.value.code == "secret-in-plain"
 
 
-def test_names_are_quoted_and_never_taken_for_sql(database: Any, tmp_path: Path) -> None:
-    odd = 'x"; DROP TABLE kept; --'
-    schema = parse_schema(f"`{odd}` STRING, `Select` BIGINT")
-    database.execute('CREATE SCHEMA "odd one"')
-    writer = Writer(place(database, tmp_path, table='odd one.Ta"ble', mode="upsert", key=("Select",)), schema)
-    writer.write(0, [{odd: odd, "Select": 1}])
-    assert read(database, '"odd one"."Ta""ble"') == [{odd: odd, "Select": 1}]
+@pytest.mark.parametrize("mode", ["upsert", "changes"])
+@pytest.mark.parametrize("odd", ['x"; DROP TABLE victim; --', "it's", "$1 %s %(a)s 100%", "größe 🐘", "line\nbreak"])
+def test_names_are_quoted_and_never_taken_for_sql(database: Any, tmp_path: Path, odd: str, mode: str) -> None:
+    def quoted(*names: str) -> str:
+        return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+    schema = parse_schema(f"`{odd}` STRING, `Select` BIGINT, `{odd} %` STRING, `op {odd}` STRING")
+    database.execute("CREATE TABLE victim (id int)")
+    database.execute(f"CREATE SCHEMA {quoted(odd)}")
+    options = {"key": ("Select", odd), "version": f"{odd} %", "staging": f"staged {odd}"} | (
+        {"change": f"op {odd}"} if mode == "changes" else {}
+    )
+    writer = Writer(place(database, tmp_path, table=f"{odd}.Ta {odd}", mode=mode, **options), schema)
+    row = {odd: odd, "Select": 1, f"{odd} %": "b", f"op {odd}": "update"}
+    writer.write(0, [row, row | {f"{odd} %": "a"}, row | {"Select": 2}])
+    writer.write(1, [row | {"Select": 2, f"op {odd}": "delete", f"{odd} %": "c"}])
+    rows = read(database, quoted(odd, f"Ta {odd}"))
+    assert [(each["Select"], each[f"{odd} %"]) for each in rows] == [(1, "b")] + [(2, "c")] * (mode == "upsert")
+    assert database.execute("SELECT count(*) AS n FROM victim").fetchone()["n"] == 0
 
 
 def test_old_batches_are_told_no_more_and_their_rows_still_counted(database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

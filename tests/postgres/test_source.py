@@ -435,3 +435,30 @@ def test_numbers_of_transactions_begin_anew_after_32_bits() -> None:
     assert written_since(xmin, 7, 2**32 + 9)
     assert not written_since(np.array([], np.uint32), 1, 9)
     assert written_since(xmin, 5000, 4000)
+
+
+ODD = 'x"; DROP TABLE victim; --'
+ODD_NAMES = (ODD, "it's", "$1", "100%", "%s", "%(id)s", "Upper", "größe 🐘", "line\nbreak", "\\d {0}", "select")
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "incremental", "by": "%s", "key": ["$1"]}, {"on_change": "ignore"}])
+def test_names_are_quoted_and_never_taken_for_sql(database: Any, options: dict[str, Any]) -> None:
+    def quoted(name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    place = f"{quoted(ODD)}.{quoted('T$1 %s ' + ODD)}"
+    columns = ", ".join(f"{quoted(name)} text" for name in ODD_NAMES if name not in ("$1", "%s"))
+    database.execute("CREATE TABLE victim (id int)")
+    database.execute(f"CREATE SCHEMA {quoted(ODD)}")
+    database.execute(f"CREATE DOMAIN {quoted('of %s')} AS bigint")
+    database.execute(f'CREATE TABLE {place} ("$1" {quoted("of %s")} PRIMARY KEY, "%s" timestamptz NOT NULL DEFAULT now(), {columns})')
+    database.execute(f"INSERT INTO {place} ({quoted(ODD)}, \"$1\") SELECT 'row ' || n, n FROM generate_series(1, 7) n")
+    given = {"table": f"{ODD}.T$1 %s {ODD}", "split": 2} | options
+    assert check_source(source(database, **given), limits=Limits(max_rows=3)) == 7
+    read = source(database, **given)
+    rows = rows_of(read, all_of(read.reader()))
+    assert [row[ODD] for row in rows] == [f"row {number}" for number in range(1, 8)]
+    assert set(rows[0]) == set(ODD_NAMES)
+    with pytest.raises(SourceError, match="has no column"):
+        source(database, **given | {"key": ['$1"']}).reader()
+    assert database.execute("SELECT count(*) AS n FROM victim").fetchone()["n"] == 0

@@ -130,3 +130,8 @@ def quoted(*names: str) -> str:
     '"sales"."odd""one"'
     """
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def escaped(*names: str) -> str:
+    """A quoted name in a statement with parameters, whose `%` are doubled."""
+    return quoted(*names).replace("%", "%%")

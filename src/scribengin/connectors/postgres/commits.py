@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.postgres.client import driver, quoted
+from scribengin.connectors.postgres.client import driver, escaped, quoted
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -54,6 +54,7 @@ class Commits:
     def __init__(self, schema: str, table: str) -> None:
         self.schema = schema
         self.table = table
+        self._ours = escaped(schema)
 
     def make(self, connection: Connection[Any]) -> None:
         """Make what is not there. Two that do so at once wait for each other."""
@@ -85,7 +86,7 @@ class Commits:
         """Whose the table is, and which lineages wrote there before; None where it is nobody's. `lock`: nobody else changes or locks it
         until the transaction ends."""
         found = connection.execute(
-            f"SELECT owner, lineage, sink, flow, earlier FROM {quoted(self.schema)}.claims WHERE target = %s {'FOR UPDATE' * lock}",
+            f"SELECT owner, lineage, sink, flow, earlier FROM {self._ours}.claims WHERE target = %s {'FOR UPDATE' * lock}",
             (self.table,),
         ).fetchone()
         return None if found is None else (Claim(*found[:4]), tuple(found[4]))
@@ -93,7 +94,7 @@ class Commits:
     def take(self, connection: Connection[Any], claim: Claim, *, had_rows: bool) -> None:
         """Make it that one's; the lineage before stays known. `had_rows`: of nobody's table, whether it holds rows."""
         connection.execute(
-            f"INSERT INTO {quoted(self.schema)}.claims AS held (target, owner, lineage, sink, flow, had_rows) "
+            f"INSERT INTO {self._ours}.claims AS held (target, owner, lineage, sink, flow, had_rows) "
             "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (target) DO UPDATE SET earlier = held.earlier || held.lineage, "
             "owner = excluded.owner, lineage = excluded.lineage, sink = excluded.sink, flow = excluded.flow",
             (self.table, claim.owner, claim.lineage, claim.sink, claim.flow, had_rows),
@@ -101,7 +102,7 @@ class Commits:
 
     def had_rows(self, connection: Connection[Any]) -> bool:
         """Whether the table held rows when it was claimed first."""
-        found = connection.execute(f"SELECT had_rows FROM {quoted(self.schema)}.claims WHERE target = %s", (self.table,)).fetchone()
+        found = connection.execute(f"SELECT had_rows FROM {self._ours}.claims WHERE target = %s", (self.table,)).fetchone()
         return bool(found and found[0])
 
     def commit_of(self, connection: Connection[Any], lineage: str, number: int) -> Commit | None:
@@ -118,51 +119,52 @@ class Commits:
 
     def xids(self, connection: Connection[Any]) -> tuple[list[int], int]:
         """(the transactions of all Batches, of every lineage; rows of Batches that are told no more)."""
-        held = connection.execute(f"SELECT folded_rows FROM {quoted(self.schema)}.claims WHERE target = %s", (self.table,)).fetchone()
+        held = connection.execute(f"SELECT folded_rows FROM {self._ours}.claims WHERE target = %s", (self.table,)).fetchone()
         return [each.xid for each in self._all(connection, "", ())], held[0] if held else 0
 
     def note(self, connection: Connection[Any], decided: Decided, rows: int) -> None:
         """Record the Batch that this transaction writes, and fold old ones."""
-        place, batch = quoted(self.schema), decided.batch
+        batch = decided.batch
         connection.execute(
-            f"INSERT INTO {place}.commits VALUES (%s, %s, %s, %s, %s, %s, %s, mod(pg_current_xact_id()::text::numeric, {_XIDS})::bigint)",
+            f"INSERT INTO {self._ours}.commits VALUES (%s, %s, %s, %s, %s, %s, %s, "
+            f"mod(pg_current_xact_id()::text::numeric, {_XIDS})::bigint)",
             (self.table, batch.lineage, batch.number, decided.input_hash, batch.term, receipts_of(decided), rows),
         )
         connection.execute(
-            f"WITH old AS (DELETE FROM {place}.commits WHERE target = %s AND lineage = %s AND number <= %s RETURNING rows) "
-            f"UPDATE {place}.claims SET folded_rows = folded_rows + (SELECT coalesce(sum(rows), 0) FROM old) WHERE target = %s",
+            f"WITH old AS (DELETE FROM {self._ours}.commits WHERE target = %s AND lineage = %s AND number <= %s RETURNING rows) "
+            f"UPDATE {self._ours}.claims SET folded_rows = folded_rows + (SELECT coalesce(sum(rows), 0) FROM old) WHERE target = %s",
             (self.table, batch.lineage, batch.number - DETAILED, self.table),
         )
 
     def forget(self, connection: Connection[Any]) -> None:
         """Who has written to the table, and what; not what is staged."""
         for name in ("commits", "claims"):
-            connection.execute(f"DELETE FROM {quoted(self.schema)}.{name} WHERE target = %s", (self.table,))
+            connection.execute(f"DELETE FROM {self._ours}.{name} WHERE target = %s", (self.table,))
 
     def stage(self, connection: Connection[Any], name: str, lineage: str, number: int) -> None:
         """Say that a staging table of that name is about to be there."""
-        connection.execute(f"INSERT INTO {quoted(self.schema)}.staged VALUES (%s, %s, %s, %s)", (name, self.table, lineage, number))
+        connection.execute(f"INSERT INTO {self._ours}.staged VALUES (%s, %s, %s, %s)", (name, self.table, lineage, number))
 
     def confirm(self, connection: Connection[Any], name: str) -> None:
         """Wait until what was committed before, into the staging table of that name, is durable. It takes a transaction that writes."""
-        connection.execute(f"UPDATE {quoted(self.schema)}.staged SET number = number WHERE name = %s", (name,))
+        connection.execute(f"UPDATE {self._ours}.staged SET number = number WHERE name = %s", (name,))
 
     def drop_staged(self, connection: Connection[Any], where: str = "", values: tuple[Any, ...] = ()) -> None:
         """Delete staging tables, all of the table or those of `where`. Outside of a transaction: one that somebody holds, such as a task
         that sleeps in its COPY, is not waited for; it stays for the next time."""
-        names = connection.execute(f"SELECT name FROM {quoted(self.schema)}.staged WHERE target = %s {where}", (self.table, *values))
+        names = connection.execute(f"SELECT name FROM {self._ours}.staged WHERE target = %s {where}", (self.table, *values))
         for (name,) in names.fetchall():
             with suppress(driver().errors.LockNotAvailable), connection.transaction():
                 connection.execute(f"SET LOCAL lock_timeout = {_HELD_MS}")
                 connection.execute(f"DROP TABLE IF EXISTS {quoted(self.schema, name)}")
-                connection.execute(f"DELETE FROM {quoted(self.schema)}.staged WHERE name = %s", (name,))
+                connection.execute(f"DELETE FROM {self._ours}.staged WHERE name = %s", (name,))
 
     def _one(self, connection: Connection[Any], where: str, values: tuple[Any, ...]) -> Commit | None:
         return next(iter(self._all(connection, where, values)), None)
 
     def _all(self, connection: Connection[Any], where: str, values: tuple[Any, ...]) -> list[Commit]:
         found = connection.execute(
-            f"SELECT number, hash, term, receipts, rows, xid FROM {quoted(self.schema)}.commits WHERE target = %s {where}",
+            f"SELECT number, hash, term, receipts, rows, xid FROM {self._ours}.commits WHERE target = %s {where}",
             (self.table, *values),
         )
         return [Commit(*row) for row in found.fetchall()]

@@ -18,8 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
-from scribengin.connectors.postgres.client import driver
-from scribengin.connectors.postgres.table import escaped
+from scribengin.connectors.postgres.client import driver, escaped
 from scribengin.core.types import Type
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.postgres.client import quoted
+from scribengin.connectors.postgres.client import escaped, quoted
 from scribengin.core.problems import did_you_mean
 from scribengin.core.types import Field, Schema, Type
 
@@ -102,11 +102,6 @@ class TableColumn:
         return name
 
 
-def escaped(*names: str) -> str:
-    """A quoted name in a statement with parameters."""
-    return quoted(*names).replace("%", "%%")
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table that is there. `order` are the columns that rows are read in the order of, the last of them those of the key. What is for
@@ -133,7 +128,7 @@ class Table:
     @property
     def values(self) -> str:
         """Placeholders of a row of texts that is compared with `key`."""
-        return ", ".join(f"%s::{column.type}" for column in self.order)
+        return ", ".join(f"%s::{column.type.replace('%', '%%')}" for column in self.order)
 
     @property
     def is_by_time(self) -> bool:
