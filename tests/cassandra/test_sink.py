@@ -265,3 +265,42 @@ def test_a_certificate_is_looked_at_and_one_that_is_not_trusted_is_told_with_wha
             prepared(authority, space.address)
         assert offered(prepared(authority), decided(prepared(authority), 0, rows_of(1))) == []
     assert [row["id"] for row in space.rows()] == [1]
+
+
+ODD = ('x"; DROP TABLE victim; --', "it's", "?", "$1 %s %(a)s 100%", "größe 🐘", "line\nbreak", "Select", "select")
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_names_of_columns_are_quoted_and_never_taken_for_cql(space: Keyspace, tmp_path: Path, mode: str) -> None:
+    space.ask(f"CREATE TABLE {space.name}.victim (id int PRIMARY KEY)")
+    schema = parse_schema(", ".join(f"`{name}` STRING" for name in ODD))
+    given = {"key": [ODD[0], ODD[3]]} if mode == "upsert" else {"id_column": "Id of ?%s", "version_column": 'v"'}
+    sink = make(space, tmp_path, table="Kept_1", records="Of_Ours", mode=mode, **given)
+    sink.prepare(owner="me", lineage="lineage-1")
+    rows = [{name: f"{name} {number}" for name in ODD} for number in (1, 2)]
+    batch = decided(sink, 0, rows, schema)
+    assert offered(sink, batch) == []
+    table = f'{space.name}."Kept_1"'
+    found = sorted(space.session.execute(f"SELECT * FROM {table}"), key=lambda row: str(row["it's"]))
+    assert [{name: row[name] for name in ODD} for row in found] == rows
+    assert [each.violations for each in sink.audit(lineage="lineage-1", decided=[batch])] == [()]
+    assert sink.clear(owner="me", flow="flow") == 2
+    assert list(space.session.execute(f"SELECT * FROM {table}")) == []
+    assert list(space.session.execute(f"SELECT * FROM {space.name}.victim")) == []
+
+
+@pytest.mark.parametrize("option", ["keyspace", "table", "records"])
+@pytest.mark.parametrize("odd", ['x"; DROP TABLE victim; --', "it's", "$1 %s 100%", "größe", "a-b", ""])
+def test_what_cassandra_takes_for_no_name_is_told_before_anybody_is_asked(tmp_path: Path, option: str, odd: str) -> None:
+    options = sink_types()["cassandra"].filled({"server": ["nobody"], "keyspace": "shop", "table": "kept"} | {option: odd})
+    with pytest.raises(SinkError, match=f"`{option}` is .*: names of keyspaces and tables are made of letters") as told:
+        open_sink("cassandra", Place("out", tmp_path, options, flow="flow", work=tmp_path / "work"))
+    assert (told.value.code, told.value.remedy) == ("cassandra-name", f"correct `{option}`")
+
+
+def test_a_name_that_the_server_refuses_is_told_and_not_tried_again(space: Keyspace, tmp_path: Path) -> None:
+    sink = make(space, tmp_path, table="x" * 300)
+    sink.prepare(owner="me", lineage="lineage-1")
+    with pytest.raises(SinkError, match="not be more than") as told:
+        offered(sink, decided(sink, 0, rows_of(1)))
+    assert told.value.code == "cassandra-table"

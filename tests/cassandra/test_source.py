@@ -308,3 +308,29 @@ def test_a_digest_depends_on_rows_and_their_order_and_not_on_pages() -> None:
         rows[::-1], rows[:1], [(b"1", b"a", b"b"), rows[1]], [rows[0], (b"2", None, b"c")], [(b"1", b"ab", None, b"2", b"", b"c")],
     ]  # fmt: skip
     assert len({digest(rows), *(digest(each) for each in others)}) == 6
+
+
+ODD = ('x"; DROP TABLE victim; --', "it's", "?", "$1 %s %(a)s 100%", "größe 🐘", "line\nbreak", "Select", "select")
+
+
+@pytest.mark.parametrize("on_change", ["stop", "ignore"])
+def test_names_of_columns_are_quoted_and_never_taken_for_cql(space: Keyspace, on_change: str) -> None:
+    def quoted(name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    table, columns = f'{space.name}."Kept_1"', ", ".join(map(quoted, ODD))
+    space.ask(f"CREATE TABLE {space.name}.victim (id int PRIMARY KEY)")
+    typed = ", ".join(f"{quoted(name)} text" for name in ODD)
+    space.session.execute(f"CREATE TABLE {table} ({typed}, PRIMARY KEY (({quoted(ODD[0])}, {quoted(ODD[3])}), {quoted(ODD[2])}))")
+    insert = space.session.prepare(f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(ODD))})")
+    rows = [{name: f"{name} {number}" for name in ODD} for number in range(5)]
+    for row in rows:
+        space.session.execute(insert, list(row.values()))
+    read = source(space, table="Kept_1", split=2, on_change=on_change)
+    assert sorted(rows_of(read, all_of(read.reader(), 2)), key=lambda row: str(row["it's"])) == rows
+    for option, code in (("keyspace", "cassandra-keyspace"), ("table", "cassandra-table")):
+        for odd in (*ODD[:4], "größe"):
+            with pytest.raises(SourceError, match="there is no") as told:
+                source(space, **{option: odd}).reader()
+            assert told.value.code == code
+    assert list(space.session.execute(f"SELECT * FROM {space.name}.victim")) == []

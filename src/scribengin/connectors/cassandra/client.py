@@ -194,6 +194,7 @@ class Cluster:
     def fault(self, error: Exception, what: str) -> ScribenginError:
         """An error of the client, in our words. `what` was tried when it came: "cannot be written"."""
         import cassandra
+        from cassandra import protocol
 
         text = f"{self} {what}: {_said(error)}"
         if any(isinstance(each, cassandra.AuthenticationFailed) for each in _each(error)):
@@ -205,7 +206,7 @@ class Cluster:
             return self.error(text, "name who signs its certificate: config: {ca: /path/to/ca.pem}", "cassandra-trust")
         if "WRONG_VERSION_NUMBER" in text:
             return self.error(f"{text}: it speaks no TLS", "take `ca` out of `config`, or let the server encrypt", "cassandra-trust")
-        if isinstance(error, cassandra.RequestValidationException):
+        if isinstance(error, cassandra.RequestValidationException | protocol.RequestValidationException):
             return self.error(text, "correct the table or the flow", "cassandra-table")
         self.close()
         remedy = "look whether the cluster is up and well; a flow that runs tries again by itself"

@@ -6,6 +6,7 @@ nothing but the decision, so equal versions carry equal rows.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
@@ -32,6 +33,7 @@ _BATCH_BYTES = 30 << 10
 _CELL_BYTES = 16
 """that a server counts for a cell beside its value, or more"""
 _LEAST_TOKEN, _MOST_TOKEN = -(1 << 63), (1 << 63) - 1
+_NAME = re.compile(r"\w+", re.ASCII)
 _PLACES = "(place text PRIMARY KEY, tag text, body text)"
 
 
@@ -46,6 +48,10 @@ class TableStore:
         self._key = key
         self._keyspace: str = options["keyspace"]
         self._name: str = options["table"]
+        for option in ("keyspace", "table", "records"):
+            if not _NAME.fullmatch(options[option]):
+                said = f'`{option}` is "{options[option]}": names of keyspaces and tables are made of letters from A to Z, digits and _'
+                raise self._error(said, f"correct `{option}`", "cassandra-name")
         self._table = quoted(self._keyspace, self._name)
         self._places = quoted(self._keyspace, options["records"])
         self._id: str = options["id_column"]
