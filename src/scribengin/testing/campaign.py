@@ -1,11 +1,7 @@
-"""Kills, sleeps, full disks: runs of a driver in child processes, and what is left of the records afterwards.
-
-Children are forked from a server that has imported all there is to import, so that one costs some 10 ms, not half a second.
-"""
+"""Kills, sleeps, full disks: runs of a driver in child processes, and what is left of the records afterwards."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import signal
@@ -14,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +20,7 @@ from scribengin.state.dead import read_letters
 from scribengin.state.ledger import balance, read_totals
 from scribengin.state.lineage import read_lineage
 from scribengin.testing.checker import Findings, Found, check_records
+from scribengin.testing.children import LIMIT_S, await_end, fork
 from scribengin.testing.protocol import SOURCE, STEP, Driver, Job
 from scribengin.testing.records import Records
 
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
 
 DONE, FENCED, REFUSED, FAILED, BUG = 0, 10, 11, 12, 13
 """How a child ends by itself; a negative status is the signal that ended it."""
-CHILD_LIMIT_S = 60.0
 
 MakeDriver = Callable[[Job], Driver]
 
@@ -45,16 +40,9 @@ class Child:
 
     process: BaseProcess
 
-    def wait(self, limit_s: float = CHILD_LIMIT_S) -> int:
+    def wait(self, limit_s: float = LIMIT_S) -> int:
         """Its exit status. Raises TimeoutError, after ending it."""
-        self.process.join(limit_s)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-            raise TimeoutError(f"child {self.process.pid} has not ended in {limit_s} s")
-        status = self.process.exitcode
-        assert status is not None
-        return status
+        return await_end(self.process, limit_s)
 
     @property
     def alive(self) -> bool:
@@ -72,10 +60,7 @@ def start(
     power: bool = False,
 ) -> Child:
     """Start a driver with these faults armed. `file_limit`: bytes a file may have at most. `power`: keep a journal for `lose_power`."""
-    process = _context().Process(target=_child, args=(job, fault, make_driver, lock_removed, file_limit, power))
-    with _blank_main():
-        process.start()
-    return Child(process)
+    return Child(fork(_child, job, fault, make_driver, lock_removed, file_limit, power))
 
 
 def run(job: Job, fault: str = "", **options: Any) -> int:
@@ -149,26 +134,6 @@ def lose_power(job: Job) -> int:
 
 def _journal(job: Job) -> Path:
     return job.state.parent / f"{job.state.name}.synced"
-
-
-def _context() -> multiprocessing.context.ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    # pandas because Arrow imports it where it first takes Python values
-    context.set_forkserver_preload(
-        ["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "pandas", "confluent_kafka.admin"]
-    )
-    return context
-
-
-@contextmanager
-def _blank_main() -> Iterator[None]:
-    """Children would import the program that started this one (pytest, say), each anew, and need nothing of it."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.connectors.keyed.versions import next_base
 from scribengin.core.types import parse_schema
 from scribengin.formats.json_lines import json_lines
+from scribengin.testing.sentences import must
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ def check_store(
     finds (`id`, `n`); `refused` is a row with these columns, and perhaps others, that the place never takes. `ties=False`: of two rows of
     one version another than the first may stand, which is no harm where equal versions have equal rows. Raises AssertionError."""
     store = make_store()
-    _check(store.is_empty(), "a place that is not there is empty")
+    must(store.is_empty(), "a place that is not there is empty")
     store.make(SCHEMA)
     store.make(SCHEMA)
     pickle.loads(pickle.dumps(store))
@@ -41,7 +42,7 @@ def check_store(
     base = next_base(None, -1)
     trial.send(base + 10, {"a": 1, "b": 2, "c": 3})
     trial.sees({"a": 1, "b": 2, "c": 3}, "rows that were sent stand there")
-    _check(not store.is_empty(), "a place with rows is not empty")
+    must(not store.is_empty(), "a place with rows is not empty")
     trial.send(base + 10, {"a": 7 if ties else 1, "b": 2, "c": 3})
     trial.sees({"a": 1, "b": 2, "c": 3}, f"a row of the version that stands there changes nothing{', whatever it says' if ties else ''}")
     trial.send(base, {"a": 8, "b": 9, "c": 9})
@@ -52,33 +53,33 @@ def check_store(
     trial.sees({"a": 6, "b": 2, "c": 5, "d": 4}, "a newer version takes the place of what stood there")
     if refused is not None:
         answer = trial.ask(base + 200, [{"id": "e", "n": 5}, dict(refused), {"id": "f", "n": 6}])
-        _check([index for index, _, _ in answer.refused] == [1], "of one request the row that does not fit is refused, and no other")
-        _check(all(reason and message for _, reason, message in answer.refused), "a refusal has a reason and a message")
+        must([index for index, _, _ in answer.refused] == [1], "of one request the row that does not fit is refused, and no other")
+        must(all(reason and message for _, reason, message in answer.refused), "a refusal has a reason and a message")
         trial.sees({"a": 6, "b": 2, "c": 5, "d": 4, "e": 5, "f": 6}, "rows beside a refused one are taken")
     versions = [version for some in make_store().versions() for version in some]
-    _check(len(versions) == len(read_back()) and max(versions) >= base + 100, f"versions tells that of each row: {versions}")
+    must(len(versions) == len(read_back()) and max(versions) >= base + 100, f"versions tells that of each row: {versions}")
     _check_record(make_store)
-    _check(store.clear() == len(versions) and not read_back() and store.is_empty(), "clear deletes all rows, and counts them")
+    must(store.clear() == len(versions) and not read_back() and store.is_empty(), "clear deletes all rows, and counts them")
     store.close()
-    _check(store.is_empty(), "a store that was closed opens again")
+    must(store.is_empty(), "a store that was closed opens again")
 
 
 def _check_record(make_store: Callable[[], KeyedStore]) -> None:
     store = make_store()
-    _check(store.read_record() is None, "nobody writes to a new place")
-    _check(store.write_record({"n": 0, "text": "ü" * 50_000}, None), "the first record is written")
-    _check(not store.write_record({"n": 1}, None), "a record that is there is not written as the first one")
+    must(store.read_record() is None, "nobody writes to a new place")
+    must(store.write_record({"n": 0, "text": "ü" * 50_000}, None), "the first record is written")
+    must(not store.write_record({"n": 1}, None), "a record that is there is not written as the first one")
     held = make_store().read_record()
     assert held is not None
-    _check(held.body == {"n": 0, "text": "ü" * 50_000}, "a record comes back as it was written")
-    _check(store.write_record({"n": 2**62}, held), "a record is exchanged for what was read")
-    _check(not store.write_record({"n": 3}, held), "a record is not exchanged for what stands there no more")
+    must(held.body == {"n": 0, "text": "ü" * 50_000}, "a record comes back as it was written")
+    must(store.write_record({"n": 2**62}, held), "a record is exchanged for what was read")
+    must(not store.write_record({"n": 3}, held), "a record is not exchanged for what stands there no more")
     stores = [make_store() for _ in range(_RACERS)]
     with ThreadPoolExecutor(_RACERS) as pool:
         for race in range(_RACES):
             held = store.read_record()
             won = list(pool.map(lambda racer, held=held, race=race: racer.write_record({"race": race}, held), stores))
-            _check(sum(won) == 1, f"of several that exchange the record at once one does: {won}")
+            must(sum(won) == 1, f"of several that exchange the record at once one does: {won}")
 
 
 class _Trial:
@@ -97,13 +98,8 @@ class _Trial:
 
     def send(self, version: int, rows: Mapping[str, int]) -> None:
         answer = self.ask(version, [{"id": id_, "n": n} for id_, n in rows.items()])
-        _check(not answer.refused and not answer.again and not answer.too_large, f"rows that fit are taken: {answer}")
+        must(not answer.refused and not answer.again and not answer.too_large, f"rows that fit are taken: {answer}")
 
     def sees(self, rows: Mapping[str, int], sentence: str) -> None:
         found = {row["id"]: row["n"] for row in self._read_back()}
-        _check(found == dict(rows), f"{sentence}; expected {dict(rows)}, found {found}")
-
-
-def _check(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise AssertionError(f"the contract is broken: {sentence}")
+        must(found == dict(rows), f"{sentence}; expected {dict(rows)}, found {found}")

@@ -26,7 +26,8 @@ from scribengin.core.errors import SourceError, Unreachable
 from scribengin.plan.guarantee import path_guarantee
 from scribengin.spec.model import Flow, Sink
 from scribengin.spec.model import Source as DeclaredSource
-from scribengin.testing.conformance import _check, _records
+from scribengin.testing.conformance import _records
+from scribengin.testing.sentences import must
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +72,7 @@ def check_changing_source(bench: Bench) -> None:
     live = bench.open().reader()
     live.restore(trial.entries)
     bench.add(4)
-    _check(trial.records(first) == was, "a range stays what it was while its part grows")
+    must(trial.records(first) == was, "a range stays what it was while its part grows")
     if not bench.grows:
         trial.take("a snapshot has what was there when it was begun", 0)
         trial.kill_in_midst()
@@ -86,7 +87,7 @@ def check_changing_source(bench: Bench) -> None:
         bench.add_part(3)
         came += trial.take("a part that appears is taken from its beginning", 3)
         followed += trial.follow(live, 3)
-    _check(followed == came or not bench.follows, "a reader that keeps running takes what one that is restored takes")
+    must(followed == came or not bench.follows, "a reader that keeps running takes what one that is restored takes")
     trial.kill_in_midst()
     if bench.remove_part is not None:
         _without_a_part(trial, trial.streams[whole:])
@@ -124,7 +125,7 @@ def _without_a_part(trial: _Trial, gone: list[SourceStream]) -> None:
             told = reader.recheck(gone)
         except SourceError:
             told = []
-        _check(told != gone or trial.is_whole(gone, before), "a recheck tells what of a stream is gone")
+        must(told != gone or trial.is_whole(gone, before), "a recheck tells what of a stream is gone")
     bench.add(2)
     try:
         trial.take("without a part that was read to its end, the others are read on", 2)
@@ -139,13 +140,13 @@ def _changed(trial: _Trial, first: Sequence[SourceStream], was: Counter[bytes]) 
     level = _guarantee(bench)
     if "replayable" in bench.declared.able(bench.options):
         trial.same_or_told(first, was, "a source that says it is replayable hands out the same rows again, or raises SourceError")
-        _check(level == "exactly once", f"the plan believes a replayable source; it says {level}")
+        must(level == "exactly once", f"the plan believes a replayable source; it says {level}")
         return
     try:
         trial.records(first)
     except SourceError as error:
         raise AssertionError(f"the contract is broken: a source that is not replayable gives what is there now; it said {error}") from error
-    _check(level == "at least once", f"the plan lowers the guarantee of a source that is not replayable; it says {level}")
+    must(level == "at least once", f"the plan lowers the guarantee of a source that is not replayable; it says {level}")
 
 
 def _guarantee(bench: Bench) -> str:
@@ -179,8 +180,8 @@ class _Trial:
         entries = _through_json(_all_of(self._restored()))
         found = self.records([stream for entry in entries for stream in entry])
         twice = found & self._seen
-        _check(not twice, f"{sentence}; {twice.total()} records were handed out before: {_shown(twice)}")
-        _check(found.total() == rows, f"{sentence}; {rows} records came, {found.total()} were handed out")
+        must(not twice, f"{sentence}; {twice.total()} records were handed out before: {_shown(twice)}")
+        must(found.total() == rows, f"{sentence}; {rows} records came, {found.total()} were handed out")
         self._seen += found
         self.entries += entries
         return found
@@ -205,9 +206,9 @@ class _Trial:
         try:
             found = self.records(streams)
         except SourceError as error:
-            _check(bool(error.remedy), f"{sentence}; and what to do: {error}")
+            must(bool(error.remedy), f"{sentence}; and what to do: {error}")
             return
-        _check(found == before, f"{sentence}; {(before - found).total()} records are missing, {(found - before).total()} are new")
+        must(found == before, f"{sentence}; {(before - found).total()} records are missing, {(found - before).total()} are new")
 
     def is_whole(self, streams: Sequence[SourceStream], before: Counter[bytes]) -> bool:
         """Whether they are read as they were."""
@@ -234,8 +235,8 @@ class _Trial:
             child.stdin.close()
             said = child.stdout.readline()
             child.send_signal(signal.SIGKILL)
-        _check(said == _STARTED, "a copy of the source reads in a process of its own")
-        _check(self.records([stream]) == before, "a stream whose reader was killed in its midst is read again from its beginning, whole")
+        must(said == _STARTED, "a copy of the source reads in a process of its own")
+        must(self.records([stream]) == before, "a stream whose reader was killed in its midst is read again from its beginning, whole")
 
     def _restored(self) -> SourceReader:
         reader = self.bench.open().reader()

@@ -1,0 +1,114 @@
+"""Dying in the midst of a sink's work: at a crash point that it passes (`core.faults`), or at any line of its own code.
+
+In this process that is an exception which nobody expects, so that hundreds of deaths cost no child each. What cleans up behind an
+exception runs, as it does not in a process that is killed: `kill` is for that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core import faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
+_POINT = faults.reached.__code__
+_PASSES = 2
+"""so often at most a point is worth dying at in one act"""
+
+
+class Died(BaseException):
+    """The process is as good as dead here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where one can die: the crash point `what`, or that line (`sink.py:37`), when it is passed for the `nth` time, from 1."""
+
+    what: str
+    nth: int = 1
+    is_line: bool = False
+
+    def __str__(self) -> str:
+        return self.what if self.nth == 1 else f"{self.what} (pass {self.nth})"
+
+
+def sites_of(act: Callable[[], object], code: frozenset[str]) -> list[Site]:
+    """What `act` passes, each line once, in this thread. `code`: files in which lines count."""
+    passed: dict[Site, None] = {}
+    often: dict[str, int] = {}
+
+    def on(what: str, is_line: bool) -> None:
+        often[what] = nth = often.get(what, 0) + 1
+        if nth <= (1 if is_line else _PASSES):
+            passed[Site(what, nth, is_line)] = None
+
+    _traced(act, _Passing(on, code))
+    return list(passed)
+
+
+def died_at(site: Site, act: Callable[[], object], code: frozenset[str], *, kill: bool = False) -> bool:
+    """Let `act` go on until it comes there; True where it does. `kill`: this process is killed, really."""
+    often, reached = 0, False
+
+    def on(what: str, is_line: bool) -> None:
+        nonlocal often, reached
+        often += (what, is_line) == (site.what, site.is_line)
+        if often == site.nth and not reached:
+            reached = True
+            if kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise Died
+
+    with suppress(Died):
+        _traced(act, _Passing(on, code))
+    return reached
+
+
+def own_code(sink: object) -> frozenset[str]:
+    """The files that lie beside those of its class and of the classes under that, but for Python's own and this suite's."""
+    files: set[str] = set()
+    for kind in type(sink).__mro__:
+        if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
+            files.update(map(str, Path(inspect.getfile(kind)).parent.glob("*.py")))
+    return frozenset(files - set(map(str, Path(__file__).parent.glob("conformance*.py"))) - {__file__})
+
+
+class _Passing:
+    """Python calls it at each call of a function, and what it returns at each line of that."""
+
+    def __init__(self, on: Callable[[str, bool], None], code: frozenset[str]) -> None:
+        self._on = on
+        self._code = code
+        self._names: dict[CodeType, str] = {}
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ARG002 (Python's)
+        code = frame.f_code
+        if code is _POINT:
+            self._on(frame.f_locals["point"], False)
+            return None
+        return self._line if code.co_filename in self._code else None
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ARG002 (Python's)
+        if event == "line":
+            name = self._names.setdefault(frame.f_code, Path(frame.f_code.co_filename).name)
+            self._on(f"{name}:{frame.f_lineno}", True)
+        return self._line
+
+
+def _traced(act: Callable[[], object], passing: _Passing) -> None:
+    before = sys.gettrace()
+    sys.settrace(passing)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
