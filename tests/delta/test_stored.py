@@ -103,8 +103,8 @@ def test_it_keeps_the_contract(at: At, more: dict[str, Any]) -> None:
     sink: Any = make_sink(where)
     with pytest.raises(Refused, match='commits of the flow "flow"'):
         sink.clear(owner="conformance", flow="another")
-    assert sink.clear(owner="conformance", flow="flow", dry_run=True) == 5
-    assert sink.clear(owner="conformance", flow="flow") == 5
+    assert (objects := sink.clear(owner="conformance", flow="flow", dry_run=True)) > 5
+    assert sink.clear(owner="conformance", flow="flow") == objects
     assert rows(where) == []
     assert keys(where, "_scribengin") == []
     sink.prepare(owner="another", lineage="after")

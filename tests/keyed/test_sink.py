@@ -15,7 +15,7 @@ from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.versions import version_of
 from scribengin.core.errors import FencedError, Refused, SinkError
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing.broken_keyed import BlindStore, BulkStore, SharedStaging
+from scribengin.testing.broken_keyed import AllAgainStore, BlindStore, BulkStore, ImpatientStore, QuietStore, SharedStaging
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA as RECORD
@@ -132,7 +132,7 @@ def test_who_writes_after_a_reset_is_above_what_was_deleted(tmp_path: Path) -> N
 
 def test_the_reference_store_keeps_the_contract(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", b"666")
-    check_store(lambda: store, store.documents, refused=REFUSED)
+    check_store(lambda: store, store.documents, refused=REFUSED, busy=store.be_busy)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,15 @@ def test_the_reference_store_keeps_the_contract(tmp_path: Path) -> None:
     [
         (BlindStore, "a row of the version that stands there changes nothing"),
         (BulkStore, "of one request the row that does not fit is refused, and no other"),
+        (QuietStore, "of one request the row that does not fit is refused, and no other"),
+        (AllAgainStore, "of one request those rows are asked for again that the place does not take for now, and no others"),
+        (ImpatientStore, "of one request those rows are asked for again that the place does not take for now, and no others"),
     ],
 )
 def test_a_store_that_breaks_the_contract_is_told_how(kind: type[SqliteStore], sentence: str, tmp_path: Path) -> None:
     store = kind(tmp_path / "store.db", b"666")
     with pytest.raises(AssertionError, match=sentence):
-        check_store(lambda: store, store.documents, refused=REFUSED)
+        check_store(lambda: store, store.documents, refused=REFUSED, busy=store.be_busy)
 
 
 def check(kind: type[KeyedSink], folder: Path) -> None:

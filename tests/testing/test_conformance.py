@@ -8,7 +8,7 @@ from scribengin.connectors.contract import Place, Sink
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.upkeep import roll_folder
 from scribengin.core.types import parse_schema
-from scribengin.testing.broken_sinks import NamesFromTheAttempt, NoStaging, SkippingSink, TrustingSink
+from scribengin.testing.broken_sinks import CopyingSink, NamesFromTheAttempt, NoStaging, SkippingSink, TrustingSink
 from scribengin.testing.checker import read_output
 from scribengin.testing.conformance import check_sink, check_source
 from scribengin.testing.records import SCHEMA, Records
@@ -72,6 +72,7 @@ def test_a_files_sink_that_rolls_keeps_the_contract_whenever_somebody_rolls(tmp_
         (NamesFromTheAttempt, "what is staged, or aborted, is not visible"),
         (TrustingSink, "refuses a Batch that was decided otherwise"),
         (SkippingSink, "refuses a Batch that was decided otherwise"),
+        (CopyingSink, "refuses a Batch that was decided otherwise"),
     ],
 )
 def test_a_sink_that_breaks_the_contract_is_told_how(tmp_path: Path, broken: type[Sink], sentence: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import Place
 from scribengin.connectors.keyed.contract import Answer
 from scribengin.connectors.keyed.sink import KeyedSink
-from scribengin.connectors.keyed.staged import batch_folder
+from scribengin.connectors.keyed.staged import batch_folder, drop_staged
 from scribengin.testing.keyed_protocol import KeyedJob
 from scribengin.testing.protocol import Driver, Job
 from scribengin.testing.sqlite_store import SqliteStore
@@ -43,6 +43,28 @@ class BulkStore(SqliteStore):
         return super().send(rows)
 
 
+class QuietStore(SqliteStore):
+    """Leaves out what it does not take, and says nothing."""
+
+    def send(self, rows: KeyedRows) -> Answer:  # noqa: D102
+        return replace(super().send(rows), refused=())
+
+
+class ImpatientStore(SqliteStore):
+    """Takes a row that is to come again later for one that is taken."""
+
+    def send(self, rows: KeyedRows) -> Answer:  # noqa: D102
+        return replace(super().send(rows), again=())
+
+
+class AllAgainStore(SqliteStore):
+    """Asks for a whole request again where a row of it is to come again later: per request, not per row."""
+
+    def send(self, rows: KeyedRows) -> Answer:  # noqa: D102
+        answer = super().send(rows)
+        return replace(answer, again=range(len(rows))) if answer.again else answer
+
+
 class SharedStaging(KeyedSink):
     """Stages under the unit's name alone, so that "a retry just overwrites it"."""
 
@@ -61,6 +83,14 @@ class MarkerFirst(KeyedSink):
             batch = decided.batch
             self._store.write_record(replace(record, number=batch.number, hash=decided.input_hash, term=batch.term).as_json(), held)
             self._send(decided, record.base, refuse)
+
+
+class DropsWhenSent(KeyedSink):
+    """Deletes what was staged as soon as it is sent: the record is not written yet, and who comes again looks for it."""
+
+    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:  # noqa: D102
+        super().offer(decided, refuse)
+        drop_staged(self._folder, decided.batch.lineage, [decided.batch.number])
 
 
 def _driver(job: Job, kind: type[KeyedSink]) -> Driver:

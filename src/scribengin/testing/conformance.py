@@ -68,7 +68,7 @@ def check_sink(
     folders: Sequence[Path] = (),
     away: Callable[[], StagingSink] | None = None,
     every_line: bool = False,
-    in_processes: bool = True,
+    copies_publish: bool = True,
 ) -> None:
     """Take a sink through Batches, failed attempts, replays and rivals, deaths and kills. `make_sink` gives a fresh one for the same empty
     place; `read_back` gives the rows that a foreign reader sees there now; `rows` are at least four that fit `schema`.
@@ -78,15 +78,14 @@ def check_sink(
     (its work folder; the place too, where it is one), `away` gives a sink with the secret whose place does not answer.
 
     `every_line`: drivers die at each line of the sink's own code, not only at the crash points that it passes; so it is anyway with a sink
-    that passes none. `in_processes=False`: the sink publishes only where this process's own things are (a Spark session), and nothing is
-    really killed. Raises AssertionError."""
+    that passes none. `copies_publish=False`: the sink publishes only in the process where it was made (it needs a Spark session there), so
+    that no driver is really killed. Raises AssertionError."""
     must(len(rows) >= 4, "check_sink needs at least four rows")
     trial = SinkTrial(make_sink, read_back, schema)
     with logs() as logged:
         _check_batches(trial, rows)
         sites = check_deaths(trial, rows[:4], every_line=every_line)
-        if in_processes:
-            check_kills(trial, rows[:4], sites)
+        check_kills(trial, rows[:4], sites if copies_publish else ())
         check_at_once(trial, rows[:4])
         if poison:
             check_poison(trial, rows, poison)

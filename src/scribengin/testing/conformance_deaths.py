@@ -28,38 +28,42 @@ _KILLED = -signal.SIGKILL
 
 def check_deaths(trial: SinkTrial, rows: Rows, *, every_line: bool) -> list[Site]:
     """Die wherever publishing passes, each time with a Batch of its own; returns where that was. `rows`: four."""
-    units = [[row] for row in rows]
+    units = _units(trial, rows)
     sites = _sites(trial, units, every_line=every_line)
     for nth, site in enumerate(sites):
-        decided = trial.next(units, attempt=f"died-{nth}")
         sink = trial.prepared()
+        decided = trial.next(sink, units, attempt=f"died-{nth}")
         died_at(site, lambda sink=sink, decided=decided: publish(sink, decided), own_code(sink))  # type: ignore[misc]
         del sink
         _comes_again(trial, decided, rows, f"a driver dies at {site}")
     sink = trial.prepared()
-    if offers(sink):
-        decided = trial.next(units, attempt="offered")
-        sink.offer(decided, none_refused)
+    if offers(offering := sink):
+        decided = trial.next(sink, units, attempt="offered")
+        offering.offer(decided, none_refused)
         _comes_again(trial, decided, rows, "a driver dies between `offer` and `publish`")
     return sites
 
 
 def check_kills(trial: SinkTrial, rows: Rows, sites: Sequence[Site]) -> None:
-    """Two processes are killed: a task that has written and not closed, a driver at the middle one of `sites`. `rows`: four."""
+    """Two processes are killed: a task that has written and not closed, a driver at the middle one of `sites`, where there are any.
+    `rows`: four."""
     sink, number = trial.prepared(), len(trial.decisions)
     child = fork(_stage_and_die, pickle.dumps(sink), number, list(rows[:2]), trial.schema)
     must((status := await_end(child)) == _KILLED, f"a copy of the sink stages rows in a process of its own; it ended with {status}")
     trial.grows([], "what a task had staged that was killed is not visible")
     try:
-        decided = trial.next([rows[2:]], attempt="after-a-kill")
+        decided = trial.next(sink, [rows[2:]], attempt="after-a-kill")
         trial.publish(sink, decided)
     except Exception as error:
         raise AssertionError(f"the contract is broken: a task that was killed is in nobody's way; {error!r}") from error
     trial.grows(rows[2:], "what a task had staged that was killed is never visible")
     if sites:
-        decided = trial.next([[row] for row in rows], attempt="killed")
-        child = fork(_publish_and_die, pickle.dumps(trial.prepared()), decided, sites[len(sites) // 2])
-        must((status := await_end(child)) in (_KILLED, 0), f"a copy of the sink publishes in a process of its own; it ended with {status}")
+        decided = trial.next(sink, _units(trial, rows), attempt="killed")
+        child = fork(_publish_and_die, pickle.dumps(sink), decided, sites[len(sites) // 2])
+        must(
+            (status := await_end(child)) in (_KILLED, 0),
+            f"a copy of the sink publishes in a process of its own, unless `copies_publish=False`; it ended with {status}",
+        )
         _comes_again(trial, decided, rows, f"a driver is killed at {sites[len(sites) // 2]}")
 
 
@@ -83,14 +87,20 @@ def check_at_once(trial: SinkTrial, rows: Rows) -> None:
         trial.grows(rows[:2], "of two attempts that write at once, those rows become visible that were decided, and those only")
 
 
+def _units(trial: SinkTrial, rows: Rows) -> list[Rows]:
+    """As many as needed: of a place that takes rows one by one, some are still to be sent when the first ones are."""
+    return [[row] for row in rows] if offers(trial.make_sink()) else [rows[:2], rows[2:]]
+
+
 def _sites(trial: SinkTrial, units: Sequence[Rows], *, every_line: bool) -> list[Site]:
     """Crash points first. A sink that passes none has lines only."""
-    decided = trial.next(units, attempt="whole")
     sink = trial.prepared()
+    decided = trial.next(sink, units, attempt="whole")
     passed = sites_of(lambda: publish(sink, decided), own_code(sink))
     trial.grows([row for rows in units for row in rows], "publish makes the decided rows visible, and those only")
     points = [site for site in passed if not site.is_line]
-    return points if points and not every_line else [*points, *(site for site in passed if site.is_line)]
+    # the last ones first: there most is at stake
+    return points if points and not every_line else [*points, *reversed([site for site in passed if site.is_line])]
 
 
 def _comes_again(trial: SinkTrial, decided: Decided, rows: Rows, what: str) -> None:

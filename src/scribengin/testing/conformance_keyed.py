@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import pickle
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from scribengin.connectors.keyed.contract import KeyedRows
+from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.keyed.contract import Held, KeyedRows
+from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.versions import next_base
-from scribengin.core.types import parse_schema
+from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.json_lines import json_lines
 from scribengin.testing.sentences import must
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from scribengin.connectors.keyed.contract import KeyedStore
+    from scribengin.connectors.contract import Refusal
+    from scribengin.connectors.keyed.contract import Answer, KeyedStore
 
 SCHEMA = parse_schema("id STRING, n BIGINT")
 _RACES, _RACERS = 20, 4
+_LATE = 3
+"""so often a busy place does not take a row"""
 
 
 def check_store(
@@ -29,10 +39,12 @@ def check_store(
     *,
     refused: Mapping[str, Any] | None = None,
     ties: bool = True,
+    busy: Callable[[Collection[str]], object] | None = None,
 ) -> None:
     """`make_store` gives one for the same place, which does not exist yet, or is empty; `read_back` gives the rows that a foreign reader
     finds (`id`, `n`); `refused` is a row with these columns, and perhaps others, that the place never takes. `ties=False`: of two rows of
-    one version another than the first may stand, which is no harm where equal versions have equal rows. Raises AssertionError."""
+    one version another than the first may stand, which is no harm where equal versions have equal rows. `busy(ids)` makes the place say
+    "not now" to rows of these ids, and to no others, until it is called again. Raises AssertionError."""
     store = make_store()
     must(store.is_empty(), "a place that is not there is empty")
     store.make(SCHEMA)
@@ -56,12 +68,97 @@ def check_store(
         must([index for index, _, _ in answer.refused] == [1], "of one request the row that does not fit is refused, and no other")
         must(all(reason and message for _, reason, message in answer.refused), "a refusal has a reason and a message")
         trial.sees({"a": 6, "b": 2, "c": 5, "d": 4, "e": 5, "f": 6}, "rows beside a refused one are taken")
+    if busy is not None:
+        _check_busy_rows(trial, base + 300, busy)
     versions = [version for some in make_store().versions() for version in some]
     must(len(versions) == len(read_back()) and max(versions) >= base + 100, f"versions tells that of each row: {versions}")
     _check_record(make_store)
     must(store.clear() == len(versions) and not read_back() and store.is_empty(), "clear deletes all rows, and counts them")
+    if busy is not None:
+        _check_busy_sink(make_store, read_back, busy)
+        store.clear()
     store.close()
     must(store.is_empty(), "a store that was closed opens again")
+
+
+def _check_busy_rows(trial: _Trial, version: int, busy: Callable[[Collection[str]], object]) -> None:
+    rows = [{"id": f"busy-{n}", "n": n} for n in range(4)]
+    busy(("busy-1", "busy-2"))
+    answer = trial.ask(version, rows)
+    must(
+        sorted(answer.again) == [1, 2] and not answer.refused and not answer.too_large,
+        f"of one request those rows are asked for again that the place does not take for now, and no others: {answer}",
+    )
+    trial.has(
+        {"busy-0": 0, "busy-3": 3}, without=("busy-1", "busy-2"), sentence="rows beside one that the place does not take for now are taken"
+    )
+    busy(())
+    answer = trial.ask(version + 1, rows[1:3])
+    must(not answer.again and not answer.refused, f"a row that the place did not take for a while is taken later: {answer}")
+    trial.has({f"busy-{n}": n for n in range(4)}, sentence="a row that the place did not take for a while stands there when it was taken")
+
+
+def _check_busy_sink(
+    make_store: Callable[[], KeyedStore],
+    read_back: Callable[[], Sequence[Mapping[str, Any]]],
+    busy: Callable[[Collection[str]], object],
+) -> None:
+    ids = [f"sent-{n}" for n in range(6)]
+    late = (ids[1], ids[4])
+    counted = _Counted(make_store(), late, busy)
+    busy(late)
+    with TemporaryDirectory() as folder:
+        sink = KeyedSink(
+            Place("out", Path(folder), flow="flow", work=Path(folder)), cast("KeyedStore", counted), key=("id",), connections=2
+        )
+        sink.prepare(owner="conformance", lineage="lineage-1")
+        batch = BatchId("flow", "query", "lineage-1", 0, 1)
+        stream = sink.stream(batch, 0, "attempt", SCHEMA)
+        stream.write(pa.RecordBatch.from_pylist([{"id": id_, "n": n} for n, id_ in enumerate(ids)], arrow_schema(SCHEMA)), ids)
+        decided = Decided(batch, "hash", (stream.close(),))
+        refused: list[Refusal] = []
+        sink.offer(decided, refused.append)
+        sink.publish(decided)
+    must(not refused, f"a row that the place does not take for now is not refused: {refused}")
+    found = sorted((row["id"], row["n"]) for row in read_back())
+    must(found == [(id_, n) for n, id_ in enumerate(ids)], f"each row stands there once, also one that had to come again: {found}")
+    often = {id_: len(counted.came[id_]) for id_ in ids}
+    must(often == {id_: _LATE + 1 if id_ in late else 1 for id_ in ids}, f"only rows that are asked for again are sent again: {often}")
+    for id_ in late:
+        waits = [after - before for before, after in pairwise(counted.came[id_])]
+        must(waits[-1] > 1.5 * min(waits), f"a row that is asked for again and again is sent at longer and longer intervals: {waits}")
+
+
+class _Counted:
+    """A store before another one: notes when which row came, and ends its being busy for each of `late` when that came so often. The record
+    of who writes is its own: that of the place was tried out."""
+
+    def __init__(self, store: KeyedStore, late: Collection[str], busy: Callable[[Collection[str]], object]) -> None:
+        self.form = store.form
+        self.most_id_bytes = store.most_id_bytes
+        self.came: dict[str, list[float]] = {}
+        self.make, self.is_empty = store.make, store.is_empty
+        self._store = store
+        self._counting = threading.Lock()
+        self._late = late
+        self._busy = busy
+        self._record: Held | None = None
+
+    def read_record(self) -> Held | None:
+        return self._record
+
+    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+        if held is not self._record:
+            return False
+        self._record = Held(body)
+        return True
+
+    def send(self, rows: KeyedRows) -> Answer:
+        with self._counting:
+            for id_ in rows.ids:
+                self.came.setdefault(id_, []).append(time.monotonic())
+            self._busy([id_ for id_ in self._late if len(self.came.get(id_, ())) <= _LATE])
+        return self._store.send(rows)
 
 
 def _check_record(make_store: Callable[[], KeyedStore]) -> None:
@@ -99,6 +196,10 @@ class _Trial:
     def send(self, version: int, rows: Mapping[str, int]) -> None:
         answer = self.ask(version, [{"id": id_, "n": n} for id_, n in rows.items()])
         must(not answer.refused and not answer.again and not answer.too_large, f"rows that fit are taken: {answer}")
+
+    def has(self, rows: Mapping[str, int], *, without: Collection[str] = (), sentence: str) -> None:
+        found = {row["id"]: row["n"] for row in self._read_back()}
+        must(rows.items() <= found.items() and not found.keys() & set(without), f"{sentence}; expected {dict(rows)}, found {found}")
 
     def sees(self, rows: Mapping[str, int], sentence: str) -> None:
         found = {row["id"]: row["n"] for row in self._read_back()}

@@ -39,7 +39,9 @@ class SinkTrial:
     def __init__(self, make_sink: Callable[[], StagingSink], read_back: Callable[[], Rows], schema: Schema) -> None:
         self.make_sink = make_sink
         self.schema = schema
-        self.exactly_once = make_sink().exactly_once
+        sink = make_sink()
+        self.exactly_once = sink.exactly_once
+        self._chained = is_chained(sink)
         self.raised: list[BaseException] = []
         """what the sink has said no with"""
         self.decisions: list[Decided] = []
@@ -94,14 +96,16 @@ class SinkTrial:
         """What a decision record would say."""
         return Decided(batch_id(number, term), f"hash-{number}", tuple(receipts), self.behind())
 
-    def next(self, units: Sequence[Rows], *, attempt: str) -> Decided:
+    def next(self, sink: StagingSink, units: Sequence[Rows], *, attempt: str) -> Decided:
         """The Batch behind all others."""
-        decided = self.decided(self.prepared(), len(self.decisions), units, attempt=attempt, term=2)
+        decided = self.decided(sink, len(self.decisions), units, attempt=attempt, term=2)
         self.decisions.append(decided)
         return decided
 
     def behind(self) -> Mapping[str, Any]:
         """What the sink says of its place now."""
+        if not self._chained:
+            return {}
         sink = self.prepared()
         return sink.behind(0) if is_chained(sink) else {}
 

@@ -7,9 +7,11 @@ exception runs, as it does not in a process that is killed: `kill` is for that.
 from __future__ import annotations
 
 import inspect
+import linecache
 import os
 import signal
 import sys
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +71,8 @@ def died_at(site: Site, act: Callable[[], object], code: frozenset[str], *, kill
                 os.kill(os.getpid(), signal.SIGKILL)
             raise Died
 
-    with suppress(Died):
+    with warnings.catch_warnings(), suppress(Died):
+        warnings.simplefilter("ignore", ResourceWarning)  # the dead close nothing
         _traced(act, _Passing(on, code))
     return reached
 
@@ -89,7 +92,7 @@ class _Passing:
     def __init__(self, on: Callable[[str, bool], None], code: frozenset[str]) -> None:
         self._on = on
         self._code = code
-        self._names: dict[CodeType, str] = {}
+        self._names: dict[tuple[CodeType, int], str] = {}
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ARG002 (Python's)
         code = frame.f_code
@@ -100,9 +103,18 @@ class _Passing:
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ARG002 (Python's)
         if event == "line":
-            name = self._names.setdefault(frame.f_code, Path(frame.f_code.co_filename).name)
-            self._on(f"{name}:{frame.f_lineno}", True)
+            line = (frame.f_code, frame.f_lineno)
+            if line not in self._names:
+                self._names[line] = _name(*line)
+            if self._names[line]:
+                self._on(self._names[line], True)
         return self._line
+
+
+def _name(code: CodeType, line: int) -> str:
+    """Empty for a `try:`, where Python lets nobody die: what is raised there by a trace passes by the `with` around it."""
+    text = linecache.getline(code.co_filename, line).strip()
+    return "" if text == "try:" else f"{Path(code.co_filename).name}:{line}"
 
 
 def _traced(act: Callable[[], object], passing: _Passing) -> None:

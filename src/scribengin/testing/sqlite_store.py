@@ -12,7 +12,7 @@ import msgspec
 from scribengin.connectors.keyed.contract import Answer, Held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.connectors.keyed.contract import KeyedRows
@@ -28,6 +28,8 @@ ON CONFLICT (id) DO UPDATE SET version = excluded.version, doc = excluded.doc WH
 """
 _NEWEST = "SELECT max(version) FROM documents WHERE id IN (SELECT value FROM json_each(?))"
 _WAIT_S = 30.0
+_BUSY: dict[Path, frozenset[str]] = {}
+"""in this process: of a file, the ids whose rows are to come again later"""
 
 
 @dataclass(slots=True)
@@ -74,12 +76,14 @@ class SqliteStore:
         """All in one transaction."""
         docs: list[bytes] = rows.columns.column(0).to_pylist()
         refused = [index for index, doc in enumerate(docs) if self.refuses and self.refuses in doc]
-        kept = set(range(len(docs))).difference(refused)
+        busy = _BUSY.get(self.path, frozenset())
+        again = [index for index, id_ in enumerate(rows.ids) if id_ in busy]
+        kept = set(range(len(docs))).difference(refused, again)
         ids = msgspec.json.encode(rows.ids).decode()
         with closing(self._open()) as connection, connection:
             connection.executemany(_PUT, [(rows.ids[index], rows.version + index, docs[index]) for index in sorted(kept)])
             (above,) = connection.execute(_NEWEST, (ids,)).fetchone()
-        return Answer([(index, "refused", f"holds {self.refuses!r}") for index in refused], above=above or 0)
+        return Answer([(index, "refused", f"holds {self.refuses!r}") for index in refused], again, above=above or 0)
 
     def versions(self) -> Iterator[Sequence[int]]:
         """All at once."""
@@ -93,6 +97,10 @@ class SqliteStore:
 
     def close(self) -> None:
         """Nothing is kept open."""
+
+    def be_busy(self, ids: Iterable[str]) -> None:
+        """From now on rows of these ids are to come again later, and no others."""
+        _BUSY[self.path] = frozenset(ids)
 
     def documents(self) -> list[dict[str, Any]]:
         """What a reader finds, in the order of versions, which is that of the rows."""

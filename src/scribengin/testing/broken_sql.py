@@ -1,0 +1,60 @@
+"""Sinks of SQL tables that are wrong on purpose, each in one way that a hurried author would choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.postgres.client import driver, quoted
+from scribengin.connectors.postgres.commits import Commits
+from scribengin.connectors.postgres.sink import PostgresSink
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.core.types import Schema
+
+
+class SharedTable(PostgresSink):
+    """Stages into one table for a unit, so that "a retry just overwrites it"."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._uri: str = place.options["server"]
+        self._schema: str = place.options["staging"]
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: ARG002, D102
+        pattern = f"rows\\_{batch.number}\\_{unit}\\_%"
+        with driver().connect(self._uri, autocommit=True) as own:
+            left = own.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename LIKE %s", (self._schema, pattern))
+            for (name,) in left.fetchall():
+                own.execute(f"DROP TABLE {quoted(self._schema, name)}")
+                own.execute(f"DELETE FROM {quoted(self._schema)}.staged WHERE name = %s", (name,))
+        return super().stream(batch, unit, "rows", schema)
+
+
+class OwnConnection(Commits):
+    """Writes the commit record by a connection of its own: outside of the transaction that writes the rows."""
+
+    def claim(self, connection: Connection[Any], *, lock: bool = False) -> Any:  # noqa: ARG002, D102
+        # the other connection would wait for that lock for ever
+        return super().claim(connection)
+
+    def note(self, connection: Connection[Any], decided: Decided, rows: int) -> None:  # noqa: D102
+        batch, writes = decided.batch, connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+        assert writes is not None
+        with driver().connect(connection.info.dsn, password=connection.info.password or None, autocommit=True) as own:
+            super().note(own, decided, rows)
+            # an audit goes by the transaction of the rows
+            own.execute(
+                f"UPDATE {quoted(self.schema)}.commits SET xid = %s WHERE target = %s AND lineage = %s AND number = %s",
+                (writes[0], self.table, batch.lineage, batch.number),
+            )
+
+
+class MarkerOutside(PostgresSink):
+    """Records a Batch beside the transaction that writes its rows."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._commits = OwnConnection(self._commits.schema, self._commits.table)

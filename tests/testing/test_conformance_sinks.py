@@ -1,0 +1,169 @@
+"""What `check_sink` looks for besides the commit protocol, with the benches that an author lends: each sink that is wrong is told how."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.connectors.contract import Place
+from scribengin.connectors.files.options import SINK
+from scribengin.connectors.keyed.sink import KeyedSink
+from scribengin.core.errors import Unreachable
+from scribengin.core.types import parse_schema
+from scribengin.testing import broken_files as broken
+from scribengin.testing.broken_keyed import DropsWhenSent, MarkerFirst, QuietStore, SharedStaging
+from scribengin.testing.checker import read_output
+from scribengin.testing.conformance import check_sink
+from scribengin.testing.deaths import own_code
+from scribengin.testing.records import SCHEMA, Key, make_record
+from scribengin.testing.sqlite_store import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scribengin.connectors.contract import StagingSink
+
+    Kind = Callable[[Place], StagingSink]
+
+ROWS = [make_record(Key("conformance", 0, seq)) for seq in range(4)]
+POISON = [make_record(Key("conformance", 0, broken.POISON)) | {"body": body} for body in ("one", "two")]
+WIDER = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS[:2]])
+SECRET = "s3cr3t-t0k3n"
+
+
+def in_files(kind: Kind, folder: Path, **benches: Any) -> None:
+    place = Place("out", folder, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
+    check_sink(
+        lambda: kind(place),
+        lambda: [each.row for each in read_output(folder / "out", "json")],
+        schema=parse_schema(SCHEMA),
+        rows=ROWS,
+        **benches,
+    )
+
+
+def in_a_store(kind: Any, folder: Path, store: type[SqliteStore] = SqliteStore, **benches: Any) -> None:
+    held = store(folder / "store.db", b'"seq":666')
+    place = Place("out", folder, flow="flow", work=folder / "work")
+    check_sink(lambda: kind(place, held, key=(), connections=2), held.documents, schema=parse_schema(SCHEMA), rows=ROWS, **benches)
+
+
+def told(check: Callable[[], None]) -> str:
+    with pytest.raises(AssertionError) as raised:
+        check()
+    assert str(raised.value).startswith("the contract is broken: ")
+    return str(raised.value)
+
+
+def test_a_sink_that_is_right_passes_with_all_benches(place: Path) -> None:
+    in_files(broken.HasToken, place / "files", wider=WIDER, secret=SECRET, folders=[place])
+    in_files(broken.Picky, place / "picky", poison=POISON)
+    in_a_store(KeyedSink, place, poison=POISON, wider=WIDER)
+
+
+def test_a_sink_that_is_right_outlives_a_death_at_each_line(place: Path) -> None:
+    in_a_store(KeyedSink, place, every_line=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        # the one of the main job that is a sink's fault too
+        (broken.PurgesEarly, "recover keeps what an undecided Batch has staged"),
+        (broken.CopiesIntoPlace, "a driver dies at publish.renamed: readers see decided rows whole, or not yet; a reader met this"),
+        (broken.CleansUp, "a driver is killed at publish.renamed and comes again: each decided row stands there once; lost: "),
+        (broken.LocksItsUnit, "a task that was killed is in nobody's way; FileExistsError"),
+        (
+            broken.SharesItsWriter,
+            "of two attempts that write at once, those rows become visible that were decided, and those only; doubled",
+        ),
+    ],
+)
+def test_a_sink_that_does_not_outlive_it_is_told_what(kind: Kind, sentence: str, place: Path) -> None:
+    assert sentence in told(lambda: in_files(kind, place))
+
+
+def test_at_each_line_of_its_code_a_driver_can_die(place: Path) -> None:
+    said = told(lambda: in_files(broken.CleansUp, place, every_line=True))
+    assert re.search(r"a driver dies at broken_files\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (MarkerFirst, "a driver dies at offer.sent and comes again: each decided row stands there once; lost: 1 x "),
+        (DropsWhenSent, "a driver dies at publish.record.before and comes again: it finds all that it needs; "),
+        (SharedStaging, "attempts leave alone what another one has staged"),
+    ],
+)
+def test_a_keyed_sink_that_does_not_outlive_it_is_told_what(kind: type[KeyedSink], sentence: str, place: Path) -> None:
+    assert sentence in told(lambda: in_a_store(kind, place))
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (broken.Forgets, "and no other; rows [1, 3] are wrong, what came back: []"),
+        (broken.RefusesAll, "and no other; rows [1, 3] are wrong, what came back: [(0, "),
+        (broken.Fails, "a row that the place never takes is no reason to fail; SinkError"),
+        (broken.SaysNoReason, "a row that comes back has a reason and a message"),
+    ],
+)
+def test_of_rows_that_are_never_taken_each_comes_back(kind: Kind, sentence: str, place: Path) -> None:
+    assert sentence in told(lambda: in_files(kind, place, poison=POISON))
+
+
+def test_a_store_that_leaves_out_what_it_does_not_take_is_told(place: Path) -> None:
+    said = told(lambda: in_a_store(KeyedSink, place, QuietStore, poison=POISON))
+    assert "each row that the place never takes comes back, from `write` or from `offer`, and no other; rows [1, 3] are wrong" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (broken.DropsColumns, "a new column is written, or `unlike` tells that it is not; lost: "),
+        (broken.FailsLate, "says so by `unlike`, before a start; it said: SinkError"),
+        (broken.Mumbles, "`unlike` names the columns that the place does not take: ['colour'], it says ['the columns are different']"),
+    ],
+)
+def test_a_new_column_is_written_or_told(kind: Kind, sentence: str, place: Path) -> None:
+    assert sentence in told(lambda: in_files(kind, place, wider=WIDER))
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (broken.InItsText, "it is in the text of the sink"),
+        (broken.InReceipts, "it is in a receipt"),
+        (broken.InAFile, "it is in the file settings"),
+        (broken.InErrors, "it is in a FencedError, or in what that came of"),
+        (broken.InLogs, "it is in a log"),
+    ],
+)
+def test_a_secret_is_shown_nowhere(kind: Kind, sentence: str, place: Path) -> None:
+    said = told(lambda: in_files(kind, place, secret=SECRET, folders=[place]))
+    assert sentence in said
+    assert SECRET not in said
+
+
+def test_a_secret_is_not_in_what_a_sink_says_of_a_place_that_does_not_answer(place: Path) -> None:
+    def away() -> StagingSink:
+        return Away(Place("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET}))
+
+    said = told(lambda: in_files(broken.HasToken, place, secret=SECRET, away=away))
+    assert "it is in a Unreachable, or in what that came of" in said
+
+
+class Away(broken.HasToken):
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        raise Unreachable("the place does not answer", remedy="wait") from ConnectionError(f"https://{self._token}@example.org")
+
+
+def test_the_code_of_a_sink_is_what_lies_beside_its_classes(place: Path) -> None:
+    where = Place("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
+    files = {path.rpartition("/")[2] for path in own_code(broken.HasToken(where))}
+    assert {"broken_files.py", "sink.py", "sink_stream.py"} <= files
+    assert not {"conformance_deaths.py", "deaths.py", "abc.py"} & files
