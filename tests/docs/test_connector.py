@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,8 @@ from scribengin.connectors.contract import Limits, Place
 from scribengin.core.errors import Refused, SourceError
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink, check_source
+from scribengin.testing.conformance_sources import Bench, check_changing_source
+from scribengin.testing.own_sinks import check_trials
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +83,23 @@ def test_the_source_keeps_the_contract(connector: ModuleType, tmp_path: Path) ->
     assert check_source(connector.make_source(place)) == 7
 
 
+def test_the_source_keeps_the_contract_while_its_table_changes(connector: ModuleType, tmp_path: Path) -> None:
+    make_table(tmp_path, [])
+    ids = count()
+
+    def add(rows: int) -> None:
+        make_table(tmp_path, [(next(ids), "ada", 0.5) for _ in range(rows)])
+
+    def change() -> None:
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+            database.execute("UPDATE orders SET amount = 1e6 WHERE id = 0")
+            database.commit()
+
+    options = {"database": "shop.db", "table": "orders", "max_rows": 3}
+    place = Place("orders", tmp_path, options)
+    check_changing_source(Bench(lambda: connector.make_source(place), add, connector.SOURCE, options, change=change))
+
+
 def test_the_source_tells_that_rows_changed_after_they_were_taken(connector: ModuleType, tmp_path: Path) -> None:
     source = connector.make_source(make_table(tmp_path, [tuple(row.values()) for row in ROWS]))
     (stream,) = source.reader().split(Limits())
@@ -90,23 +110,39 @@ def test_the_source_tells_that_rows_changed_after_they_were_taken(connector: Mod
         list(source.read(stream))
 
 
+def rows_in(file: Path, table: str) -> list[dict[str, object]]:
+    """What a reader finds there."""
+    with closing(sqlite3.connect(file)) as database:
+        database.row_factory = sqlite3.Row
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            return []
+        return [dict(row) for row in database.execute(f"SELECT * FROM {table} ORDER BY rowid")]
+
+
 def test_the_sink_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> None:
     def read_back() -> list[dict[str, object]]:
-        with closing(sqlite3.connect(tmp_path / "out.db")) as database:
-            database.row_factory = sqlite3.Row
-            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
-                return []
-            return [dict(row) for row in database.execute("SELECT * FROM kept ORDER BY rowid")]
+        return rows_in(tmp_path / "out.db", "kept")
 
     place = Place("kept", tmp_path, {"database": "out.db", "table": "kept"})
-    check_sink(lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS)
+    wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
+    check_sink(lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS, wider=wider, every_line=True)
     sink = connector.make_sink(place)
+    assert sink.unlike(wider[0]) == ['the table has no column "colour"']
     with pytest.raises(Refused, match="others have written there too"):
         sink.clear(owner="conformance", flow="another")
     assert sink.clear(owner="conformance", flow="flow", dry_run=True) == len(read_back()) > 0
     assert sink.clear(owner="conformance", flow="flow") > 0
     assert read_back() == []
     sink.prepare(owner="another", lineage="after")
+
+
+def test_the_sink_comes_through_the_trials_of_real_drivers(connector: ModuleType, tmp_path: Path) -> None:
+    check_trials(
+        tmp_path,
+        connector.make_sink,
+        lambda at, node: {"database": str(at / f"{node}.db"), "table": "kept"},
+        lambda at, node: rows_in(at / f"{node}.db", "kept"),
+    )
 
 
 @pytest.mark.long

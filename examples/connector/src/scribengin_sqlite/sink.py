@@ -62,6 +62,14 @@ class SqliteSink:
                 database.execute("INSERT INTO _scribengin_claims VALUES (?, ?, ?, ?)", (self._table, *mine))
         self._owner = owner
 
+    def unlike(self, schema: Schema) -> list[str]:
+        """What the table that is there does not take of the columns, a sentence each."""
+        if not self._path.is_file():
+            return []
+        with closing(self._open()) as database:
+            held = [name for (name,) in database.execute("SELECT name FROM pragma_table_info(?)", (self._table,))]
+        return [f'the table has no column "{name}"' for name in schema.names if held and name not in held]
+
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SqliteSinkStream:
         """A stream for one unit."""
         return SqliteSinkStream(self.node, unit, self._staged(batch.lineage) / f"{batch.number:010d}" / f"{unit:05d}-{attempt}", schema)
