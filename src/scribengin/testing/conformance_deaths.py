@@ -30,13 +30,11 @@ def check_deaths(trial: SinkTrial, rows: Rows, *, every_line: bool) -> list[Site
     """Die wherever publishing passes, each time with a Batch of its own; returns where that was. `rows`: four."""
     units = _units(trial, rows)
     sites = _sites(trial, units, every_line=every_line)
+    sink = trial.prepared()
     for nth, site in enumerate(sites):
-        sink = trial.prepared()
         decided = trial.next(sink, units, attempt=f"died-{nth}")
         died_at(site, lambda sink=sink, decided=decided: publish(sink, decided), own_code(sink))  # type: ignore[misc]
-        del sink
-        _comes_again(trial, decided, rows, f"a driver dies at {site}")
-    sink = trial.prepared()
+        sink = _comes_again(trial, decided, rows, f"a driver dies at {site}")
     if offers(offering := sink):
         decided = trial.next(sink, units, attempt="offered")
         offering.offer(decided, none_refused)
@@ -69,8 +67,9 @@ def check_kills(trial: SinkTrial, rows: Rows, sites: Sequence[Site]) -> None:
 
 def check_at_once(trial: SinkTrial, rows: Rows) -> None:
     """Two attempts at one unit write at the same time, and both close, or one of them aborts. `rows`: four."""
+    sink = trial.prepared()
     for aborts in (False, True):
-        sink, number = trial.prepared(), len(trial.decisions)
+        number = len(trial.decisions)
         turn = threading.Barrier(2, timeout=_AT_ONCE_S)
         with ThreadPoolExecutor(2) as pool:
             good = pool.submit(_attempt, trial, sink, number, rows[:2], turn, name=f"good-{aborts}")
@@ -103,13 +102,14 @@ def _sites(trial: SinkTrial, units: Sequence[Rows], *, every_line: bool) -> list
     return points if points and not every_line else [*points, *reversed([site for site in passed if site.is_line])]
 
 
-def _comes_again(trial: SinkTrial, decided: Decided, rows: Rows, what: str) -> None:
+def _comes_again(trial: SinkTrial, decided: Decided, rows: Rows, what: str) -> StagingSink:
     trial.midst(rows, f"{what}: readers see decided rows whole, or not yet")
     try:
-        trial.recover(decided)
+        sink = trial.recover(decided)
     except StateError as error:
         raise AssertionError(f"the contract is broken: {what} and comes again: it finds all that it needs; {error}") from error
     trial.grows(rows, f"{what} and comes again: each decided row stands there once", died=True)
+    return sink
 
 
 def _attempt(

@@ -58,12 +58,13 @@ class SinkTrial:
         """As the engine does, with what the place chooses."""
         publish(sink, decided)
 
-    def recover(self, decided: Decided, *, before: int | None = None) -> None:
-        """In a fresh process."""
+    def recover(self, decided: Decided, *, before: int | None = None) -> StagingSink:
+        """In a fresh process, which can go on with the sink that is returned."""
         sink = self.prepared()
-        if offers(sink):
-            sink.offer(decided, none_refused)
+        if offers(offering := sink):
+            offering.offer(decided, none_refused)
         sink.recover(decided, lineage=LINEAGE, before=decided.batch.number + 1 if before is None else before)
+        return sink
 
     def stage(
         self,
