@@ -36,7 +36,8 @@ ROWS = [
 
 def test_it_keeps_the_contract(tmp_path: Path, read: Read) -> None:
     where = place(tmp_path)
-    check_sink(lambda: DeltaSink(where), lambda: read(tmp_path / "kept"), schema=SCHEMA, rows=ROWS)
+    wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
+    check_sink(lambda: DeltaSink(where), lambda: read(tmp_path / "kept"), schema=SCHEMA, rows=ROWS, wider=wider)
     sink = DeltaSink(where)
     with pytest.raises(Refused, match='commits of the flow "flow"'):
         sink.clear(owner="conformance", flow="another")

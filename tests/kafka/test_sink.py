@@ -111,7 +111,9 @@ def claimed(sink: KafkaSink, lineage: str = "l1", **given: Any) -> KafkaSink:
 
 def test_the_sink_keeps_the_contract(topics: Topics, sink: Callable[..., KafkaSink]) -> None:
     topic = topics.make(2)
-    check_sink(lambda: sink(topic), lambda: rows_of(topics, topic), schema=SCHEMA, rows=ROWS)
+    poison = [{"id": 9, "name": "too large" * 200_000}]
+    wider = (parse_schema("id BIGINT, name STRING, colour STRING"), [row | {"colour": "red"} for row in ROWS])
+    check_sink(lambda: sink(topic), lambda: rows_of(topics, topic), schema=SCHEMA, rows=ROWS, poison=poison, wider=wider)
 
 
 def test_a_message_has_key_headers_time_and_where_it_came_from(topics: Topics, sink: Callable[..., KafkaSink]) -> None:

@@ -82,13 +82,16 @@ def numbered(rows: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("options", [{}, {"body": "array", "rows": 2}, {"body": "lines", "compression": "zstd"}])
 def test_it_keeps_the_contract_of_at_least_once(server: WebServer, tmp_path: Path, options: dict[str, Any]) -> None:
-    where = place(server, tmp_path, **options)
+    secret = Secret("s3cr3t-t0k3n", "${secret:env/TOKEN}")
+    where = place(server, tmp_path, headers={"authorization": secret}, **options)
+    wider = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS])
 
     def seen() -> list[dict[str, Any]]:
         rows = [row for came in server.taken for row in came.rows]
         return [{**row, "at": dt.datetime.fromisoformat(row["at"])} for row in rows]
 
-    check_sink(lambda: HttpSink(where), seen, schema=SCHEMA, rows=ROWS)
+    check_sink(lambda: HttpSink(where), seen, schema=SCHEMA, rows=ROWS, wider=wider, secret=secret.reveal(), folders=[tmp_path])
+    assert {came.headers["authorization"] for came in server.taken} == {secret.reveal()}
     assert not HttpSink(where).exactly_once
 
 

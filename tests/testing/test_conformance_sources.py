@@ -42,7 +42,7 @@ SAID_ONCE = {
 
 def bench(make: type[LinesSource], folder: Path, declared: NodeType = DECLARED, **options: Any) -> Bench:
     place = LinesPlace(folder)
-    return Bench(lambda: make(folder), place.add, declared, options, place.add_part, place.remove_part, place.change)
+    return Bench(lambda: make(folder), place.add, declared, options, place.add_part, place.remove_part, place.change, within_s=3.0)
 
 
 def test_a_source_that_is_right_passes(tmp_path: Path) -> None:

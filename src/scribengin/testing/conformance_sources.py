@@ -61,6 +61,8 @@ class Bench:
     change: Callable[[], object] | None = None
     follows: bool = True
     grows: bool = True
+    within_s: float = _COMES_WITHIN_S
+    """so soon a reader that keeps running sees what came"""
 
 
 def check_changing_source(bench: Bench) -> None:
@@ -192,7 +194,7 @@ class _Trial:
 
     def follow(self, reader: SourceReader, rows: int) -> Counter[bytes]:
         """What a reader that keeps running hands out until it gave so many records, and a bit longer."""
-        found, end_s = Counter[bytes](), time.monotonic() + (_COMES_WITHIN_S if self.bench.follows else 0)
+        found, end_s = Counter[bytes](), time.monotonic() + (self.bench.within_s if self.bench.follows else 0)
         calm = 0
         while calm < 3 and time.monotonic() < end_s:
             streams = reader.split(Limits())
