@@ -74,7 +74,7 @@ def test_a_sink_that_is_right_outlives_a_death_at_each_line(place: Path) -> None
         # the one of the main job that is a sink's fault too
         (broken.PurgesEarly, "recover keeps what an undecided Batch has staged"),
         (broken.CopiesIntoPlace, "a driver dies at publish.renamed: readers see decided rows whole, or not yet; a reader met this"),
-        (broken.CleansUp, "a driver is killed at publish.renamed and comes again: each decided row stands there once; lost: "),
+        (broken.CleansUp, "a driver is killed at publish.record.after and comes again: each decided row stands there once; lost: "),
         (broken.LocksItsUnit, "a task that was killed is in nobody's way; FileExistsError"),
         (
             broken.SharesItsWriter,
@@ -88,7 +88,7 @@ def test_a_sink_that_does_not_outlive_it_is_told_what(kind: Kind, sentence: str,
 
 def test_at_each_line_of_its_code_a_driver_can_die(place: Path) -> None:
     said = told(lambda: in_files(broken.CleansUp, place, every_line=True))
-    assert re.search(r"a driver dies at broken_files\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", said)
+    assert re.search(r"a driver dies at testing/broken_files\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", said)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ exception runs, as it does not in a process that is killed: `kill` is for that.
 
 from __future__ import annotations
 
-import inspect
 import linecache
 import os
 import signal
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 _POINT = faults.reached.__code__
-_PASSES = 2
-"""so often at most a point is worth dying at in one act"""
 
 
 class Died(BaseException):
@@ -34,39 +31,34 @@ class Died(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one can die: the crash point `what`, or that line (`sink.py:37`), when it is passed for the `nth` time, from 1."""
+    """Where one can die: the crash point `what`, or that line (`sqlite/sink.py:37`), when it is passed first."""
 
     what: str
-    nth: int = 1
     is_line: bool = False
 
     def __str__(self) -> str:
-        return self.what if self.nth == 1 else f"{self.what} (pass {self.nth})"
+        return self.what
 
 
 def sites_of(act: Callable[[], object], code: frozenset[str]) -> list[Site]:
-    """What `act` passes, each line once, in this thread. `code`: files in which lines count."""
+    """What `act` passes in this thread, in its order. `code`: files in which lines count."""
     passed: dict[Site, None] = {}
-    often: dict[str, int] = {}
 
-    def on(what: str, is_line: bool) -> None:
-        often[what] = nth = often.get(what, 0) + 1
-        if nth <= (1 if is_line else _PASSES):
-            passed[Site(what, nth, is_line)] = None
+    def on(site: Site) -> None:
+        passed.setdefault(site)
 
     _traced(act, _Passing(on, code))
     return list(passed)
 
 
-def died_at(site: Site, act: Callable[[], object], code: frozenset[str], *, kill: bool = False) -> bool:
-    """Let `act` go on until it comes there; True where it does. `kill`: this process is killed, really."""
-    often, reached = 0, False
+def died_at(site: Site, act: Callable[[], object], code: frozenset[str], *, kill: bool = False) -> None:
+    """Let `act` go on until it comes there. `kill`: this process is killed, really."""
+    alive = True
 
-    def on(what: str, is_line: bool) -> None:
-        nonlocal often, reached
-        often += (what, is_line) == (site.what, site.is_line)
-        if often == site.nth and not reached:
-            reached = True
+    def on(passed: Site) -> None:
+        nonlocal alive
+        if passed == site and alive:
+            alive = False
             if kill:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise Died
@@ -74,22 +66,22 @@ def died_at(site: Site, act: Callable[[], object], code: frozenset[str], *, kill
     with warnings.catch_warnings(), suppress(Died):
         warnings.simplefilter("ignore", ResourceWarning)  # the dead close nothing
         _traced(act, _Passing(on, code))
-    return reached
 
 
 def own_code(sink: object) -> frozenset[str]:
     """The files that lie beside those of its class and of the classes under that, but for Python's own and this suite's."""
     files: set[str] = set()
     for kind in type(sink).__mro__:
-        if kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
-            files.update(map(str, Path(inspect.getfile(kind)).parent.glob("*.py")))
+        path = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        if path and kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
+            files.update(map(str, Path(path).parent.glob("*.py")))
     return frozenset(files - set(map(str, Path(__file__).parent.glob("conformance*.py"))) - {__file__})
 
 
 class _Passing:
     """Python calls it at each call of a function, and what it returns at each line of that."""
 
-    def __init__(self, on: Callable[[str, bool], None], code: frozenset[str]) -> None:
+    def __init__(self, on: Callable[[Site], None], code: frozenset[str]) -> None:
         self._on = on
         self._code = code
         self._names: dict[tuple[CodeType, int], str] = {}
@@ -97,7 +89,7 @@ class _Passing:
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ARG002 (Python's)
         code = frame.f_code
         if code is _POINT:
-            self._on(frame.f_locals["point"], False)
+            self._on(Site(frame.f_locals["point"]))
             return None
         return self._line if code.co_filename in self._code else None
 
@@ -107,14 +99,14 @@ class _Passing:
             if line not in self._names:
                 self._names[line] = _name(*line)
             if self._names[line]:
-                self._on(self._names[line], True)
+                self._on(Site(self._names[line], is_line=True))
         return self._line
 
 
 def _name(code: CodeType, line: int) -> str:
     """Empty for a `try:`, where Python lets nobody die: what is raised there by a trace passes by the `with` around it."""
-    text = linecache.getline(code.co_filename, line).strip()
-    return "" if text == "try:" else f"{Path(code.co_filename).name}:{line}"
+    text, path = linecache.getline(code.co_filename, line).strip(), Path(code.co_filename)
+    return "" if text == "try:" else f"{path.parent.name}/{path.name}:{line}"
 
 
 def _traced(act: Callable[[], object], passing: _Passing) -> None:
