@@ -7,6 +7,7 @@ import re
 import pytest
 from doc_pages import ROOT, WRITTEN
 
+from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core import faults
 from scribengin.spark import failures, session
 
@@ -20,6 +21,13 @@ def test_every_file_of_the_code_that_a_page_names_is_there(page: str) -> None:
     for name in _CODE_FILE.findall((ROOT / page).read_text()):
         if name.endswith(".py"):
             assert any((place / name).is_file() for place in (_SOURCES, ROOT)), f"{page}: {name}"
+
+
+def test_every_connector_that_a_flow_can_name_is_listed() -> None:
+    sources, sinks = set(source_types()), set(sink_types())
+    table = re.findall(r"^\| (sources and sinks|sources|sinks) \| (.+) \|$", (ROOT / "docs/connectors.md").read_text(), re.MULTILINE)
+    told = {role: set(re.findall(r"`([a-z]+)`", names)) for role, names in table}
+    assert told == {"sources and sinks": sources & sinks, "sources": sources - sinks, "sinks": sinks - sources}
 
 
 def test_the_crash_points_are_those_of_the_code() -> None:
