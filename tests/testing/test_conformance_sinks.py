@@ -71,8 +71,6 @@ def test_a_sink_that_is_right_outlives_a_death_at_each_line(place: Path) -> None
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        # the one of the main job that is a sink's fault too
-        (broken.PurgesEarly, "recover keeps what an undecided Batch has staged"),
         (broken.CopiesIntoPlace, "a driver dies at publish.renamed: readers see decided rows whole, or not yet; a reader met this"),
         (broken.CleansUp, "a driver is killed at publish.record.after and comes again: each decided row stands there once; lost: "),
         (broken.LocksItsUnit, "a task that was killed is in nobody's way; FileExistsError"),

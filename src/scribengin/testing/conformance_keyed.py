@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA = parse_schema("id STRING, n BIGINT")
 _RACES, _RACERS = 20, 4
-_LATE = 3
+_LATE = 4
 """so often a busy place does not take a row"""
 
 
