@@ -74,6 +74,7 @@ def test_a_sink_that_is_right_outlives_a_death_at_each_line(place: Path) -> None
         (broken.CopiesIntoPlace, "a driver dies at publish.renamed: readers see decided rows whole, or not yet; a reader met this"),
         (broken.CleansUp, "a driver is killed at publish.record.after and comes again: each decided row stands there once; lost: "),
         (broken.LocksItsUnit, "a task that was killed is in nobody's way; FileExistsError"),
+        (broken.OneAtATime, "two attempts at one unit may write at once; SinkError"),
         (
             broken.SharesItsWriter,
             "of two attempts that write at once, those rows become visible that were decided, and those only; doubled",

@@ -107,6 +107,16 @@ class _Locked(_Through):
         super().abort()
 
 
+class OneAtATime(FilesSink):
+    """Remembers which units are being written, and refuses another attempt meanwhile."""
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
+        key = (str(self.path), batch.number, unit)
+        if _OPEN.setdefault(key, attempt) != attempt:
+            raise SinkError("another attempt is at it", remedy="wait for its end")
+        return _Shared(super().stream(batch, unit, attempt, schema), key)
+
+
 _WRITES = threading.Lock()
 _OPEN: dict[tuple[str, int, int], Any] = {}
 
@@ -115,7 +125,7 @@ class SharesItsWriter(FilesSink):
     """Attempts at one unit in one process get one writer, because "two never run there at once"."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
-        key = (batch.lineage, batch.number, unit)
+        key = (str(self.path), batch.number, unit)
         return _OPEN.setdefault(key, _Shared(super().stream(batch, unit, attempt, schema), key))
 
 

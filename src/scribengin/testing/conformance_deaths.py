@@ -74,9 +74,13 @@ def check_at_once(trial: SinkTrial, rows: Rows) -> None:
         with ThreadPoolExecutor(2) as pool:
             good = pool.submit(_attempt, trial, sink, number, rows[:2], turn, name=f"good-{aborts}")
             other = pool.submit(_attempt, trial, sink, number, rows[2:], turn, name=f"other-{aborts}", aborts=aborts)
+        failed = [error for error in (good.exception(), other.exception()) if error is not None]
+        # one that fails leaves the other one waiting
+        failed.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
         try:
+            if failed:
+                raise failed[0]
             receipt = good.result()
-            other.result()
             assert receipt is not None
             decided = trial.decide(number, [receipt], term=2)
             trial.decisions.append(decided)
@@ -116,18 +120,22 @@ def _attempt(
     trial: SinkTrial, sink: StagingSink, number: int, rows: Rows, turn: threading.Barrier, *, name: str, aborts: bool = False
 ) -> Receipt | None:
     """A task that keeps step with another one: open, a row, another row, closed."""
-    copy: StagingSink = pickle.loads(pickle.dumps(sink))
-    turn.wait()
-    stream: Any = copy.stream(batch_id(number, 2), 0, name, trial.schema)
-    for index, row in enumerate(rows):
+    try:
+        copy: StagingSink = pickle.loads(pickle.dumps(sink))
         turn.wait()
-        refused = write_rows(stream, [row], f"source/{number}-{index}+", trial.schema, as_json=False)
-        must(not refused, f"rows that fit the schema are taken: {refused}")
-    turn.wait()
-    if aborts:
-        stream.abort()
-        return None
-    receipt: Receipt = stream.close()
+        stream: Any = copy.stream(batch_id(number, 2), 0, name, trial.schema)
+        for index, row in enumerate(rows):
+            turn.wait()
+            refused = write_rows(stream, [row], f"source/{number}-{index}+", trial.schema, as_json=False)
+            must(not refused, f"rows that fit the schema are taken: {refused}")
+        turn.wait()
+        if aborts:
+            stream.abort()
+            return None
+        receipt: Receipt = stream.close()
+    except BaseException:
+        turn.abort()
+        raise
     return receipt
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scribengin.connectors.abilities import compares_columns, offers
 from scribengin.testing.conformance_sinks import batch_id, write_rows
 from scribengin.testing.sentences import must
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
     from scribengin.connectors.contract import Refusal
     from scribengin.core.types import Schema
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
     """Rows that the place never takes, each between two of `rows`, in either form in which rows come."""
+    must(len(poison) <= len(rows), "check_sink needs as many rows as there are of poison")
     for as_json in (False, True):
         mixed = [row for one, other in zip(rows, poison, strict=False) for row in (one, other)] + [rows[0]]
         wrong = set(range(1, len(mixed), 2))
@@ -84,7 +85,6 @@ def _told(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple[int, str
     return told
 
 
-def _plain(row: Row | Mapping[str, Any], new: object) -> str:
+def _plain(row: Row, new: Collection[str]) -> str:
     """To compare by; a row that was there before has none of the `new` columns, or nulls there."""
-    names = new if isinstance(new, list) else []
-    return repr(sorted((name, value) for name, value in row.items() if value is not None or name not in names))
+    return repr(sorted((name, value) for name, value in row.items() if value is not None or name not in new))

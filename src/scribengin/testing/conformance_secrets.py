@@ -7,7 +7,7 @@ import pickle
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from scribengin.testing.conformance_sinks import batch_id
+from scribengin.testing.conformance_sinks import LINEAGE, OWNER, batch_id
 from scribengin.testing.sentences import must
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check_secret(
     for what, shown in (("the sink", sink), ("a pickled copy of it", pickle.loads(pickle.dumps(sink))), ("a stream", stream)):
         must(secret not in f"{shown} {shown!r}", f"a secret is not shown; it is in the text of {what}")
     stream.abort()
-    audited = list(sink.audit(lineage="lineage-1", decided=trial.decisions))
+    audited = list(sink.audit(lineage=LINEAGE, decided=trial.decisions))
     must(secret not in repr(trial.decisions), "a secret is not shown; it is in a receipt")
     must(secret not in repr(audited), "a secret is not shown; it is in what an audit tells")
     must(secret not in repr(trial.found()), "a secret is not shown; readers see it")
@@ -64,7 +64,7 @@ def _raised_by(away: Callable[[], StagingSink] | None) -> list[BaseException]:
     if away is None:
         return []
     try:
-        away().prepare(owner="conformance", lineage="lineage-1")
+        away().prepare(owner=OWNER, lineage=LINEAGE)
     except Exception as error:
         return [error]
     raise AssertionError("the contract is broken: a sink whose place does not answer raises")
