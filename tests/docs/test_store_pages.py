@@ -47,7 +47,7 @@ class Page:
 
 
 PAGES = [
-    Page("postgres", "postgres", "postgres|secret|output", ("postgres",), elsewhere=frozenset({"postgres-rule"}), copy="out/large"),
+    Page("postgres", "postgres", "postgres|secret|output", ("postgres", "sql"), elsewhere=frozenset({"postgres-rule"}), copy="out/large"),
     Page("opensearch", "opensearch", "search|secret", ("opensearch", "keyed/http.py"), "500 documents\n", slow=True),
     Page(
         "cassandra",

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.contract import BatchId, Decided, Place
-from scribengin.connectors.postgres import client, sink_stream
+from scribengin.connectors.postgres import client, staging
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
 from scribengin.core import faults
@@ -329,16 +329,16 @@ def test_rows_come_as_bytes_as_they_come_as_text(
     one_with_all = [{field.name: VALUES[field.name][0] for field in schema.fields}]
     database.execute("CREATE TABLE kept (a bool, b int, c bigint, d int, e bigint, f real, g float8, h varchar(20), i bytea, j date)")
     database.execute("ALTER TABLE kept ADD k timestamptz, ADD l numeric(9,2), ADD n float8; CREATE TABLE other (LIKE kept)")
-    as_bytes, forms = sink_stream.as_binary, list[bool]()
+    as_bytes, forms = staging.as_binary, list[bool]()
 
     def noted(batch: pa.RecordBatch, types: dict[str, str]) -> bytes | None:
         data = as_bytes(batch, types)
         forms.append(data is not None)
         return data
 
-    monkeypatch.setattr(sink_stream, "as_binary", noted)
+    monkeypatch.setattr(staging, "as_binary", noted)
     assert Writer(place(database, tmp_path), schema).write(0, rows, one_with_all) == []
-    monkeypatch.setattr(sink_stream, "as_binary", lambda *_: None)
+    monkeypatch.setattr(staging, "as_binary", lambda *_: None)
     assert Writer(place(database, tmp_path, table="other"), schema).write(0, rows, one_with_all) == []
     assert forms == [len(without) == 2] * 2
     names = ", ".join(f'"{name}"::text' for name in schema.names)
@@ -357,7 +357,7 @@ def test_a_row_that_does_not_fit_is_told_in_the_same_words_in_bytes_and_in_text(
     for table in ("kept", "other"):
         database.execute(f"CREATE TABLE {table} (id bigint NOT NULL, name varchar(5), at date)")
         said.append([each.replace("other", "kept") for each in Writer(place(database, tmp_path, table=table), schema).write(0, rows)])
-        monkeypatch.setattr(sink_stream, "as_binary", lambda *_: None)
+        monkeypatch.setattr(staging, "as_binary", lambda *_: None)
     assert said[0] == said[1]
     assert [each.split(":")[0] for each in said[0]] == ["2", "5", "7"]
     assert (len(read(database)), len(read(database, "other"))) == (6, 6)
@@ -456,7 +456,7 @@ def test_names_are_quoted_and_never_taken_for_sql(database: Any, tmp_path: Path,
 
 
 def test_old_batches_are_told_no_more_and_their_rows_still_counted(database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scribengin.connectors.postgres.commits.DETAILED", 2)
+    monkeypatch.setattr("scribengin.connectors.sql.commits.DETAILED", 2)
     writer = Writer(place(database, tmp_path), parse_schema("id BIGINT"))
     decided = []
     for number in range(5):

@@ -80,11 +80,16 @@ class Server:
     @contextmanager
     def connected(self, what: str) -> Iterator[Connection[Any]]:
         """A fresh connection; errors of the client come out in our words, with `what` was tried."""
-        with closing(self.connect()) as connection:
-            try:
-                yield connection
-            except driver().Error as error:
-                raise self.fault(error, what) from error
+        with closing(self.connect()) as connection, self.explained(what):
+            yield connection
+
+    @contextmanager
+    def explained(self, what: str) -> Iterator[None]:
+        """Errors of the client come out of it in our words, with `what` was tried."""
+        try:
+            yield
+        except driver().Error as error:
+            raise self.fault(error, what) from error
 
     def fault(self, error: Exception, what: str) -> ScribenginError:
         """An error of the client, in our words. `what` was tried when it came: "cannot be written"."""

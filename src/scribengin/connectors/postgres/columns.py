@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.postgres.client import quoted
 from scribengin.core.types import type_of_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from scribengin.core.types import Schema, Type
+    from scribengin.core.types import Type
 
 _TYPES = {
     "BOOLEAN": "boolean",
@@ -48,27 +47,10 @@ def type_of(type_: Type) -> str:
     return f"numeric({type_.precision},{type_.scale})" if type_.name == "DECIMAL" else _TYPES[type_.name]
 
 
-def made(schema: Schema, key: tuple[str, ...], *, without: str | None) -> str:
-    """The columns of CREATE TABLE, but for the one called `without`."""
-    fields = [field for field in schema.fields if field.name != without]
-    lines = [f"{quoted(field.name)} {type_of(field.type)}{'' if field.nullable else ' NOT NULL'}" for field in fields]
-    return ", ".join([*lines, f"PRIMARY KEY ({', '.join(map(quoted, key))})"] if key else lines)
-
-
-def unlike(schema: Schema, held: dict[str, tuple[str, bool]]) -> list[str]:
-    """What of a table that is there does not take `schema`, a sentence each. `held`: column → (type, must be given)."""
-    found = []
-    for field in schema.fields:
-        if field.name not in held:
-            found.append(f'the table has no column "{field.name}" ({type_of(field.type)})')
-            continue
-        ours, there = type_of(field.type).partition("(")[0], held[field.name][0]
-        if there not in _WIDER.get(ours, (ours,)):
-            found.append(f'column "{field.name}" is {there} in the table, the flow gives {field.type}')
-    for name, (type_, must) in held.items():
-        if must and name not in schema:
-            found.append(f'the table asks for column "{name}" ({type_}), which the flow does not give')
-    return found
+def takes(type_: Type, there: str) -> bool:
+    """Whether a column of the type `there` takes our values, but perhaps for some."""
+    ours = type_of(type_).partition("(")[0]
+    return there in _WIDER.get(ours, (ours,))
 
 
 def as_csv(batch: pa.RecordBatch) -> bytes:

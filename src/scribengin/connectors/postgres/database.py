@@ -1,0 +1,175 @@
+"""PostgreSQL as the SQL layer asks for it: its words, and what its catalog says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.postgres.client import driver, quoted
+from scribengin.connectors.postgres.columns import takes, type_of
+from scribengin.connectors.postgres.staging import PostgresStaging
+from scribengin.connectors.sql.contract import HeldByOthers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from psycopg import Connection
+
+    from scribengin.connectors.postgres.client import Server
+    from scribengin.connectors.sql.contract import Target
+    from scribengin.core.types import Schema, Type
+
+_XIDS = 2**32
+"""`xmin` of a row counts transactions so far, and begins anew"""
+_HELD_MS = 200
+_ASKED_FOR = "is_nullable = 'NO' AND column_default IS NULL AND is_identity = 'NO' AND is_generated = 'NEVER'"
+_OWN = (
+    "claims (target text PRIMARY KEY, owner text NOT NULL, lineage text NOT NULL, sink text NOT NULL, flow text NOT NULL, "
+    "earlier text[] NOT NULL DEFAULT '{}', folded_rows bigint NOT NULL DEFAULT 0, had_rows boolean NOT NULL)",
+    "commits (target text, lineage text, number bigint, hash text NOT NULL, term bigint NOT NULL, receipts text NOT NULL, "
+    "rows bigint NOT NULL, xid bigint NOT NULL, PRIMARY KEY (target, lineage, number))",
+    "staged (name text PRIMARY KEY, target text NOT NULL, lineage text NOT NULL, number bigint NOT NULL)",
+)
+
+
+class PostgresDatabase:
+    """See `Database`; a connection of psycopg is a `Session`. `staging` is the schema of our own tables."""
+
+    mark = "%s"
+    for_update = "FOR UPDATE"
+    row_place = "ctid"
+    this_transaction = f"mod(pg_current_xact_id()::text::numeric, {_XIDS})::bigint"
+
+    def __init__(self, server: Server, staging: str) -> None:
+        self._server = server
+        self._staging = staging
+
+    def __str__(self) -> str:
+        return str(self._server)
+
+    def connect(self) -> Connection[Any]:
+        """By the one door."""
+        return self._server.connect()
+
+    def explained(self, what: str) -> AbstractContextManager[None]:
+        """By the one door."""
+        return self._server.explained(what)
+
+    # --- names and types ---
+
+    def quoted(self, *names: str) -> str:
+        """In double quotes."""
+        return quoted(*names)
+
+    def own(self, name: str) -> tuple[str, ...]:
+        """In the schema of `staging`."""
+        return self._staging, name
+
+    def packed(self, texts: Sequence[str]) -> list[str]:
+        """An array."""
+        return list(texts)
+
+    def unpacked(self, value: list[str]) -> Sequence[str]:
+        """As it comes."""
+        return value
+
+    def type_of(self, type_: Type) -> str:
+        """See `columns`."""
+        return type_of(type_)
+
+    def takes(self, type_: Type, there: str) -> bool:
+        """See `columns`."""
+        return takes(type_, there)
+
+    # --- tables ---
+
+    def alone(self, session: Connection[Any], what: str) -> None:
+        """By an advisory lock."""
+        session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (what,))
+
+    def is_there(self, session: Connection[Any], *names: str) -> bool:
+        """Whether this user must see it or not."""
+        there = session.execute("SELECT to_regclass(%s) IS NOT NULL", (quoted(*names),)).fetchone()
+        return bool(there and there[0])
+
+    def make_own(self, session: Connection[Any]) -> None:
+        """Two that make a schema at once would meet in the catalog."""
+        self.alone(session, f"scribengin {self._staging}")
+        place = quoted(self._staging)
+        session.execute(f"CREATE SCHEMA IF NOT EXISTS {place}")
+        for table in _OWN:
+            session.execute(f"CREATE TABLE IF NOT EXISTS {place}.{table}")
+
+    def make(self, session: Connection[Any], target: Target, columns: str) -> None:
+        """Likewise."""
+        self.alone(session, f"scribengin {target}")
+        session.execute(f"CREATE TABLE IF NOT EXISTS {quoted(*target.names)} ({columns})")
+
+    def columns(self, session: Connection[Any], *names: str) -> Mapping[str, tuple[str, bool]]:
+        """Those that this user may use."""
+        found = session.execute(
+            f"SELECT column_name, data_type, {_ASKED_FOR} FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+            names,
+        )
+        return {name: (type_, must) for name, type_, must in found.fetchall()}
+
+    def has_key(self, session: Connection[Any], target: Target) -> bool:
+        """A unique index of all rows."""
+        found = session.execute(
+            "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+            "WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL GROUP BY i.indexrelid",
+            (quoted(*target.names),),
+        )
+        return any(set(names) == set(target.key) for (names,) in found.fetchall())
+
+    def stage(self, session: Connection[Any], name: str, target: Target, schema: Schema) -> PostgresStaging:
+        """Logged, so that it stays through a crash of the server."""
+        return PostgresStaging(session, quoted(*self.own(name)), target, schema)
+
+    def drop(self, session: Connection[Any], name: str) -> None:
+        """Waits for others a moment."""
+        session.execute(f"SET LOCAL lock_timeout = {_HELD_MS}")
+        try:
+            session.execute(f"DROP TABLE IF EXISTS {quoted(*self.own(name))}")
+        except driver().errors.LockNotAvailable as error:
+            raise HeldByOthers from error
+
+    # --- rows of one key ---
+
+    def newest(self, every: str, columns: Sequence[str], key: Sequence[str], version: str | None, place: Sequence[str]) -> str:
+        """By DISTINCT ON, which sorts them once."""
+        keys = _listed(key)
+        order = f"{quoted(version)} DESC NULLS LAST, " if version else ""
+        places = ", ".join(f"{name} DESC" for name in place)
+        return f"SELECT DISTINCT ON ({keys}) {_listed(columns)} FROM ({every}) every ORDER BY {keys}, {order}{places}"
+
+    def set_aside(self, name: str, query: str) -> str:
+        """In memory, where it is small."""
+        return f"CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS {query}"
+
+    def delete(self, target: Target, gone: str, version: str | None) -> str:
+        """By a join."""
+        same = " AND ".join(f"held.{quoted(name)} = gone.{quoted(name)}" for name in target.key)
+        older = f" AND (held.{quoted(version)} IS NULL OR held.{quoted(version)} <= gone.{quoted(version)})" if version else ""
+        return f"DELETE FROM {quoted(*target.names)} held USING ({gone}) gone WHERE {same}{older}"
+
+    def replace(self, target: Target, rows: str, columns: Sequence[str], version: str | None) -> str:
+        """By ON CONFLICT."""
+        rest = [name for name in columns if name not in target.key]
+        sets = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in rest)
+        older = f" WHERE held.{quoted(version)} IS NULL OR held.{quoted(version)} <= excluded.{quoted(version)}" if version else ""
+        return (
+            f"INSERT INTO {quoted(*target.names)} AS held ({_listed(columns)}) SELECT {_listed(columns)} FROM ({rows}) newest "
+            f"ON CONFLICT ({_listed(target.key)}) DO {f'UPDATE SET {sets}{older}' if sets else 'NOTHING'}"
+        )
+
+    # --- for audit ---
+
+    def rows_by_transaction(self, session: Connection[Any], target: Target) -> Mapping[int, int]:
+        """Rows show theirs as `xmin`, also once they are frozen."""
+        return dict(session.execute(f"SELECT xmin::text::bigint, count(*) FROM {quoted(*target.names)} GROUP BY 1").fetchall())
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))

@@ -1,0 +1,243 @@
+"""The sink: tasks fill staging tables of their own; one transaction takes those that were decided, under the lock of the claim."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Published
+from scribengin.connectors.sql.columns import unlike
+from scribengin.connectors.sql.commits import Claim, Commits, receipts_of
+from scribengin.connectors.sql.merge import add, merge
+from scribengin.connectors.sql.sink_stream import SqlSinkStream
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.types import Field, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.sql.contract import Database, Session, Target
+
+
+class SqlSink:
+    """One table of one database. Executors get a pickled copy, from which they take streams.
+
+    `version`: the column by which rows of one key are compared, if any.
+    """
+
+    exactly_once = True
+
+    def __init__(self, place: Place, database: Database[Any], target: Target, version: str | None = None) -> None:
+        self.node = place.node
+        self._flow = place.flow
+        self._owner = ""
+        self._database = database
+        self._target = target
+        self._version = version
+        self._commits = Commits(database, str(target))
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`;
+        Unreachable, SinkError where the database does not let us."""
+        mine = Claim(owner, lineage, self.node, self._flow)
+        with self._connected("cannot be prepared") as session:
+            self._commits.make(session)
+            with session.transaction():
+                self._database.alone(session, f"scribengin claim {self._target}")  # a row that is not there yet cannot be locked
+                held = self._commits.claim(session, lock=True)
+                if held is None or held[0] != mine:
+                    if held is not None and lineage in held[1]:
+                        raise self._foreign("a newer lineage has taken it over")
+                    if not adopt and (held is not None or self._has_rows(session)):
+                        raise self._foreign("it holds rows that this lineage has not written")
+                    self._commits.take(session, mine, held, had_rows=held is None and self._has_rows(session))
+        self._owner = owner
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """What the table that is there does not take of the columns, a sentence each."""
+        with self._connected("cannot be looked at") as session:
+            held = self._columns(session)
+            if not held:
+                return []
+            coming = Schema(tuple(field for field in schema.fields if field.name != self._target.change))
+            found = unlike(self._database, coming, held)
+            if self._target.key and not self._database.has_key(session, self._target):
+                found.append(f"the table has no primary key or unique index on ({', '.join(self._target.key)}), which mode: upsert needs")
+            return found
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SqlSinkStream:
+        """A stream for one unit."""
+        return SqlSinkStream(self.node, self._database, self._commits, self._target, batch, unit, attempt, self._keyed(schema))
+
+    def publish(self, decided: Decided) -> None:
+        """Rows and commit record in one transaction, or, where the record stands there already, nothing."""
+        batch = decided.batch
+        with self._connected(f"did not take batch {batch.number} into {self._target}") as session:
+            with session.transaction():
+                if not self._is_done(session, decided):
+                    rows = self._take(session, decided)
+                    faults.reached("publish.record.before")
+                    self._commits.note(session, decided, rows)
+            faults.reached("publish.record.after")
+            self._commits.drop_staged_of(session, batch.lineage, batch.number)
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        if decided is not None:
+            self.publish(decided)
+        with self._connected("cannot be tidied up") as session:
+            self._commits.drop_staged_before(session, lineage, before)
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """Compare what was decided with the commit records; where rows are only added, count those of every transaction again."""
+        with self._connected("cannot be read") as session:
+            commits = self._commits.of_lineage(session, lineage)
+            found = self._rows_by_transaction(session)
+            for each in decided:
+                number = each.batch.number
+                commit = commits.get(number)
+                if commit is None:
+                    yield Published(number, 0, (f"batch {number} is decided, but not published; the next run publishes it",))
+                    continue
+                wrong = []
+                if (commit.input_hash, commit.receipts) != (each.input_hash, receipts_of(each)):
+                    wrong.append(f"batch {number} was published otherwise than it was decided")
+                rows = commit.rows if found is None else found.get(commit.xid, 0)
+                if rows != commit.rows:
+                    wrong.append(f"batch {number}: {commit.rows} rows were written to {self._target}, {rows} are there")
+                yield Published(number, rows, tuple(wrong))
+            if found is not None and (strange := self._strange(session, found)) > 0:
+                yield Published(-1, 0, (f"{strange} rows in {self._target} were written by no batch",))
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Delete all rows, the commit records and the claim; returns how many rows. The table stays. Refused where rows of others may be
+        among them."""
+        with self._connected("cannot be cleared") as session:
+            if not self._commits.there(session):
+                return 0
+            with session.transaction():
+                held = self._commits.claim(session, lock=True)
+                if held is None:
+                    return 0
+                if (held[0].owner, held[0].flow) != (owner, flow):
+                    raise self._foreign("others have written there too")
+                if self._commits.had_rows(session):
+                    raise self._foreign("it held rows of others when the flow began to write there")
+                found = self._rows_by_transaction(session)
+                if found is not None and self._strange(session, found) > 0:
+                    raise self._foreign("it holds rows that no batch has written")
+                if not self._columns(session):
+                    rows = 0
+                elif dry_run:
+                    rows = self._count(session, f"SELECT count(*) FROM {self._place}")
+                else:
+                    rows = session.execute(f"DELETE FROM {self._place}").rowcount
+                if not dry_run:
+                    self._commits.forget(session)
+            if not dry_run:
+                self._commits.drop_staged(session)
+            return rows
+
+    @property
+    def _place(self) -> str:
+        """The table, in statements."""
+        return self._database.quoted(*self._target.names)
+
+    @contextmanager
+    def _connected(self, what: str) -> Iterator[Session]:
+        with closing(self._database.connect()) as session, self._database.explained(what):
+            yield session
+
+    # --- inside a transaction ---
+
+    def _is_done(self, session: Session, decided: Decided) -> bool:
+        """True where this very Batch is committed. Raises FencedError where another is, or another writes here now."""
+        batch = decided.batch
+        held = self._commits.claim(session, lock=True)
+        if held is None or (held[0].owner, held[0].lineage) != (self._owner, batch.lineage):
+            raise self._fenced(batch, "another lineage has claimed the table")
+        commit = self._commits.commit_of(session, batch.lineage, batch.number)
+        if commit is not None:
+            if (commit.input_hash, commit.receipts) != (decided.input_hash, receipts_of(decided)):
+                raise self._fenced(batch, "it stands there already, decided otherwise")
+            return True
+        newest = self._commits.newest(session, batch.lineage)
+        if newest is not None and (newest.number > batch.number or newest.term > batch.term):
+            raise self._fenced(batch, f"batch {newest.number} stands there already, under term {newest.term}")
+        return False
+
+    def _take(self, session: Session, decided: Decided) -> int:
+        """Put the decided rows into the table; how many were staged."""
+        segments = [segment for receipt in decided.receipts for segment in receipt.segments]
+        tables = [self._staged(session, segment) for segment in segments]
+        for segment, table in zip(segments, tables, strict=True):
+            # what is added is counted by that: the table is read once
+            if not self._target.key and add(session, self._database, self._target, table, tuple(segment["columns"])) == segment["rows"]:
+                continue
+            found = self._count(session, f"SELECT count(*) FROM {table}")  # a trigger may have kept rows out
+            if found != segment["rows"]:
+                raise self._not_as_staged(segment, found)
+        if segments and self._target.key:
+            merge(session, self._database, self._target, tables, tuple(segments[0]["columns"]), self._version)
+        return sum(segment["rows"] for segment in segments)
+
+    def _staged(self, session: Session, segment: Mapping[str, Any]) -> str:
+        """The name of its table, which is there."""
+        names = self._database.own(segment["staged"])
+        if not self._database.is_there(session, *names):
+            raise self._not_as_staged(segment, 0)
+        return self._database.quoted(*names)
+
+    def _not_as_staged(self, segment: Mapping[str, Any], found: int) -> StateError:
+        place = self._database.quoted(*self._database.own(segment["staged"]))
+        return StateError(
+            f'sink "{self.node}": {place} at {self._database} has {found} rows, and a decision says {segment["rows"]}',
+            remedy="restore it from a backup, or reset the flow",
+        )
+
+    def _has_rows(self, session: Session) -> bool:
+        if not self._columns(session):
+            return False
+        return session.execute(f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._place})").fetchone() is not None
+
+    def _columns(self, session: Session) -> Mapping[str, tuple[str, bool]]:
+        """Column → (type, whether a row must give it); empty where there is no table."""
+        return self._database.columns(session, *self._target.names)
+
+    def _strange(self, session: Session, found: Mapping[int, int]) -> int:
+        """How many rows no Batch has written; `found`: transaction → rows."""
+        xids, folded = self._commits.xids(session)
+        return sum(found.values()) - sum(found.get(xid, 0) for xid in xids) - folded
+
+    def _rows_by_transaction(self, session: Session) -> Mapping[int, int] | None:
+        """None where nothing is to be counted again: rows are replaced, or do not tell who has written them."""
+        if self._target.key:
+            return None
+        return self._database.rows_by_transaction(session, self._target) if self._columns(session) else {}
+
+    def _count(self, session: Session, query: str) -> int:
+        found = session.execute(query).fetchone()
+        return int(found[0]) if found else 0
+
+    def _keyed(self, schema: Schema) -> Schema:
+        """Columns of the key are never null: a row without one is refused when it is staged."""
+        return Schema(
+            tuple(Field(each.name, each.type, nullable=each.nullable and each.name not in self._target.key) for each in schema.fields)
+        )
+
+    def _foreign(self, why: str) -> Refused:
+        return Refused(
+            f'sink "{self.node}": table {self._target} at {self._database}: {why}',
+            remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there: run --append-new-lineage",
+            code="output-foreign",
+            node=self.node,
+        )
+
+    def _fenced(self, batch: BatchId, why: str) -> FencedError:
+        return FencedError(
+            f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self._database}, table {self._target})',
+            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            node=self.node,
+        )
