@@ -49,7 +49,7 @@ class Commits:
 
     def __init__(self, database: Database[Any], table: str) -> None:
         self.table = table
-        self._database = database
+        self.database = database
         self._claims, self._commits, self._staged = (database.quoted(*database.own(name)) for name in OWN)
         # words that some databases have for themselves
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
@@ -57,24 +57,24 @@ class Commits:
     def make(self, session: Session) -> None:
         """Make what is not there. Two that do so at once wait for each other."""
         with session.transaction():
-            self._database.make_own(session)
+            self.database.make_own(session)
 
     def there(self, session: Session) -> bool:
         """Whether our tables are."""
-        return self._database.is_there(session, *self._database.own(OWN[-1]))
+        return self.database.is_there(session, *self.database.own(OWN[-1]))
 
     def claim(self, session: Session, *, lock: bool = False) -> tuple[Claim, tuple[str, ...]] | None:
         """Whose the table is, and which lineages wrote there before; None where it is nobody's. `lock`: nobody else changes or locks it
         until the transaction ends."""
-        m, locks = self._database.mark, self._database.for_update if lock else ""
+        m, locks = self.database.mark, self.database.for_update if lock else ""
         found = session.execute(
             f"SELECT owner, lineage, sink, flow, earlier FROM {self._claims} WHERE target = {m} {locks}", (self.table,)
         ).fetchone()
-        return None if found is None else (Claim(*found[:4]), tuple(self._database.unpacked(found[4])))
+        return None if found is None else (Claim(*found[:4]), tuple(self.database.unpacked(found[4])))
 
     def take(self, session: Session, claim: Claim, held: tuple[Claim, tuple[str, ...]] | None, *, had_rows: bool) -> None:
         """Make it that one's; `held`, as `claim` has told it, stays known. `had_rows`: of nobody's table, whether it holds rows."""
-        m, packed = self._database.mark, self._database.packed
+        m, packed = self.database.mark, self.database.packed
         if held is None:
             session.execute(
                 f"INSERT INTO {self._claims} (target, owner, lineage, sink, flow, earlier, had_rows) "
@@ -89,34 +89,34 @@ class Commits:
 
     def had_rows(self, session: Session) -> bool:
         """Whether the table held rows when it was claimed first."""
-        found = session.execute(f"SELECT had_rows FROM {self._claims} WHERE target = {self._database.mark}", (self.table,)).fetchone()
+        found = session.execute(f"SELECT had_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()
         return bool(found and found[0])
 
     def commit_of(self, session: Session, lineage: str, number: int) -> Commit | None:
         """What was committed as that Batch."""
-        m = self._database.mark
+        m = self.database.mark
         return self._one(session, f"AND lineage = {m} AND {self._number} = {m}", (lineage, number))
 
     def newest(self, session: Session, lineage: str) -> Commit | None:
         """The last one."""
-        m = self._database.mark
+        m = self.database.mark
         last = f"SELECT max({self._number}) FROM {self._commits} WHERE target = {m} AND lineage = {m}"
         return self._one(session, f"AND lineage = {m} AND {self._number} = ({last})", (lineage, self.table, lineage))
 
     def of_lineage(self, session: Session, lineage: str) -> dict[int, Commit]:
         """Number → each that is still told."""
-        return {each.number: each for each in self._all(session, f"AND lineage = {self._database.mark}", (lineage,))}
+        return {each.number: each for each in self._all(session, f"AND lineage = {self.database.mark}", (lineage,))}
 
     def xids(self, session: Session) -> tuple[list[int], int]:
         """(the transactions of all Batches, of every lineage; rows of Batches that are told no more)."""
-        held = session.execute(f"SELECT folded_rows FROM {self._claims} WHERE target = {self._database.mark}", (self.table,)).fetchone()
+        held = session.execute(f"SELECT folded_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()
         return [each.xid for each in self._all(session, "", ())], held[0] if held else 0
 
     def note(self, session: Session, decided: Decided, rows: int) -> None:
         """Record the Batch that this transaction writes, and fold old ones. The claim is locked."""
-        m, batch = self._database.mark, decided.batch
+        m, batch = self.database.mark, decided.batch
         session.execute(
-            f"INSERT INTO {self._commits} VALUES ({m}, {m}, {m}, {m}, {m}, {m}, {m}, {self._database.this_transaction})",
+            f"INSERT INTO {self._commits} VALUES ({m}, {m}, {m}, {m}, {m}, {m}, {m}, {self.database.this_transaction})",
             (self.table, batch.lineage, batch.number, decided.input_hash, batch.term, receipts_of(decided), rows),
         )
         if batch.number < DETAILED:
@@ -132,16 +132,16 @@ class Commits:
     def forget(self, session: Session) -> None:
         """Who has written to the table, and what; not what is staged."""
         for place in (self._commits, self._claims):
-            session.execute(f"DELETE FROM {place} WHERE target = {self._database.mark}", (self.table,))
+            session.execute(f"DELETE FROM {place} WHERE target = {self.database.mark}", (self.table,))
 
     def stage(self, session: Session, name: str, lineage: str, number: int) -> None:
         """Say that a staging table of that name is about to be there."""
-        m = self._database.mark
+        m = self.database.mark
         session.execute(f"INSERT INTO {self._staged} VALUES ({m}, {m}, {m}, {m})", (name, self.table, lineage, number))
 
     def confirm(self, session: Session, name: str) -> None:
         """Wait until what was committed before, into the staging table of that name, is durable. It takes a transaction that writes."""
-        session.execute(f"UPDATE {self._staged} SET {self._number} = {self._number} WHERE name = {self._database.mark}", (name,))
+        session.execute(f"UPDATE {self._staged} SET {self._number} = {self._number} WHERE name = {self.database.mark}", (name,))
 
     def drop_staged(self, session: Session) -> None:
         """Delete all staging tables of the table. Outside of a transaction: one that somebody holds, such as a task that sleeps while it
@@ -150,24 +150,24 @@ class Commits:
 
     def drop_staged_of(self, session: Session, lineage: str, number: int) -> None:
         """As `drop_staged`, those of one Batch."""
-        m = self._database.mark
+        m = self.database.mark
         self._drop(session, f"AND lineage = {m} AND {self._number} = {m}", (lineage, number))
 
     def drop_staged_before(self, session: Session, lineage: str, number: int) -> None:
         """As `drop_staged`, those of the Batches before that one."""
-        m = self._database.mark
+        m = self.database.mark
         self._drop(session, f"AND lineage = {m} AND {self._number} < {m}", (lineage, number))
 
     def drop_staged_called(self, session: Session, name: str) -> None:
         """As `drop_staged`, that of this name."""
-        self._drop(session, f"AND name = {self._database.mark}", (name,))
+        self._drop(session, f"AND name = {self.database.mark}", (name,))
 
     def _drop(self, session: Session, where: str, values: tuple[Any, ...]) -> None:
-        m = self._database.mark
+        m = self.database.mark
         names = session.execute(f"SELECT name FROM {self._staged} WHERE target = {m} {where}", (self.table, *values))
         for (name,) in names.fetchall():
             with suppress(HeldByOthers), session.transaction():
-                self._database.drop(session, name)
+                self.database.drop(session, name)
                 session.execute(f"DELETE FROM {self._staged} WHERE name = {m}", (name,))
 
     def _one(self, session: Session, where: str, values: tuple[Any, ...]) -> Commit | None:
@@ -175,9 +175,7 @@ class Commits:
 
     def _all(self, session: Session, where: str, values: tuple[Any, ...]) -> list[Commit]:
         columns = f"{self._number}, hash, term, receipts, {self._rows}, xid"
-        found = session.execute(
-            f"SELECT {columns} FROM {self._commits} WHERE target = {self._database.mark} {where}", (self.table, *values)
-        )
+        found = session.execute(f"SELECT {columns} FROM {self._commits} WHERE target = {self.database.mark} {where}", (self.table, *values))
         return [Commit(*row) for row in found.fetchall()]
 
 

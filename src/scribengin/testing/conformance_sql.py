@@ -1,0 +1,201 @@
+"""Does a database keep what `sql.contract.Database` promises? For the tests of a database of your own; `SqlSink` makes the sink of it.
+
+def test_my_database_keeps_the_contract(tmp_path):
+    check_database(lambda table, **options: make_sink(place(tmp_path, table, options)), lambda table: read_my_rows(tmp_path, table))
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from scribengin.connectors.contract import BatchId, Decided, Receipt
+from scribengin.core.errors import Refused, StateError
+from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.testing.conformance import check_sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scribengin.connectors.sql.sink import SqlSink
+    from scribengin.core.types import Schema
+
+    Row = Mapping[str, Any]
+
+SCHEMA = parse_schema("id BIGINT NOT NULL, name STRING, v INT")
+_CHANGES = parse_schema("id BIGINT, name STRING NOT NULL, v INT, op STRING")
+_ODD = 'x"; DROP TABLE kept; --'
+_OWNER, _LINEAGE = "conformance", "lineage-1"
+_WAITS_S = 1.0
+"""how long one who asks for a claim is given to pass by another who is about to take it"""
+
+
+class MakeSink(Protocol):
+    """Makes the sink under test: a fresh one for the table of that name, with `mode`, `key`, `version` and `change` as flows give them."""
+
+    def __call__(self, table: str, **options: Any) -> SqlSink:
+        """The table is not there at the first call."""
+
+
+def check_database(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    """All in one database, which holds none of the tables, in some seconds. `read_back` gives the rows that a foreign reader finds in the
+    table of that name. Raises AssertionError with the sentence that is broken."""
+    rows = [{"id": n, "name": None if n == 2 else f"name {n}", "v": n} for n in range(4)]
+    check_sink(lambda: make_sink("added"), lambda: read_back("added"), schema=SCHEMA, rows=rows)
+    for check in (_check_keys, _check_versions, _check_changes, _check_names, _check_what_is_staged):
+        check(make_sink, read_back)
+    _check_first_claims(make_sink)
+
+
+class _Trial:
+    def __init__(self, sink: SqlSink, read: Callable[[], Sequence[Row]], schema: Schema) -> None:
+        sink.prepare(owner=_OWNER, lineage=_LINEAGE)
+        self.sink = sink
+        self._read = read
+        self._schema = schema
+        self._batches = 0
+
+    def stage(self, *units: Sequence[Row]) -> tuple[Decided, list[str]]:
+        """The next Batch, and what was refused of each unit: `unit:row message`."""
+        batch = BatchId("flow", "query", _LINEAGE, self._batches, 1)
+        receipts, refused = list[Receipt](), list[str]()
+        for unit, rows in enumerate(units):
+            copy: SqlSink = pickle.loads(pickle.dumps(self.sink))
+            stream = copy.stream(batch, unit, f"attempt-{batch.number}", self._schema)
+            bad = stream.write(pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(self._schema)))
+            refused += [f"{unit}:{each.ordinal} {each.message}" for each in bad]
+            receipts.append(stream.close())
+        self._batches += 1
+        return Decided(batch, f"hash-{batch.number}", tuple(receipts)), refused
+
+    def write(self, *units: Sequence[Row]) -> list[str]:
+        """Stage and publish it, twice."""
+        decided, refused = self.stage(*units)
+        self.sink.publish(decided)
+        self.sink.publish(decided)
+        return refused
+
+    def sees(self, names: Mapping[Any, Any], sentence: str) -> None:
+        """`names`: id → name of each row."""
+        found = [(row["id"], row["name"]) for row in self._read()]
+        _check(sorted(found) == sorted(names.items()), f"{sentence}; expected {dict(names)}, found {found}")
+
+
+def _check_keys(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    trial = _Trial(
+        make_sink("keyed", mode="upsert", key=("id",)), lambda: read_back("keyed"), parse_schema("id BIGINT, name STRING, v INT")
+    )
+    refused = trial.write(
+        [_row(1, "a"), _row(2, "b"), _row(1, "c"), _row(5, None)],
+        [_row(2, "d"), _row(None, "nobody"), *(_row(n, "good") for n in range(20, 25)), _row(None, "nobody either")],
+    )
+    _check(
+        [each.partition(" ")[0] for each in refused] == ["1:1", "1:7"],
+        f"a row that breaks a rule of the table (no key) is refused by itself, and no other: {refused}",
+    )
+    good = dict.fromkeys(range(20, 25), "good")
+    trial.sees({1: "c", 2: "d", 5: None} | good, "of rows of one key in a Batch the last to come stands, in the order of units and rows")
+    trial.write([_row(1, "e"), _row(3, "f")])
+    trial.sees({1: "e", 2: "d", 3: "f", 5: None} | good, "a row replaces that of its key, and leaves alone the others")
+    trial.write([])
+    trial.sees({1: "e", 2: "d", 3: "f", 5: None} | good, "a Batch without rows changes nothing")
+    _check(trial.sink.unlike(SCHEMA) == [], "the table that was made is as the flow needs it")
+    told = trial.sink.unlike(parse_schema("id STRING, name STRING, more STRING"))
+    _check(
+        any('"id"' in each for each in told) and any('"more"' in each for each in told),
+        f"a column of another type is told, and one that is not there: {told}",
+    )
+    without = make_sink("keyed", mode="upsert", key=("name",)).unlike(SCHEMA)
+    _check(any("unique index on (name)" in each for each in without), f"a key that the table does not keep is told: {without}")
+
+
+def _check_versions(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    trial = _Trial(make_sink("versions", mode="upsert", key=("id",), version="v"), lambda: read_back("versions"), SCHEMA)
+    trial.write([_row(1, "newest", 5), _row(1, "older", 4)], [_row(1, "unknown", None), _row(2, "unknown", None)])
+    trial.sees({1: "newest", 2: "unknown"}, "of rows of one key the one with the greatest version stands, and null is the least")
+    trial.write([_row(1, "late", 3), _row(2, "known", 1)])
+    trial.sees({1: "newest", 2: "known"}, "a row of an older version changes nothing, in whatever Batch it comes")
+    trial.write([_row(1, "as new", 5)])
+    trial.sees({1: "as new", 2: "known"}, "of two of one version the last to come stands")
+
+
+def _check_changes(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    sink = make_sink("changed", mode="changes", key=("id",), version="v", change="op")
+    trial = _Trial(sink, lambda: read_back("changed"), _CHANGES)
+    trial.write([_row(n, "new", 1, "INSERT") for n in range(5)])
+    refused = trial.write(
+        [_row(0, "", 2, "delete"), _row(1, "", 2, "delete"), _row(1, "again", 2, "insert"), _row(4, "", 0, "delete")],
+        [_row(2, "changed", 2, "update"), _row(7, "x", 1, "upsert"), _row(9, "", 1, "delete"), _row(3, None, 2, "update")],
+    )
+    _check(
+        [each.partition(" ")[0] for each in refused] == ["1:1", "1:3"],
+        f"an unknown change is refused, and a null that may not be: {refused}",
+    )
+    trial.sees({1: "again", 2: "changed", 3: "new", 4: "new"}, "changes are done in their order, and not by a row of an older version")
+    _check("op" not in read_back("changed")[0], "the column that says the change is not written")
+    refused = trial.write([_row(3, None, 5, "delete"), _row(2, "late", 1, "update")])
+    _check(not refused, f"of a row that is to be deleted the key is enough: {refused}")
+    trial.sees({1: "again", 2: "changed", 4: "new"}, "a row is deleted by its key")
+
+
+def _check_names(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    schema = parse_schema(f"`{_ODD}` STRING, `Select` BIGINT")
+    trial = _Trial(make_sink('Ta"ble', mode="upsert", key=("Select",), version=_ODD), lambda: (), schema)
+    trial.write([{_ODD: _ODD, "Select": 1}, {_ODD: "a", "Select": 1}])
+    found = [dict(row) for row in read_back('Ta"ble')]
+    _check(found == [{_ODD: _ODD, "Select": 1}], f"names are quoted, whatever they hold: {found}")
+
+
+def _check_what_is_staged(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    sink = make_sink("staged")
+    trial = _Trial(sink, lambda: read_back("staged"), SCHEMA)
+    decided, _ = trial.stage([_row(1, "a")])
+    sink.recover(None, lineage=_LINEAGE, before=1)
+    try:
+        sink.publish(decided)
+    except StateError:
+        pass
+    else:
+        _check(holds=False, sentence="a decided staging table that is gone stops the flow")
+    trial.write([_row(2, "b")])
+    _check(sink.clear(owner=_OWNER, flow="flow", dry_run=True) == len(read_back("staged")) == 1, "clear tells first what it would delete")
+    _check(sink.clear(owner=_OWNER, flow="flow") == 1 and not read_back("staged"), "clear deletes all rows, and counts them")
+
+
+def _check_first_claims(make_sink: MakeSink) -> None:
+    """Two find nobody's table at once."""
+    second = make_sink("claimed")
+    said: list[BaseException] = []
+
+    def claim_too() -> None:
+        try:
+            second.prepare(owner="another", lineage="lineage-2")
+        except Exception as error:
+            said.append(error)
+
+    thread = threading.Thread(target=claim_too)
+    first = make_sink("claimed")
+    looks = first._has_rows
+
+    def look_while_another_comes(session: Any) -> bool:
+        if thread.ident is None:
+            thread.start()
+            thread.join(_WAITS_S)
+        return looks(session)
+
+    first._has_rows = look_while_another_comes  # type: ignore[method-assign]
+    first.prepare(owner=_OWNER, lineage=_LINEAGE)
+    thread.join()
+    _check([type(each) for each in said] == [Refused], f"of two that claim a table for the first time at once one is refused: {said}")
+
+
+def _row(id_: int | None, name: str | None, v: int | None = None, op: str | None = None) -> dict[str, Any]:
+    return {"id": id_, "name": name, "v": v} | ({"op": op} if op else {})
+
+
+def _check(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise AssertionError(f"the contract is broken: {sentence}")

@@ -1,0 +1,104 @@
+"""Every crash point of a Batch's way into a table, without Spark, on a real server: nothing lost, doubled or invented."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from scribengin.connectors.contract import Place
+from scribengin.connectors.postgres import client
+from scribengin.connectors.postgres.options import SINK
+from scribengin.connectors.postgres.sink import PostgresSink
+from scribengin.core.faults import POINTS
+from scribengin.testing import campaign
+from scribengin.testing.checker import Found
+from scribengin.testing.faults.table_flows import read_table
+from scribengin.testing.protocol import FLOW, SINKS, Driver, Job
+from scribengin.testing.trials import killed, overtaken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scribengin.embedded.postgres import Postgres
+    from scribengin.testing.trials import Outcome
+
+RECOVERY = tuple(point for point in POINTS if point.startswith("recovery."))
+NEVER = ("publish.renamed", "fold.before", "fold.written", "fold.after", "lease.taken", *RECOVERY)
+BATCH = tuple(point for point in POINTS if point not in NEVER)
+ABANDONED_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TableJob(Job):
+    """As Job; each sink has a table of its name in `schema`. With `by_key` rows replace those of their key."""
+
+    server: str = ""
+    schema: str = ""
+    by_key: bool = False
+
+    def read(self, torn: list[str]) -> dict[str, list[Found]]:
+        with closing(client.driver().connect(self.server, autocommit=True)) as connection:
+            return {node: [Found(node, row) for row in read_table(connection, self.schema, node)] for node in SINKS}
+
+    def staged(self) -> int:
+        """Tables that nobody has taken away."""
+        with closing(client.driver().connect(self.server, autocommit=True)) as connection:
+            query = "SELECT count(*) FROM pg_tables WHERE schemaname = %s AND tablename LIKE 'rows\\_%%'"
+            return int(connection.execute(query, (f"{self.schema}_own",)).fetchone()[0])
+
+
+def table_sink(job: Job, node: str) -> PostgresSink:
+    assert isinstance(job, TableJob)
+    keyed = {"mode": "upsert", "key": ("part", "seq")} if job.by_key else {}
+    options = {"server": job.server, "table": f"{job.schema}.{node}", "staging": f"{job.schema}_own"} | keyed
+    return PostgresSink(Place(node, job.out, SINK.filled(options), flow=FLOW))
+
+
+def table_driver(job: Job) -> Driver:
+    """In a process of its own, whose sessions the server ends soon where they sleep in a transaction."""
+    client.ABANDONED_MS = ABANDONED_MS
+    return Driver(job, table_sink)
+
+
+@pytest.fixture
+def make_job(server: Postgres, tmp_path: Path) -> Callable[..., TableJob]:
+    schema = f"jobs_{uuid4().hex[:12]}"
+    with closing(client.driver().connect(server.uri, autocommit=True)) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+    return partial(TableJob, tmp_path / "state", tmp_path / "out", server=server.uri, schema=schema)
+
+
+def assert_clean(outcome: Outcome, job: TableJob) -> None:
+    assert outcome.clean, str(outcome)
+    assert campaign.BUG not in outcome.statuses, str(outcome)
+    assert campaign.audit(job, lambda job: Driver(job, table_sink)) == ()
+
+
+@pytest.mark.parametrize(("nth", "by_key"), [(1, True), (2, False)])
+@pytest.mark.parametrize("point", BATCH)
+def test_a_driver_killed_at(point: str, nth: int, by_key: bool, make_job: Callable[..., TableJob]) -> None:
+    job = make_job(by_key=by_key)
+    outcome = killed(job, [f"{point}@{nth}:kill"], table_driver)
+    assert outcome.statuses == (-9,), "the point was not reached"
+    assert_clean(outcome, job)
+    assert job.staged() == 0
+
+
+@pytest.mark.parametrize("then", [*RECOVERY, "publish.record.before", "publish.record.after"])
+def test_a_driver_killed_and_killed_again_in_recovery(then: str, make_job: Callable[..., TableJob]) -> None:
+    job = make_job()
+    outcome = killed(job, ["decide.after@2:kill", f"{then}:kill", f"{then}:kill"], table_driver)
+    assert outcome.statuses[0] == -9
+    assert_clean(outcome, job)
+
+
+@pytest.mark.parametrize("point", BATCH)
+def test_a_driver_that_sleeps_and_wakes_after_its_successor_changes_nothing(point: str, make_job: Callable[..., TableJob]) -> None:
+    job = make_job()
+    assert_clean(overtaken(job, f"{point}@2", table_driver), job)

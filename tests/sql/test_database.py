@@ -1,0 +1,65 @@
+"""A database that joins the SQL layer from outside the package: SQLite, of examples/sql-database."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.connectors.contract import Place
+from scribengin.core.types import parse_schema
+from scribengin.testing.conformance import check_sink
+from scribengin.testing.conformance_sql import check_database
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.sql.sink import SqlSink
+
+ROWS = [{"id": n, "name": None if n == 2 else f"name {n}"} for n in range(4)]
+
+
+def make(folder: Path, table: str, **options: Any) -> SqlSink:
+    from scribengin_sqlite_table import SINK, make_sink
+
+    given = SINK.filled({"database": "kept.db", "table": table} | options)
+    sink: Any = make_sink(Place("kept", folder, given, flow="flow"))
+    return sink  # type: ignore[no-any-return]
+
+
+def read(folder: Path, table: str) -> Sequence[dict[str, Any]]:
+    with closing(sqlite3.connect(folder / "kept.db")) as database:
+        database.row_factory = sqlite3.Row
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            return []
+        quoted = table.replace('"', '""')
+        return [dict(row) for row in database.execute(f'SELECT * FROM "{quoted}"')]
+
+
+def test_it_keeps_what_the_layer_asks_of_a_database(tmp_path: Path) -> None:
+    check_database(partial(make, tmp_path), partial(read, tmp_path))
+
+
+@pytest.mark.parametrize("mode", ["upsert", "changes"])
+def test_a_sink_that_replaces_rows_writes_each_of_them_once(mode: str, tmp_path: Path) -> None:
+    """The suite counts rows: a journal has each one that was written, whatever stood there before."""
+    with closing(sqlite3.connect(tmp_path / "kept.db")) as database:
+        database.executescript("""
+            CREATE TABLE kept (id INTEGER NOT NULL PRIMARY KEY, name TEXT);
+            CREATE TABLE journal (id INTEGER, name TEXT);
+            CREATE TRIGGER added AFTER INSERT ON kept BEGIN INSERT INTO journal VALUES (new.id, new.name); END;
+            CREATE TRIGGER changed AFTER UPDATE ON kept BEGIN INSERT INTO journal VALUES (new.id, new.name); END;
+        """)
+    options: dict[str, Any] = {"mode": mode, "key": ("id",)} | ({"change": "op"} if mode == "changes" else {})
+    said = {"op": "insert"} if mode == "changes" else {}
+    schema = parse_schema("id BIGINT NOT NULL, name STRING" + (", op STRING" if said else ""))
+    check_sink(
+        lambda: make(tmp_path, "kept", **options),
+        lambda: [row | said for row in read(tmp_path, "journal")],
+        schema=schema,
+        rows=[row | said for row in ROWS],
+    )
