@@ -11,7 +11,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, Decided, Place, Receipt
 from scribengin.connectors.postgres import client, staging
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
@@ -20,6 +20,7 @@ from scribengin.core.errors import FencedError, Refused, SinkError, StateError, 
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.embedded.postgres import Postgres
 from scribengin.testing.conformance import check_sink
+from scribengin.testing.conformance_sql import check_database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +88,13 @@ def test_it_keeps_the_contract(database: Any, tmp_path: Path) -> None:
     assert read(database) == []
     assert database.execute("SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'scribengin'").fetchone()["n"] == 3
     sink.prepare(owner="another", lineage="after")
+
+
+def test_the_database_keeps_what_the_layer_asks_of_it(database: Any, tmp_path: Path) -> None:
+    check_database(
+        lambda table, **options: PostgresSink(place(database, tmp_path, table=table, **options)),
+        lambda table: read(database, client.quoted(table)),
+    )
 
 
 def test_every_type_comes_back_as_it_went_in(database: Any, tmp_path: Path) -> None:
@@ -465,3 +473,50 @@ def test_old_batches_are_told_no_more_and_their_rows_still_counted(database: Any
         decided.append(each)
     assert database.execute("SELECT count(*) AS n FROM scribengin.commits").fetchone()["n"] == 2
     assert [(each.number, each.violations) for each in writer.sink.audit(lineage="one", decided=decided[3:])] == [(3, ()), (4, ())]
+
+
+def test_a_flow_that_was_begun_before_the_layer_was_there_goes_on(database: Any, tmp_path: Path) -> None:
+    """Our tables as release 0.1 made them, with a Batch that is published and one that is decided."""
+    database.execute(
+        """
+        CREATE TABLE kept (id bigint, name text);
+        CREATE SCHEMA scribengin;
+        CREATE TABLE scribengin.claims (target text PRIMARY KEY, owner text NOT NULL, lineage text NOT NULL, sink text NOT NULL,
+            flow text NOT NULL, earlier text[] NOT NULL DEFAULT '{}', folded_rows bigint NOT NULL DEFAULT 0, had_rows boolean NOT NULL);
+        CREATE TABLE scribengin.commits (target text, lineage text, number bigint, hash text NOT NULL, term bigint NOT NULL,
+            receipts text NOT NULL, rows bigint NOT NULL, xid bigint NOT NULL, PRIMARY KEY (target, lineage, number));
+        CREATE TABLE scribengin.staged (name text PRIMARY KEY, target text NOT NULL, lineage text NOT NULL, number bigint NOT NULL);
+        INSERT INTO scribengin.claims (target, owner, lineage, sink, flow, earlier, had_rows)
+            VALUES ('public.kept', 'me', 'one', 'kept', 'flow', '{zero}', false);
+        CREATE TABLE scribengin.rows_1_0_3b4ba29c6fa9ac70e1f7ef0e (LIKE kept INCLUDING CONSTRAINTS INCLUDING DEFAULTS);
+        INSERT INTO scribengin.rows_1_0_3b4ba29c6fa9ac70e1f7ef0e VALUES (2, 'b');
+        INSERT INTO scribengin.staged VALUES ('rows_1_0_3b4ba29c6fa9ac70e1f7ef0e', 'public.kept', 'one', 1);
+        BEGIN;
+        INSERT INTO kept VALUES (1, 'a');
+        INSERT INTO scribengin.commits VALUES ('public.kept', 'one', 0, 'hash 0', 1,
+            '[{"bytes": 20, "rows": 1, "segments": [{"columns": ["id", "name"], "rows": 1, "staged": "rows_0_0_f0"}], '
+            '"sink": "kept", "unit": 0}]',
+            1, mod(pg_current_xact_id()::text::numeric, 4294967296)::bigint);
+        COMMIT;
+        """
+    )
+
+    def receipt(name: str) -> Receipt:
+        return Receipt("kept", 0, 1, 20, ({"staged": name, "rows": 1, "columns": ["id", "name"]},))
+
+    published = Decided(BatchId("flow", "query", "one", 0, 1), "hash 0", (receipt("rows_0_0_f0"),))
+    decided = Decided(BatchId("flow", "query", "one", 1, 1), "hash 1", (receipt("rows_1_0_3b4ba29c6fa9ac70e1f7ef0e"),))
+    sink = PostgresSink(place(database, tmp_path))
+    sink.prepare(owner="me", lineage="one")
+    sink.publish(published)
+    sink.recover(decided, lineage="one", before=2)
+    assert [row["id"] for row in read(database)] == [1, 2]
+    assert [(each.number, each.violations) for each in sink.audit(lineage="one", decided=[published, decided])] == [(0, ()), (1, ())]
+    assert staged(database) == 0
+    with pytest.raises(Refused, match="a newer lineage has taken it over"):
+        PostgresSink(place(database, tmp_path)).prepare(owner="me", lineage="zero")
+    PostgresSink(place(database, tmp_path)).prepare(owner="me", lineage="two", adopt=True)
+    assert database.execute("SELECT earlier, folded_rows FROM scribengin.claims").fetchone() == {
+        "earlier": ["zero", "one"],
+        "folded_rows": 0,
+    }

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.core.faults import POINTS
 from scribengin.testing import campaign
 from scribengin.testing.trials import Outcome, killed, overtaken
 from tests.sql.table_jobs import BROKEN, SqliteJob, sqlite_driver
@@ -15,9 +14,8 @@ from tests.sql.table_jobs import BROKEN, SqliteJob, sqlite_driver
 if TYPE_CHECKING:
     from pathlib import Path
 
-RECOVERY = tuple(point for point in POINTS if point.startswith("recovery."))
-NEVER = ("publish.renamed", "fold.before", "fold.written", "fold.after", "lease.taken", *RECOVERY)
-BATCH = tuple(point for point in POINTS if point not in NEVER)
+BATCH = ("stage.mid_write", "stage.after", "decide.after", "publish.record.before", "publish.record.after", "commit.before")
+"""tests/postgres has the others, over the same layer"""
 
 
 def job_of(place: Path, **more: bool | int) -> SqliteJob:
@@ -41,15 +39,7 @@ def test_a_driver_killed_at(point: str, nth: int, by_key: bool, tmp_path: Path) 
     assert job.staged() == [], "what was staged is gone"
 
 
-@pytest.mark.parametrize("then", [*RECOVERY, "publish.record.before", "publish.record.after"])
-def test_a_driver_killed_and_killed_again_in_recovery(then: str, tmp_path: Path) -> None:
-    job = job_of(tmp_path)
-    outcome = killed(job, ["decide.after@2:kill", f"{then}:kill", f"{then}:kill"], sqlite_driver)
-    assert outcome.statuses[0] == -9
-    assert_clean(outcome, job)
-
-
-@pytest.mark.parametrize("point", BATCH)
+@pytest.mark.parametrize("point", ["stage.after", "publish.record.before", "publish.record.after"])
 def test_a_driver_that_sleeps_and_wakes_after_its_successor_changes_nothing(point: str, tmp_path: Path) -> None:
     job = job_of(tmp_path)
     assert_clean(overtaken(job, f"{point}@2", sqlite_driver), job)
