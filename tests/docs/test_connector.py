@@ -1,8 +1,10 @@
-"""examples/connector is what docs/connectors.md says: installed from outside, found by its entry point, exactly once."""
+"""examples/connector is what docs/connectors.md says: installed from outside, found by its entry point, exactly once; and
+examples/sql-database what docs/sql-databases.md says."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -28,15 +30,17 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 CONNECTOR = ROOT / "examples" / "connector"
+DATABASE = ROOT / "examples" / "sql-database"
 SCHEMA = parse_schema("id BIGINT NOT NULL, customer STRING, amount DOUBLE")
 ROWS = [{"id": number, "customer": None if number == 2 else "ada", "amount": number / 4} for number in range(6)]
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which pip has installed the example, and nothing else."""
-    target = tmp_path_factory.mktemp("installed")
-    copy = shutil.copytree(CONNECTOR, tmp_path_factory.mktemp("source") / "connector", ignore=shutil.ignore_patterns("*.db", ".scribengin"))
+    """A folder into which pip has installed the two examples, and nothing else."""
+    target, sources = tmp_path_factory.mktemp("installed"), tmp_path_factory.mktemp("source")
+    left = shutil.ignore_patterns("*.db", ".scribengin", "data")
+    copies = [str(shutil.copytree(example, sources / example.name, ignore=left)) for example in (CONNECTOR, DATABASE)]
     pip = [
         sys.executable,
         "-m",
@@ -48,7 +52,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-build-isolation",
         "--no-index",
     ]
-    subprocess.run([*pip, "--target", str(target), str(copy)], check=True, env=os.environ | {"PYTHONWARNINGS": ""})
+    subprocess.run([*pip, "--target", str(target), *copies], check=True, env=os.environ | {"PYTHONWARNINGS": ""})
     return target
 
 
@@ -162,6 +166,32 @@ def test_rows_arrive_once_though_the_driver_dies_in_the_middle_of_its_commit(ins
     with closing(sqlite3.connect(folder / "shop.db")) as database:
         expected = database.execute("SELECT id, customer, amount FROM orders WHERE typeof(amount) = 'real' AND amount >= 100").fetchall()
     assert large_orders(folder) == expected
+
+
+def make_customers(folder: Path) -> Path:
+    """The folder of the other example, as a clone of the project has it."""
+    copy = folder / "examples" / "sql-database"
+    copy.mkdir(parents=True)
+    for name in ("flow.yaml", "make_changes.py"):
+        shutil.copy(DATABASE / name, copy)
+    return copy
+
+
+def test_the_flow_of_the_database_that_joins_the_sql_layer_is_right(installed: Path, tmp_path: Path) -> None:
+    run_commands(["scribengin plan flow.yaml > plan.txt"], make_customers(tmp_path), PYTHONPATH=str(installed))
+    assert "exactly once" in (tmp_path / "examples/sql-database/plan.txt").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_database_that_joins_the_sql_layer_takes_changes_by_spark(installed: Path, tmp_path: Path) -> None:
+    folder = make_customers(tmp_path)
+    lines = "".join(block.text for block in blocks_of("examples/sql-database/README.md") if block.language == "sh").splitlines()
+    run_commands(lines, tmp_path, PYTHONPATH=str(installed))
+    last = {row["id"]: row for row in map(json.loads, (folder / "data/000000.jsonl").read_text().splitlines())}
+    with closing(sqlite3.connect(folder / "customers.db")) as database:
+        found = database.execute("SELECT id, name, at FROM customers ORDER BY id").fetchall()
+    assert found == [(row["id"], row["name"], row["at"]) for _, row in sorted(last.items()) if row["op"] != "delete"]
 
 
 def large_orders(folder: Path) -> list[tuple[int, str, float]]:

@@ -7,9 +7,10 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import BatchId, Place
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_sql import check_database
@@ -63,3 +64,17 @@ def test_a_sink_that_replaces_rows_writes_each_of_them_once(mode: str, tmp_path:
         schema=schema,
         rows=[row | said for row in ROWS],
     )
+
+
+def test_a_key_is_asked_for_where_the_table_does_not(tmp_path: Path) -> None:
+    """A primary key of SQLite may be null, and such rows would stand beside each other."""
+    with closing(sqlite3.connect(tmp_path / "kept.db")) as database:
+        database.execute("CREATE TABLE kept (id TEXT PRIMARY KEY, name TEXT)")
+    schema = parse_schema("id STRING, name STRING")
+    sink = make(tmp_path, "kept", mode="upsert", key=("id",))
+    sink.prepare(owner="me", lineage="one")
+    assert sink.unlike(schema) == []
+    stream = sink.stream(BatchId("flow", "query", "one", 0, 1), 0, "attempt", schema)
+    (refused,) = stream.write(pa.RecordBatch.from_pylist([{"id": "a", "name": "x"}, {"id": None, "name": "y"}]))
+    assert (refused.ordinal, "NOT NULL" in refused.message) == (1, True)
+    assert stream.close().rows == 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from scribengin.connectors.contract import BatchId, Decided, Receipt
-from scribengin.core.errors import Refused, StateError
+from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 
@@ -45,7 +45,7 @@ def check_database(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]
     table of that name. Raises AssertionError with the sentence that is broken."""
     rows = [{"id": n, "name": None if n == 2 else f"name {n}", "v": n} for n in range(4)]
     check_sink(lambda: make_sink("added"), lambda: read_back("added"), schema=SCHEMA, rows=rows)
-    for check in (_check_keys, _check_versions, _check_changes, _check_names, _check_what_is_staged):
+    for check in (_check_keys, _check_versions, _check_changes, _check_names, _check_what_is_staged, _check_later_claims):
         check(make_sink, read_back)
     _check_first_claims(make_sink)
 
@@ -154,15 +154,22 @@ def _check_what_is_staged(make_sink: MakeSink, read_back: Callable[[str], Sequen
     trial = _Trial(sink, lambda: read_back("staged"), SCHEMA)
     decided, _ = trial.stage([_row(1, "a")])
     sink.recover(None, lineage=_LINEAGE, before=1)
-    try:
-        sink.publish(decided)
-    except StateError:
-        pass
-    else:
-        _check(holds=False, sentence="a decided staging table that is gone stops the flow")
+    _refuses(lambda: sink.publish(decided), StateError, "a decided staging table that is gone stops the flow")
     trial.write([_row(2, "b")])
     _check(sink.clear(owner=_OWNER, flow="flow", dry_run=True) == len(read_back("staged")) == 1, "clear tells first what it would delete")
     _check(sink.clear(owner=_OWNER, flow="flow") == 1 and not read_back("staged"), "clear deletes all rows, and counts them")
+
+
+def _check_later_claims(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    """A new lineage takes a table over, while a driver of the old one sleeps between its decision and its publishing."""
+    trial = _Trial(make_sink("taken"), lambda: read_back("taken"), SCHEMA)
+    decided, _ = trial.stage([_row(1, "a")])
+    make_sink("taken").prepare(owner=_OWNER, lineage="lineage-2", adopt=True)
+    _refuses(lambda: trial.sink.publish(decided), FencedError, "a table that a newer lineage has claimed takes nothing of the older one")
+    _refuses(
+        lambda: make_sink("taken").prepare(owner=_OWNER, lineage=_LINEAGE), Refused, "a lineage that was taken over does not come back"
+    )
+    _check(not read_back("taken"), "what is refused writes nothing")
 
 
 def _check_first_claims(make_sink: MakeSink) -> None:
@@ -194,6 +201,14 @@ def _check_first_claims(make_sink: MakeSink) -> None:
 
 def _row(id_: int | None, name: str | None, v: int | None = None, op: str | None = None) -> dict[str, Any]:
     return {"id": id_, "name": name, "v": v} | ({"op": op} if op else {})
+
+
+def _refuses(act: Callable[[], object], kind: type[Exception], sentence: str) -> None:
+    try:
+        act()
+    except kind:
+        return
+    _check(holds=False, sentence=sentence)
 
 
 def _check(holds: bool, sentence: str) -> None:
