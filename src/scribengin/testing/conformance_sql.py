@@ -30,7 +30,7 @@ _CHANGES = parse_schema("id BIGINT, name STRING NOT NULL, v INT, op STRING")
 _ODD = 'x"; DROP TABLE kept; --'
 _OWNER, _LINEAGE = "conformance", "lineage-1"
 _WAITS_S = 1.0
-"""how long one who asks for a claim is given to pass by another who is about to take it"""
+"""how long one who asks for a claim is given to pass by another who holds it"""
 
 
 class MakeSink(Protocol):
@@ -45,9 +45,11 @@ def check_database(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]
     table of that name. Raises AssertionError with the sentence that is broken."""
     rows = [{"id": n, "name": None if n == 2 else f"name {n}", "v": n} for n in range(4)]
     check_sink(lambda: make_sink("added"), lambda: read_back("added"), schema=SCHEMA, rows=rows)
-    for check in (_check_keys, _check_versions, _check_changes, _check_names, _check_what_is_staged, _check_later_claims):
+    for check in (_check_keys, _check_versions, _check_changes, _check_names, _check_what_is_staged):
         check(make_sink, read_back)
     _check_first_claims(make_sink)
+    _check_later_claims(make_sink, read_back)
+    _check_claim_is_locked(make_sink, read_back)
 
 
 class _Trial:
@@ -174,29 +176,64 @@ def _check_later_claims(make_sink: MakeSink, read_back: Callable[[str], Sequence
 
 def _check_first_claims(make_sink: MakeSink) -> None:
     """Two find nobody's table at once."""
-    second = make_sink("claimed")
-    said: list[BaseException] = []
-
-    def claim_too() -> None:
-        try:
-            second.prepare(owner="another", lineage="lineage-2")
-        except Exception as error:
-            said.append(error)
-
-    thread = threading.Thread(target=claim_too)
-    first = make_sink("claimed")
+    first, second = make_sink("claimed"), make_sink("claimed")
+    other = _Other(lambda: second.prepare(owner="another", lineage="lineage-2"))
     looks = first._has_rows
 
     def look_while_another_comes(session: Any) -> bool:
-        if thread.ident is None:
-            thread.start()
-            thread.join(_WAITS_S)
+        other.come()
         return looks(session)
 
     first._has_rows = look_while_another_comes  # type: ignore[method-assign]
     first.prepare(owner=_OWNER, lineage=_LINEAGE)
-    thread.join()
-    _check([type(each) for each in said] == [Refused], f"of two that claim a table for the first time at once one is refused: {said}")
+    said = other.ended()
+    _check(isinstance(said, Refused), f"of two that claim a table for the first time at once one is refused: {said!r}")
+
+
+def _check_claim_is_locked(make_sink: MakeSink, read_back: Callable[[str], Sequence[Row]]) -> None:
+    """A new lineage comes in the midst of a transaction that publishes."""
+    trial = _Trial(make_sink("locked"), lambda: read_back("locked"), SCHEMA)
+    decided, _ = trial.stage([_row(1, "a")])
+    other = _Other(lambda: make_sink("locked").prepare(owner=_OWNER, lineage="lineage-2", adopt=True))
+    commits = trial.sink._commits
+    notes, waited = commits.note, list[bool]()
+
+    def note_while_another_comes(session: Any, decided: Decided, rows: int) -> None:
+        waited.append(other.come())
+        notes(session, decided, rows)
+
+    commits.note = note_while_another_comes  # type: ignore[method-assign]
+    trial.sink.publish(decided)
+    said = other.ended()
+    _check(waited == [True] and said is None, f"nobody takes a table over while another one publishes: {said!r}")
+    trial.sees({1: "a"}, "who publishes while another one waits for the table is not held up")
+
+
+class _Other:
+    """Another process, as a thread."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+        self._said: Exception | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def come(self) -> bool:
+        """Start, where it has not; True where it has to wait for us."""
+        if self._thread.ident is None:
+            self._thread.start()
+            self._thread.join(_WAITS_S)
+        return self._thread.is_alive()
+
+    def ended(self) -> Exception | None:
+        """What it has raised, once it is over."""
+        self._thread.join()
+        return self._said
+
+    def _run(self) -> None:
+        try:
+            self._act()
+        except Exception as error:
+            self._said = error
 
 
 def _row(id_: int | None, name: str | None, v: int | None = None, op: str | None = None) -> dict[str, Any]:
