@@ -88,7 +88,7 @@ class PostgresDatabase:
         session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (what,))
 
     def is_there(self, session: Connection[Any], *names: str) -> bool:
-        """Whether this user must see it or not."""
+        """Also where this user must not read it."""
         there = session.execute("SELECT to_regclass(%s) IS NOT NULL", (quoted(*names),)).fetchone()
         return bool(there and there[0])
 
@@ -101,7 +101,7 @@ class PostgresDatabase:
             session.execute(f"CREATE TABLE IF NOT EXISTS {place}.{table}")
 
     def make(self, session: Connection[Any], target: Target, columns: str) -> None:
-        """Likewise."""
+        """Where it is not there, two would meet in the catalog too."""
         self.alone(session, f"scribengin {target}")
         session.execute(f"CREATE TABLE IF NOT EXISTS {quoted(*target.names)} ({columns})")
 
@@ -145,7 +145,7 @@ class PostgresDatabase:
         return f"SELECT DISTINCT ON ({keys}) {_listed(columns)} FROM ({every}) every ORDER BY {keys}, {order}{places}"
 
     def set_aside(self, name: str, query: str) -> str:
-        """In memory, where it is small."""
+        """Gone with the transaction, as a pool may give the session to others."""
         return f"CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS {query}"
 
     def delete(self, target: Target, gone: str, version: str | None) -> str:
