@@ -58,6 +58,8 @@ class Answer:
     """(index, reason, message) of rows that it never takes"""
     again: Sequence[int] = ()
     """indexes of rows that it may take later: it is overloaded"""
+    why: str = ""
+    """what it says of one of these, for a person who has to help it"""
     too_large: bool = False
     """nothing was taken: the request was too large as a whole"""
     above: int = 0

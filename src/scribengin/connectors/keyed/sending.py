@@ -35,14 +35,14 @@ class Pace:
     def heed(self, sent: int, seconds: float, rows: KeyedRows) -> None:
         """After a request of so many rows."""
         if seconds > _SLOW_S:
-            self.rows = max(_LEAST_ROWS, sent // 2)
+            self.rows = max(_LEAST_ROWS, min(self.rows, sent // 2))
         elif seconds < _FAST_S and sent >= self.rows:
             by_size = _MOST_BYTES * sent // max(1, rows.columns.nbytes)
             self.rows = max(_LEAST_ROWS, min(_MOST_ROWS, 2 * self.rows, by_size))
 
     def shrink(self, sent: int) -> None:
-        """A request of so many rows was too much."""
-        self.rows = max(1, sent // 2)
+        """A request of so many rows was too much. One that was sent before they became smaller does not make them larger."""
+        self.rows = max(1, min(self.rows, sent // 2))
 
 
 @dataclass(slots=True)
@@ -138,8 +138,8 @@ class Sending:
             return
         if now - self._moved > PATIENCE_S:
             raise Unreachable(
-                f"{self.store} takes no rows for now, for {now - self._moved:.0f} s",
-                remedy="look why the store is overloaded; the flow tries again by itself",
+                f"{self.store} takes no rows for now, for {now - self._moved:.0f} s" + (f": {answer.why}" if answer.why else ""),
+                remedy="look whether the store is overloaded, or has no room; a flow that runs tries again by itself",
                 code="store-overloaded",
             )
         self.pace.shrink(len(sent.rows))
