@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import threading
-from contextlib import contextmanager
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
-import httpx2
 import pytest
 
 from scribengin.connectors.catalog import open_sink, sink_types
@@ -20,9 +18,9 @@ from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA, Records
+from tests.opensearch.doors import listener, not_to, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.opensearch.conftest import Index
@@ -52,12 +50,14 @@ def test_the_store_keeps_the_contract(index: Index, tmp_path: Path) -> None:
     check_store(lambda: store, lambda: told(index), refused={"id": "x", "n": "no number"})
 
 
-def decided(sink: Any, number: int, rows: list[dict[str, Any]], schema: Any = SIMPLE, *, term: int = 1) -> Decided:
+def decided(
+    sink: Any, number: int, rows: list[dict[str, Any]], schema: Any = SIMPLE, *, term: int = 1, lineage: str = "lineage-1"
+) -> Decided:
     import pyarrow as pa
 
     from scribengin.core.types import arrow_schema
 
-    batch = BatchId("flow", "query", "lineage-1", number, term)
+    batch = BatchId("flow", "query", lineage, number, term)
     stream = sink.stream(batch, 0, f"attempt-{number}", schema)
     ids = [f"source/a+{number}.{index}" for index in range(len(rows))]
     refused = stream.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema)), ids)
@@ -116,6 +116,20 @@ def test_another_lineage_and_rows_of_others_are_refused_and_a_new_one_that_adopt
     assert told(index) == []
 
 
+def test_the_rows_of_a_lineage_that_adopts_stand_above_ours_of_before_and_those_of_others_also_of_a_time_to_come(
+    index: Index, tmp_path: Path
+) -> None:
+    later = (time.time_ns() // 1000) + 86_400_000_000
+    index.ask("PUT", f"/_doc/%5B1%5D?version={later}&version_type=external", {"id": 1, "name": "theirs"})
+    index.ask("PUT", "/_doc/%5B2%5D", {"id": 2, "name": "theirs"})
+    for number in (1, 2, 3):
+        sink = make(index, tmp_path, mode="upsert", key=["id"])
+        sink.prepare(owner="me", lineage=f"lineage-{number}", adopt=True)
+        offered(sink, decided(sink, 0, rows_of(1, 2, name=f"ours {number}"), lineage=f"lineage-{number}"))
+        assert sorted((row["id"], row["name"]) for row in index.documents()) == [(1, f"ours {number}"), (2, f"ours {number}")]
+        sink._store.close()
+
+
 def test_what_is_there_and_does_not_fit_is_told_before_a_start(index: Index, tmp_path: Path) -> None:
     sink = make(index, tmp_path)
     assert sink.unlike(SIMPLE) == []
@@ -154,51 +168,6 @@ def test_an_index_that_may_forget_what_it_acknowledged_is_refused(index: Index, 
     sink.prepare(owner="me", lineage="lineage-1")
     with pytest.raises(SinkError, match="what it acknowledges is lost"):
         offered(sink, decided(sink, 0, rows_of(1)))
-
-
-@contextmanager
-def listener(address: str, *, forbidden: str = "/none") -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
-    """A door to a server that notes what goes in: (path, Content-Encoding, body), and lets nobody to paths that end with `forbidden`."""
-    heard: list[tuple[str, str | None, bytes]] = []
-
-    class Door(BaseHTTPRequestHandler):
-        def _pass_on(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            heard.append((self.path.partition("?")[0], self.headers.get("Content-Encoding"), body))
-            if self.path.partition("?")[0].endswith(forbidden):
-                self.send_response(403)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                return
-            names = ("Content-Type", "Content-Encoding")
-            headers = {name: self.headers[name] for name in names if name in self.headers}
-            answer = httpx2.request(self.command, f"{address}{self.path}", content=body, headers=headers, timeout=60, trust_env=False)
-            self.send_response(answer.status_code)
-            self.send_header("Content-Type", answer.headers.get("Content-Type", "application/json"))
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-        do_GET = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with serving(Door) as own:
-        yield own, heard
-
-
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_rows_go_as_they_are_or_gzipped(index: Index, tmp_path: Path) -> None:
@@ -248,7 +217,7 @@ def test_an_index_that_lets_nobody_look_or_flush_is_written_to_all_the_same(inde
     first.prepare(owner="me", lineage="lineage-1")
     batch = decided(first, 0, rows_of(*range(3_000)))
     first.offer(batch, [].append)
-    with listener(index.address, forbidden=forbidden) as (address, heard):
+    with listener(index.address, not_to(forbidden)) as (address, heard):
         second = make(index, tmp_path, server=[address], connections=1)
         second.prepare(owner="me", lineage="lineage-1")
         second.offer(batch, [].append)

@@ -58,12 +58,12 @@ class Answer:
     """(index, reason, message) of rows that it never takes"""
     again: Sequence[int] = ()
     """indexes of rows that it may take later: it is overloaded"""
-    why: str = ""
-    """what it says of one of these, for a person who has to help it"""
     too_large: bool = False
     """nothing was taken: the request was too large as a whole"""
     above: int = 0
     """the highest version that the store says to stand where a row of a lower one came, or of the same; 0 where it says none"""
+    why: str = ""
+    """what it says of a row in `again`, for a person who is to help it"""
 
 
 @dataclass(frozen=True, slots=True)

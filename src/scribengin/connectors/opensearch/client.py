@@ -10,8 +10,13 @@ from scribengin.core.errors import Unreachable
 if TYPE_CHECKING:
     import httpx2
 
+    from scribengin.core.errors import ScribenginError
+
 NO_INDEX = "index_not_found_exception"
-_NOT_FOUND = 404
+BLOCKED = "cluster_block_exception"
+"""the index, or all of them, take nothing for now: a disk is full, or somebody has said so"""
+_BLOCKS = (BLOCKED, "index_create_block_exception")
+_FORBIDDEN, _NOT_FOUND = 403, 404
 
 
 class Cluster(HttpCluster):
@@ -44,6 +49,18 @@ class Cluster(HttpCluster):
                 code=self.codes.away,
                 node=self.node,
             )
+
+    def refused(self, answer: httpx2.Response, what: str) -> ScribenginError:
+        """A block says 403 too, and who asks does not matter to it."""
+        if answer.status_code == _FORBIDDEN and any(block in answer.text for block in _BLOCKS):
+            said = f"{self.called}: {self} answers {what} with {_FORBIDDEN}: {self.reason_in(answer)}"
+            remedy = "make room on the disks of the cluster, or lift the block; a flow that runs tries again by itself"
+            return Unreachable(said, remedy=remedy, code=self.codes.away, node=self.node)
+        return super().refused(answer, what)
+
+    def not_allowed(self, said: str) -> ScribenginError:
+        """The server does not let us do this. Not raised here."""
+        return self._error(f"{self.called}: {self} {said}", self.login, self.codes.login)
 
     def reason_in(self, answer: httpx2.Response) -> str:
         """What the server says went wrong."""

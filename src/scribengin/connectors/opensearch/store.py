@@ -7,6 +7,7 @@ a later one (OpenSearch's and Elasticsearch's reference, "Index API": `version_t
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from scribengin.connectors.keyed.contract import Answer, Held
 from scribengin.connectors.keyed.http import AWAY
 from scribengin.connectors.opensearch.bulk import bulk_body
 from scribengin.connectors.opensearch.by_time import TimeTemplate
-from scribengin.connectors.opensearch.client import Cluster, reason_in
+from scribengin.connectors.opensearch.client import BLOCKED, Cluster, reason_in
 from scribengin.connectors.opensearch.mapping import mapping_of, unlike
 from scribengin.core.errors import SinkError
 
@@ -35,10 +36,11 @@ _IN_DETAIL = 16
 """requests whose answers are asked for in full after one in which something was refused"""
 _CURRENT = re.compile(r"current version \[(\d+)\]")
 _SOME = 5_000
-_FORBIDDEN, _NOT_FOUND, _CONFLICT, _TOO_LARGE, _OVERLOADED = 403, 404, 409, 413, 429
+_UNKNOWN, _FORBIDDEN, _NOT_FOUND, _CONFLICT, _TOO_LARGE, _OVERLOADED = 401, 403, 404, 409, 413, 429
 _CONFLICTS = "version_conflict_engine_exception"
-_BLOCKED = "cluster_block_exception"
-"""the index takes nothing for now: its disk is full"""
+_CLOSED = "index_closed_exception"
+_LOOK_S = 1.0
+"""between two looks whether the index is still the one that was found: a request to one that is gone makes another, without our mapping"""
 _TEMPLATE = "scribengin-"
 """what the names of our index templates begin with"""
 
@@ -61,6 +63,9 @@ class IndexStore:
         self._gzipped: bool = options["compression"] == "gzip"
         self._schema: Schema | None = None
         self._made: set[str] = set()
+        self._uuid = ""
+        """of the one index, since it was made or found"""
+        self._looked = 0.0
         self._in_detail = 0
         """so many more requests ask what became of each row"""
         self._repeats = False
@@ -117,6 +122,7 @@ class IndexStore:
 
     def send(self, rows: KeyedRows) -> Answer:
         """One request, as a rule. Where the one before changed nothing it is asked first whether these rows stand there too."""
+        self._look()
         if self._repeats and (above := self._all_stand(rows)):
             return Answer(above=above)
         self._repeats = False
@@ -143,7 +149,7 @@ class IndexStore:
         if answer.status_code == _TOO_LARGE:
             return Answer(too_large=True)
         if answer.status_code == _OVERLOADED:
-            return Answer(again=range(len(rows)))
+            return Answer(again=range(len(rows)), why=reason_in(answer))
         said = msgspec.json.decode(answer.content)
         if not said["errors"]:
             return Answer()
@@ -154,7 +160,7 @@ class IndexStore:
         """Of a row that is refused it is asked whether it stands there, from a try before."""
         again: list[int] = []
         refused: list[tuple[int, str, str]] = []
-        above = 0
+        above, why = 0, ""
         for index, item in enumerate(items):
             outcome = item["index"]
             status = outcome["status"]
@@ -163,13 +169,18 @@ class IndexStore:
             error = outcome["error"]
             if status == _CONFLICT:
                 above = max(above, _version_there(error))
-            elif status in AWAY or error["type"] == _BLOCKED:
+            elif status in AWAY or error["type"] == BLOCKED:
                 again.append(index)
+                why = why or f"{error['type']}: {error['reason']}"
+            elif status in (_UNKNOWN, _FORBIDDEN):
+                raise self._cluster.not_allowed(f"does not let us write to {outcome['_index']}: {error['type']}: {error['reason']}")
+            elif error["type"] == _CLOSED:
+                raise self._error(f"is closed ({outcome['_index']})", "open it: POST /INDEX/_open", "search-index")
             elif status == _NOT_FOUND and self.by_time is not None:
                 self._made.clear()  # an old one that somebody has deleted meanwhile
                 again.append(index)
             elif status == _NOT_FOUND:
-                raise self._error("is gone", "restore it, or begin anew: scribengin reset FLOW --outputs", "search-index")
+                raise self._gone()
             else:
                 caused = error.get("caused_by", {}).get("reason")
                 refused.append(
@@ -183,7 +194,7 @@ class IndexStore:
             self._in_detail = max(0, self._in_detail - 1)
         if above:
             self._flush(self._names_of(rows))
-        return Answer(self._not_there(rows, refused) if refused else (), again, above=above)
+        return Answer(self._not_there(rows, refused) if refused else (), again, above=above, why=why)
 
     def _all_stand(self, rows: KeyedRows) -> int:
         """The highest version of these documents, if none is below its row's; else 0. They outlive the node then."""
@@ -284,15 +295,27 @@ class IndexStore:
         answer = self._cluster.ask("PUT", _path(name), json={"mappings": mapping_of(self._schema)}, also=[400])
         if answer.status_code == 400 and answer.json()["error"]["type"] != "resource_already_exists_exception":
             raise self._error(f"cannot be made: {reason_in(answer)}", "correct `index`, or see what the cluster lacks", "search-index")
-        found = self._cluster.ask("GET", f"{_path(name)}/_settings/index.translog.durability").json()
-        settings = [each["settings"] for each in found.values()]
-        if any(each.get("index", {}).get("translog", {}).get("durability") == "async" for each in settings):
+        asked = f"{_path(name)}/_settings/index.uuid,index.translog.durability?flat_settings=true"
+        settings = [each["settings"] for each in self._cluster.ask("GET", asked).json().values()]
+        if any(each.get("index.translog.durability") == "async" for each in settings):
             raise self._error(
                 f"has index.translog.durability: async ({name}): what it acknowledges is lost when a node dies",
                 "set it to request",
                 "search-durability",
             )
         self._made.add(name)
+        self._uuid = "" if self.by_time is not None else settings[0]["index.uuid"]
+
+    def _look(self) -> None:
+        """Now and then, whether the one index still is that one. Raises SinkError. Of indexes by time old ones are deleted as a rule."""
+        if not self._uuid or time.monotonic() - self._looked < _LOOK_S:
+            return
+        answer = self._cluster.ask("GET", f"{_path(self._index)}/_settings/index.uuid?flat_settings=true", also=[_FORBIDDEN, _NOT_FOUND])
+        if answer.status_code == _FORBIDDEN:
+            return
+        if answer.status_code == _NOT_FOUND or any(each["settings"]["index.uuid"] != self._uuid for each in answer.json().values()):
+            raise self._gone()
+        self._looked = time.monotonic()
 
     def _put_template(self, by_time: TimeTemplate, mapping: Mapping[str, Any]) -> None:
         """So that whoever makes such an index makes it with our mapping. Of several templates a server takes one: where there is one of
@@ -319,6 +342,10 @@ class IndexStore:
             doc.get("found", False) and doc["_version"] == rows.version + index for doc, (index, _, _) in zip(found, refused, strict=True)
         ]
         return [each for each, stands in zip(refused, there, strict=True) if not stands]
+
+    def _gone(self) -> SinkError:
+        remedy = "restore it, with its documents; or begin anew: scribengin reset FLOW --outputs"
+        return self._error("is gone, and with it what was written", remedy, "search-index")
 
     def _error(self, what: str, remedy: str, code: str) -> SinkError:
         return SinkError(f'sink "{self._node}": {self} {what}', remedy=remedy, code=code, node=self._node)
