@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -218,15 +217,11 @@ def test_what_is_no_table_is_told(tmp_path: Path) -> None:
     assert told.value.remedy
 
 
-def test_a_file_in_the_place_of_the_table_and_a_client_that_is_missing_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_place_of_the_table_is_told(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("a file")
     with pytest.raises(EnvironmentFault, match="Not a directory") as told:
         DeltaSink(place(tmp_path)).unlike(SCHEMA)
     assert told.value.code == "delta-place"
-    monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(EnvironmentFault, match="needs the package deltalake") as told:
-        DeltaSink(place(tmp_path, path="other")).prepare(owner="me", lineage="one")
-    assert told.value.remedy == "install it: pip install 'scribengin[delta]'"
 
 
 def test_a_disk_without_room_is_told_and_the_batch_comes_through_later(tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from base64 import b64encode
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,8 +14,7 @@ import httpx2
 import pytest
 
 from scribengin.connectors.contract import Limits
-from scribengin.connectors.hbase.thrift_client import api
-from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, SourceError
+from scribengin.core.errors import ScribenginError, SinkError, SourceError
 from scribengin.core.secret import Secret
 from tests.hbase.conftest import BOTH
 from tests.hbase.test_sink import rows_of, written
@@ -168,17 +166,3 @@ def test_a_ca_that_is_none_is_told(table: Table, tmp_path: Path, what: str, kind
         source(table, server=[f"{kind}://127.0.0.1:9"], config={"ca": str(tmp_path / "ca.pem")}).reader()
     assert told.value.code == "hbase-config"
     assert told.value.remedy
-
-
-def test_without_the_client_of_thrift_the_remedy_is_told(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "thriftpy2", None)
-    api.cache_clear()
-    try:
-        with pytest.raises(EnvironmentFault, match="needs the package thriftpy2") as told:
-            source(table, server=["thrift://127.0.0.1:9"]).reader()
-    finally:
-        api.cache_clear()
-    assert (told.value.code, told.value.remedy) == (
-        "hbase-client",
-        "install it: pip install 'scribengin[hbase-thrift]'; or name a REST server",
-    )

@@ -22,7 +22,7 @@ from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.orphans import find_orphans, remove
 from scribengin.connectors.objects.sink import ObjectsSink
 from scribengin.core import faults
-from scribengin.core.errors import EnvironmentFault, SinkError, StateError, Unreachable
+from scribengin.core.errors import SinkError, StateError, Unreachable
 from scribengin.core.limited import limited
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
@@ -198,13 +198,6 @@ def test_what_the_name_node_refuses_is_told_with_what_to_do(
     finally:
         hdfs.admin("-safemode", "leave")
     store.delete("a")
-
-
-def test_without_the_client_it_says_what_to_install(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "hdfs_native", None)
-    with pytest.raises(EnvironmentFault) as told:
-        opened(hdfs, "x")
-    assert (told.value.code, told.value.remedy) == ("hdfs-client", "install it: pip install 'scribengin[hdfs]'")
 
 
 def place(hdfs: Hdfs, prefix: str, **more: Any) -> Place:

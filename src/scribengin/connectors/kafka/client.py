@@ -116,13 +116,11 @@ class Cluster:
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that are there."""
-        from confluent_kafka import TopicCollection
-
         asked = list(names)
         if not asked:
             return {}
         found: dict[str, Topic] = {}
-        futures = self._asked(lambda: self._admin.describe_topics(TopicCollection(asked), request_timeout=self._timeout_s))
+        futures = self._asked(lambda: self._admin.describe_topics(client().TopicCollection(asked), request_timeout=self._timeout_s))
         for name, future in futures.items():
             try:
                 described = future.result(timeout=self._timeout_s + 1)
@@ -214,6 +212,8 @@ class Cluster:
             self._admin.poll(0)  # what it has to tell of earlier questions
             self._told = None
             return question()
+        except EnvironmentFault:
+            raise  # there is no client that could be asked
         except Exception as error:
             raise self._fault(error) from error
 
