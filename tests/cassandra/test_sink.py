@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -47,8 +48,10 @@ def test_the_store_keeps_the_contract(space: Keyspace, tmp_path: Path) -> None:
     check_store(lambda: make(space, tmp_path, mode="upsert", key=["id"])._store, space.rows, refused={"id": "", "n": 666}, ties=False)
 
 
-def decided(sink: Any, number: int, rows: list[dict[str, Any]], schema: Any = SIMPLE, *, term: int = 1) -> Decided:
-    batch = BatchId("flow", "query", "lineage-1", number, term)
+def decided(
+    sink: Any, number: int, rows: list[dict[str, Any]], schema: Any = SIMPLE, *, term: int = 1, lineage: str = "lineage-1"
+) -> Decided:
+    batch = BatchId("flow", "query", lineage, number, term)
     stream = sink.stream(batch, 0, f"attempt-{number}", schema)
     ids = [f"source/a+{number}.{index}" for index in range(len(rows))]
     assert not stream.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema)), ids)
@@ -182,6 +185,21 @@ def test_another_lineage_and_rows_of_others_are_refused_and_a_new_one_that_adopt
     assert other.clear(owner="me", flow="flow", dry_run=True) == 1
     assert other.clear(owner="me", flow="flow") == 1
     assert space.rows() == []
+
+
+def test_the_rows_of_a_lineage_that_adopts_stand_above_ours_of_before_and_those_of_others_also_of_a_time_to_come(
+    space: Keyspace, tmp_path: Path
+) -> None:
+    later = (time.time_ns() // 1000) + 86_400_000_000
+    space.ask("CREATE TABLE kept (id bigint PRIMARY KEY, name text, at timestamp)")
+    space.ask(f"INSERT INTO kept (id, name) VALUES (1, 'theirs') USING TIMESTAMP {later}")
+    space.ask("INSERT INTO kept (id, name) VALUES (2, 'theirs')")
+    for number in (1, 2, 3):
+        sink = make(space, tmp_path, mode="upsert", key=["id"])
+        sink.prepare(owner="me", lineage=f"lineage-{number}", adopt=True)
+        offered(sink, decided(sink, 0, rows_of(1, 2, name=f"ours {number}"), lineage=f"lineage-{number}"))
+        assert sorted((row["id"], row["name"]) for row in space.rows()) == [(1, f"ours {number}"), (2, f"ours {number}")]
+        sink._store.close()
 
 
 def test_an_answer_of_too_few_replicas_is_tried_again(space: Keyspace, tmp_path: Path) -> None:

@@ -42,14 +42,15 @@ class Table:
         """As others do: at the time of the server."""
         self.put_rows({row.encode(): {column: value.encode()}})
 
-    def put_rows(self, rows: dict[bytes, dict[str, bytes]]) -> None:
-        """Row key → column → value, at the time of the server."""
+    def put_rows(self, rows: dict[bytes, dict[str, bytes]], *, timestamp: int | None = None) -> None:
+        """Row key → column → value, at the time of the server where none is named."""
+        at = {} if timestamp is None else {"timestamp": timestamp}
 
         def text(value: bytes) -> str:
             return b64encode(value).decode()
 
         body = [
-            {"key": text(key), "Cell": [{"column": text(column.encode()), "$": text(value)} for column, value in cells.items()]}
+            {"key": text(key), "Cell": [{"column": text(column.encode()), "$": text(value), **at} for column, value in cells.items()]}
             for key, cells in rows.items()
         ]
         self.http.put(f"{self.address}/{self.name}/row", json={"Row": body}).raise_for_status()

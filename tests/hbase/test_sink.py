@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,10 @@ def make(at: Table, folder: Path, **given: Any) -> Any:
     return open_sink("hbase", Place("out", folder, options, flow="flow", work=folder / "work"))
 
 
-def decided(sink: Any, number: int, rows: list[dict[str, Any]], schema: Any = SIMPLE, *, term: int = 1) -> Decided:
-    batch = BatchId("flow", "query", "lineage-1", number, term)
+def decided(
+    sink: Any, number: int, rows: list[dict[str, Any]], schema: Any = SIMPLE, *, term: int = 1, lineage: str = "lineage-1"
+) -> Decided:
+    batch = BatchId("flow", "query", lineage, number, term)
     stream = sink.stream(batch, 0, f"attempt-{number}", schema)
     ids = [f"source/a+{number}.{index}" for index in range(len(rows))]
     refused = stream.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema)), ids)
@@ -223,6 +226,21 @@ def test_another_lineage_and_rows_of_others_are_refused_and_a_new_one_that_adopt
     theirs.put("theirs", "d:id", "9")
     with pytest.raises(Refused, match="rows that this lineage has not written"):
         make(theirs, tmp_path).prepare(owner="me", lineage="lineage-1")
+
+
+def test_the_rows_of_a_lineage_that_adopts_stand_above_ours_of_before_and_those_of_others_also_of_a_time_to_come(
+    table: Table, tmp_path: Path
+) -> None:
+    later = (time.time_ns() // 1000) + 86_400_000_000
+    table.make()
+    table.put_rows({b"[1]": {"d:id": b"1", "d:name": b"theirs"}}, timestamp=later)
+    table.put_rows({b"[2]": {"d:id": b"2", "d:name": b"theirs"}})
+    for number in (1, 2, 3):
+        sink = make(table, tmp_path, mode="upsert", key=["id"])
+        sink.prepare(owner="me", lineage=f"lineage-{number}", adopt=True)
+        offered(sink, decided(sink, 0, rows_of(1, 2, name=f"ours {number}"), lineage=f"lineage-{number}"))
+        assert sorted((int(row["id"]), row["name"]) for row in table.rows()) == [(1, f"ours {number}"), (2, f"ours {number}")]
+        sink._store.close()
 
 
 @BOTH

@@ -13,7 +13,7 @@ from scribengin.connectors.contract import BatchId, Decided, Place, Refusal
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.versions import version_of
-from scribengin.core.errors import FencedError, Refused, SinkError
+from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.broken_keyed import AllAgainStore, BlindStore, BulkStore, ImpatientStore, QuietStore, SharedStaging
 from scribengin.testing.conformance import check_sink
@@ -110,6 +110,71 @@ def test_a_row_of_somebody_else_that_would_hide_ours_is_an_error(tmp_path: Path)
     with pytest.raises(SinkError, match=f"a row stands under version {2**62}, which none of this flow has yet") as told:
         writer.write(1, [{"id": "b", "n": 1}])
     assert told.value.code == "foreign-writer"
+
+
+def test_a_lineage_that_adopts_writes_above_our_own_and_above_all_that_others_have_written(tmp_path: Path) -> None:
+    """Their versions may be a time that is still to come: of two rows of one key the store keeps the higher, and would not say so."""
+    first = Writer(tmp_path)
+    with first.store._open() as other:
+        other.executemany("INSERT INTO documents VALUES (?, ?, '{}')", [("a", 5), ("b", version_of(2**61, 0, 0))])
+    with pytest.raises(Refused, match="it holds rows that this lineage has not written"):
+        first.sink.prepare(owner="me", lineage="one")
+    first.sink.prepare(owner="me", lineage="one", adopt=True)
+    first.write(0, [{"id": "a", "n": 1}, {"id": "b", "n": 1}])
+    assert first.store.documents() == [{"id": "a", "n": 1}, {"id": "b", "n": 1}]
+    second = Writer(tmp_path, lineage="two")
+    second.sink.prepare(owner="me", lineage="two", adopt=True)
+    second.write(0, [{"id": "a", "n": 2}, {"id": "b", "n": 2}])
+    assert second.store.documents() == [{"id": "a", "n": 2}, {"id": "b", "n": 2}]
+    again = Writer(tmp_path, lineage="two")
+    again.sink.prepare(owner="me", lineage="two")
+    again.write(1, [{"id": "b", "n": 3}])
+    assert again.store.documents() == [{"id": "a", "n": 2}, {"id": "b", "n": 3}]
+
+
+def test_a_place_whose_rows_leave_no_version_above_them_is_refused(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    with writer.store._open() as other:
+        other.execute("INSERT INTO documents VALUES ('a', ?, '{}')", (2**63 - 2,))
+    with pytest.raises(Refused, match="rows that ours would lose against for ever") as told:
+        writer.sink.prepare(owner="me", lineage="one", adopt=True)
+    assert (told.value.code, told.value.remedy) == ("foreign-writer", "give this flow a place of its own, or delete these rows")
+
+
+@pytest.mark.parametrize("key", [(), ("id",)])
+def test_an_audit_tells_rows_that_would_hide_ours(tmp_path: Path, key: tuple[str, ...]) -> None:
+    writer = Writer(tmp_path, key=key)
+    writer.sink.prepare(owner="me", lineage="one")
+    decided = writer.decide(0, [{"id": "a", "n": 1}, {"id": "b", "n": 1}])
+    writer.sink.offer(decided, lambda _: None)
+    (sent,) = writer.sink.audit(lineage="one", decided=[decided])
+    assert sent.violations == ("batch 0 is decided, but not published; the next run publishes it",)
+    writer.sink.publish(decided)
+    assert [(each.rows, each.violations) for each in writer.sink.audit(lineage="one", decided=[decided])] == [(2, ())]
+    with writer.store._open() as other:
+        other.execute("INSERT INTO documents VALUES ('c', ?, '{}')", (version_of(held(writer).base, 1, 0),))
+    own, told = writer.sink.audit(lineage="one", decided=[decided])
+    assert own.violations == ()
+    assert (told.rows, told.violations) == (0, (f"1 rows in {writer.store} were written by no batch",))
+
+
+@pytest.mark.parametrize("change", ["a byte", "cut off", "gone"])
+def test_staged_rows_that_were_changed_are_not_sent(tmp_path: Path, change: str) -> None:
+    writer = Writer(tmp_path)
+    writer.sink.prepare(owner="me", lineage="one")
+    decided = writer.decide(0, [{"id": "a", "n": 1}, {"id": "b", "n": 2}])
+    (file,) = (path for path in (tmp_path / "work").rglob("*") if path.is_file())
+    right = file.read_bytes()
+    at = right.index(b'{"id":"b"')
+    wrong = {"a byte": right.replace(b'"n":2', b'"n":3'), "cut off": right[:at], "gone": b""}[change]
+    file.unlink() if change == "gone" else file.write_bytes(wrong)
+    with pytest.raises(StateError, match=r"was changed|is gone"):
+        writer.sink.offer(decided, lambda _: None)
+    assert writer.store.documents() == []
+    assert held(writer).number == -1
+    file.write_bytes(right)
+    writer.sink.offer(decided, lambda _: None)
+    assert writer.store.documents() == [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
 
 
 def test_who_writes_after_a_reset_is_above_what_was_deleted(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ class KeyedSink:
             had_rows = old.had_rows if old is not None and taken else not self._store.is_empty()
             if not adopt and (taken or had_rows):
                 raise self._foreign("it holds rows that this lineage has not written")
-            base = next_base(None, -1) if old is None else next_base(old.base, old.number)
+            base = self._next_base(old, others=had_rows and not taken)
             earlier = () if old is None else (*old.earlier, old.lineage)
             new = _Record(owner, lineage, self.node, self._flow, base, earlier=earlier, had_rows=had_rows)
             if self._store.write_record(new.as_json(), held):
@@ -191,28 +191,31 @@ class KeyedSink:
         drop_staged(self._folder, lineage, [number for number in staged_batches(self._folder, lineage) if number < before])
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Compare what was decided with the record; where a row's id is its own, count the rows of each Batch by their versions."""
+        """Compare what was decided with the record; where a row's id is its own, count the rows of each Batch by their versions. Rows
+        under versions that none of ours has yet are somebody else's, and would hide ours."""
         held = self._store.read_record()
         record = None if held is None else _Record.of(held)
         if record is None or record.lineage != lineage:
             for each in decided:
                 yield Published(each.batch.number, 0, (f"{self._store} is not claimed by this lineage any more",))
             return
-        found = None if self._key else self._counted(record.base)
+        found = self._counted(record.base)
+        last = record.number
         for each in decided:
             number = each.batch.number
+            last = max(last, number)
             if number > record.number:
                 yield Published(number, 0, (f"batch {number} is decided, but not published; the next run publishes it",))
                 continue
-            rows = each.rows if found is None else found.pop(number, 0)
+            rows = each.rows if self._key else found.pop(number, 0)
             short = rows != each.rows
             yield Published(
                 number, rows, (f"batch {number}: {each.rows} rows were written to {self._store}, {rows} are there",) if short else ()
             )
-        for number, rows in sorted((found or {}).items()):
-            if 0 <= number <= record.number:
+        for number, rows in sorted(found.items()):
+            if 0 <= number <= record.number and not self._key:
                 yield Published(number, rows)
-        strange = sum(rows for number, rows in (found or {}).items() if number > record.number)
+        strange = sum(rows for number, rows in found.items() if number > last)
         if strange:
             yield Published(-1, 0, (f"{strange} rows in {self._store} were written by no batch",))
 
@@ -281,6 +284,19 @@ class KeyedSink:
         if record.number > batch.number or record.term > batch.term:
             raise self._fenced(batch, f"batch {record.number} stands there already, under term {record.term}")
         return False
+
+    def _next_base(self, old: _Record | None, *, others: bool) -> int:
+        """Above all that was written before; `others`: by whom nobody knows, so that each row is asked for its version."""
+        highest = max((max(some, default=0) for some in self._store.versions()), default=0) if others else 0
+        try:
+            return next_base(None, -1, highest) if old is None else next_base(old.base, old.number, highest)
+        except OverflowError as error:
+            raise Refused(
+                f'sink "{self.node}": {self._store} holds rows that ours would lose against for ever: {error}',
+                remedy="give this flow a place of its own, or delete these rows",
+                code="foreign-writer",
+                node=self.node,
+            ) from error
 
     def _counted(self, base: int) -> dict[int, int]:
         found: Counter[int] = Counter()

@@ -12,6 +12,8 @@ PLACE_BITS = 28
 MOST_ROWS = 1 << PLACE_BITS
 """rows of one Batch for one sink"""
 _MOST = (1 << 63) - 1
+_ROOM = 1 << 48
+"""for versions above a base: a million Batches"""
 
 
 def version_of(base: int, batch: int, place: int) -> int:
@@ -27,8 +29,13 @@ def batch_of(base: int, version: int) -> int:
     return (version - base) >> PLACE_BITS
 
 
-def next_base(base: int | None, newest: int) -> int:
-    """For a new lineage, where the one before had `base` and came to Batch `newest` (-1: none)."""
-    now = time.time_ns() // 1000
-    # one Batch more than is recorded may have been sent already
-    return now if base is None else max(now, version_of(base, newest + 2, 0))
+def next_base(base: int | None, newest: int, others: int = 0) -> int:
+    """For a new lineage, where the one before had `base` and came to Batch `newest` (-1: none), and no row of somebody else has a version
+    above `others`. Raises OverflowError where these leave too little room."""
+    found = max(time.time_ns() // 1000, others + 1)
+    if base is not None:
+        # one Batch more than is recorded may have been sent already
+        found = max(found, version_of(base, newest + 2, 0))
+    if found > _MOST - _ROOM:
+        raise OverflowError(f"above version {found - 1} there is no room for ours")
+    return found
