@@ -82,7 +82,7 @@ bench-postgres-read: setup ## out of a table, beside Spark's JDBC source and a b
 bench-postgres: setup ## into a table, beside Spark's JDBC sink and a bare COPY: make bench-postgres [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/postgres.py $(ARGS)
 
-bench-opensearch: setup ## into an index, beside a bare loop of bulk requests: make bench-opensearch [ARGS="--rows 400000"]
+bench-opensearch: setup ## into an index, beside a bare loop of bulk requests: make bench-opensearch [ARGS="--server elasticsearch --rows 400000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/opensearch.py $(ARGS)
 
 bench-cassandra: setup ## into a table of Cassandra, beside a bare loop of its client: make bench-cassandra [ARGS="--rows 100000"]

@@ -1,9 +1,9 @@
-"""Tweets in Parquet to an index of OpenSearch: Scribengin beside a bare loop of bulk requests (python benchmarks/opensearch.py --rows N).
+"""Tweets in Parquet to an index: Scribengin beside a bare loop of bulk requests (python benchmarks/opensearch.py --rows N).
 
-One server of this program's own, one warm session, contenders interleaved, `--runs` turns after one that warms up. The bare loop sends
-lines that lie there ready, with as many connections and as many documents a request. Each index is checked (count, sum of ids) before its
-figure counts. `replay` sends a decided Batch again that stands there already: what a driver does that was killed before it said so.
-Told are rows/s of wall time, medians; ratios are taken turn by turn.
+One server of this program's own (`--server opensearch` or `elasticsearch`), one warm session, contenders interleaved, `--runs` turns after
+one that warms up. The bare loop sends lines that lie there ready, with as many connections and as many documents a request. Each index is
+checked (count, sum of ids) before its figure counts. `replay` sends a decided Batch again that stands there already: what a driver does
+that was killed before it said so. Told are rows/s of wall time, medians; ratios are taken turn by turn.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from postgres import make_data
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.connectors.opensearch.options import SINK
 from scribengin.connectors.opensearch.store import IndexStore
+from scribengin.embedded.elasticsearch import Elasticsearch
 from scribengin.embedded.opensearch import OpenSearch
 from scribengin.formats.json_lines import json_lines
 from scribengin.local.contract import RunSettings
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 FLOW = """version: 1
 name: ours
 sources: {tweets: {type: files, path: "${env:BENCH_DATA}", format: parquet}}
-sinks: {kept: {from: tweets, type: opensearch, server: ["${env:BENCH_SERVER}"], index: ours}}
+sinks: {kept: {from: tweets, type: TYPE, server: ["${env:BENCH_SERVER}"], index: ours}}
 """
+SERVERS = {"opensearch": OpenSearch, "elasticsearch": Elasticsearch}
 CONNECTIONS, SOME = 2, 8_000
 
 
@@ -48,12 +50,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--rows", type=int, default=400_000)
     options.add_argument("--runs", type=int, default=3)
+    options.add_argument("--server", choices=SERVERS, default="opensearch")
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="scribengin-bench-") as name, OpenSearch(Path(name) / "server") as server:
+    with tempfile.TemporaryDirectory(prefix="scribengin-bench-") as name, SERVERS[asked.server](Path(name) / "server") as server:
         run(Path(name), server, asked.rows, asked.runs)
 
 
-def run(folder: Path, server: OpenSearch, rows: int, runs: int) -> None:
+def run(folder: Path, server: OpenSearch | Elasticsearch, rows: int, runs: int) -> None:
     expected = make_data(folder, rows)
     docs = [line for file in sorted((folder / "parquet").iterdir()) for line in lines_of(file)]
     os.environ["BENCH_DATA"], os.environ["BENCH_SERVER"] = str(folder / "parquet"), server.uri
@@ -82,9 +85,9 @@ def lines_of(file: Path) -> list[bytes]:
     return [line for batch in pq.ParquetFile(file).iter_batches() for line in json_lines(batch).splitlines()]
 
 
-def by_scribengin(spark: Any, folder: Path, server: OpenSearch, turn: int) -> dict[str, float]:
+def by_scribengin(spark: Any, folder: Path, server: OpenSearch | Elasticsearch, turn: int) -> dict[str, float]:
     flow = folder / "ours.yaml"
-    flow.write_text(FLOW)
+    flow.write_text(FLOW.replace("TYPE", next(name for name, kind in SERVERS.items() if isinstance(server, kind))))
     begun_s = time.perf_counter()
     result = run_flow(flow, RunSettings(once=True, state=folder / f"state-{turn}"), lambda _: None, spark=spark)
     spent_s = time.perf_counter() - begun_s
@@ -93,7 +96,7 @@ def by_scribengin(spark: Any, folder: Path, server: OpenSearch, turn: int) -> di
     return {"scribengin": spent_s, "scribengin: replay": replayed(server)}
 
 
-def replayed(server: OpenSearch) -> float:
+def replayed(server: OpenSearch | Elasticsearch) -> float:
     """The requests of a Batch whose documents all stand there."""
     store = IndexStore("kept", SINK.filled({"server": [server.uri], "index": "ours"}))
     with httpx2.Client(base_url=server.uri, timeout=120, trust_env=False) as http:

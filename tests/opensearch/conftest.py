@@ -1,4 +1,5 @@
-"""One OpenSearch for all tests of this folder, and in `make test-long` one Elasticsearch: real ones."""
+"""One OpenSearch for all tests of this folder, and one Elasticsearch, real ones. That costs a start of half a minute: `make test` asks it
+for the contracts alone (`both_servers`), `make test-long` for all."""
 
 from __future__ import annotations
 
@@ -41,7 +42,20 @@ class Index:
         return [hit["_source"] for hit in hits]
 
 
-@pytest.fixture(scope="session", params=["opensearch", pytest.param("elasticsearch", marks=pytest.mark.long)])
+both_servers = pytest.mark.both_servers
+"""of tests that are no long ones with the second server either"""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before the long ones are left out."""
+    for item in items:
+        asked = getattr(item, "callspec", None)
+        if asked is not None and asked.params.get("server") == "elasticsearch" and item.get_closest_marker("both_servers") is None:
+            item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(scope="session", params=["opensearch", "elasticsearch"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearch | Elasticsearch]:
     kind = OpenSearch if request.param == "opensearch" else Elasticsearch
     with kind(tmp_path_factory.mktemp(request.param)) as started:

@@ -18,6 +18,7 @@ from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA, Records
+from tests.opensearch.conftest import both_servers
 from tests.opensearch.doors import listener, not_to, serving
 
 if TYPE_CHECKING:
@@ -41,10 +42,12 @@ def told(index: Index) -> list[dict[str, Any]]:
         return []
 
 
+@both_servers
 def test_the_sink_keeps_the_contract(index: Index, tmp_path: Path) -> None:
     check_sink(lambda: make(index, tmp_path), lambda: told(index), schema=parse_schema(SCHEMA), rows=ROWS)
 
 
+@both_servers
 def test_the_store_keeps_the_contract(index: Index, tmp_path: Path) -> None:
     store = make(index, tmp_path)._store
     check_store(lambda: store, lambda: told(index), refused={"id": "x", "n": "no number"})
