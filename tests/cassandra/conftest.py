@@ -68,7 +68,7 @@ def connected(server: Cassandra) -> Session:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
     started = Cassandra(tmp_path_factory.mktemp("cassandra"))
-    started.start(authenticator="PasswordAuthenticator")
+    started.start(authenticator="PasswordAuthenticator", authorizer="CassandraAuthorizer", permissions_validity="0ms")
     with started:
         yield started
 

@@ -12,7 +12,6 @@ import cassandra
 import pytest
 
 from scribengin.connectors.cassandra import table as cassandra_table
-from scribengin.connectors.cassandra.client import Cluster
 from scribengin.connectors.cassandra.options import SOURCE
 from scribengin.connectors.cassandra.source import CassandraSource
 from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, Digest
@@ -258,13 +257,6 @@ def test_what_does_not_fit_is_told_before_the_start(space: Keyspace, options: An
     assert told.value.remedy
     assert 'source "in"' in str(told.value)
     assert "hunter2" not in str(told.value)
-
-
-def test_who_may_not_read_is_told_what_right_it_takes() -> None:
-    cluster = Cluster("in", SOURCE.filled({"server": ["127.0.0.1"], "keyspace": "shop", "table": "kept"}), "source")
-    told = cluster.fault(cassandra.Unauthorized("User reader has no SELECT permission"), "cannot be read")
-    assert isinstance(told, SourceError)
-    assert (told.code, told.remedy) == ("cassandra-rights", "grant the user SELECT on the table")
 
 
 def test_what_too_few_replicas_answer_is_asked_again_for_a_while(space: Keyspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ _IN_FLIGHT = 16
 """requests of one part at once"""
 _KNOWN = frozenset({"user", "password", "ca", "datacenter"})
 _NO_TABLE = re.compile(r"unconfigured table|table \S+ does not exist")
-_MESSAGE = re.compile(r'message="(.*?)"(?: info=|$)')
+_MESSAGE = re.compile(r'message="(.*?)"(?: info=|>?$)')
 _TABLE_GONE = ("unconfigured table", "does not exist", "Undefined column", "Unknown identifier", "maximum_timestamp")
 _FOR_NOW = ("disk_usage", "disk usage")
 """in the answers of servers that guard their disks"""

@@ -149,6 +149,7 @@ class TableStore:
         bound, wrong = insert.bound(rows, self._id if not self._key else None)
         refused = [(index, "refused", message) for index, message in sorted(wrong.items())]
         again: list[int] = []
+        why = ""
         parts = list(self._parts([index for index in range(len(rows)) if index not in wrong], bound))
         while parts:
             answers = self._cluster.all_of([insert.together([bound[index] for index in part]) for part in parts])
@@ -159,12 +160,13 @@ class TableStore:
                 verdict, reason, message = self._cluster.judge(error)
                 if verdict == "again":
                     again += part
+                    why = message
                 elif len(part) > 1:
                     alone += [[index] for index in part]
                 else:
                     refused.append((part[0], reason, f"{self._keyspace}.{self._name} does not take it: {message}"))
             parts = alone
-        return Answer(sorted(refused), sorted(again))
+        return Answer(sorted(refused), sorted(again), why=why)
 
     def versions(self) -> Iterator[Sequence[int]]:
         """By the column that has them; else the time of writing of any cell; 0 where a row has none but its key. Token range by range."""
