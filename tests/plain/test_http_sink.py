@@ -174,7 +174,7 @@ def test_one_that_asks_for_longer_than_our_patience_is_asked_by_no_later_try_bef
     assert len(server.came) == 1
 
 
-@pytest.mark.parametrize("status", [408, 500, 503])
+@pytest.mark.parametrize("status", [408, 500, 503, 507])
 def test_what_fails_for_now_is_tried_again_until_it_comes_through(server: WebServer, tmp_path: Path, status: int) -> None:
     server.answers = lambda _: Answer(status) if len(server.came) <= 3 else Answer()
     writer = Writer(place(server, tmp_path, connections=1))
@@ -196,6 +196,23 @@ def test_a_server_that_is_away_ends_our_patience_with_its_last_words_and_later_o
     again.publish(decided)
     assert server.ids() == dict.fromkeys(range(8), 1)
     assert "goes on after 4 requests that were answered" in again.sink.upkeep()[0]
+
+
+def test_a_full_disk_at_the_server_is_told_and_no_row_is_refused(server: WebServer, tmp_path: Path) -> None:
+    server.answers = lambda came: Answer(507, text="no room") if came.rows[0]["id"] >= 2 else Answer()
+    writer = Writer(place(server, tmp_path, connections=1, patience=0.2))
+    decided = writer.stage(0, numbered(5))
+    with pytest.raises(Unreachable, match=r"answers 507 Insufficient Storage: no room \(no request came through for") as told:
+        writer.publish(decided)
+    assert (told.value.code, told.value.remedy) == (
+        "http-away",
+        "look whether the server is up and well; a flow that runs tries again by itself",
+    )
+    server.answers = lambda _: Answer()
+    again = Writer(place(server, tmp_path))
+    again.publish(decided)
+    assert server.ids() == dict.fromkeys(range(5), 1)
+    assert again.refused == []
 
 
 def test_nobody_there_is_no_end_of_the_flow(server: WebServer, tmp_path: Path) -> None:

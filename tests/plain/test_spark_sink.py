@@ -145,10 +145,39 @@ def test_a_row_that_the_writer_does_not_take_stops_the_flow_and_shows_no_secret(
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("java.net.ConnectException: Connection refused", Unreachable), ("[SCHEMA_MISMATCH] a column too many", SinkError)],
+    [
+        ("java.net.ConnectException: Connection refused", Unreachable),
+        ("java.io.IOException: Disk quota exceeded", Unreachable),
+        ("java.io.IOException: File /out/part-0 could only be written to 0 of the 1 minReplication nodes.", Unreachable),
+        ("[SCHEMA_MISMATCH] a column too many", SinkError),
+    ],
 )
 def test_a_place_that_is_away_is_tried_again_and_one_that_says_no_is_not(text: str, kind: type[Exception]) -> None:
     assert type(writer.fault(RuntimeError(f"Job aborted\nCaused by: {text}"), "kept", "no", [])) is kind
+
+
+def test_a_full_disk_is_told_in_the_words_of_the_innermost_cause_and_tried_again() -> None:
+    """As Spark 4.2 said it of a tmpfs of 256 KiB, less the calls."""
+    said = (
+        "An error occurred while calling o75.save.\n"
+        ": org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/out/part-0.json. SQLSTATE: 58030\n"
+        "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:843)\n"
+        "\tSuppressed: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/out. SQLSTATE: 58030\n"
+        "Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device\n\t... 1 more\n"
+        "Caused by: java.io.IOException: No space left on device\n\t... 53 more\n"
+    )
+    told = writer.fault(RuntimeError(said), "kept", "json out did not take batch 0", [])
+    assert str(told).startswith('sink "kept": json out did not take batch 0: java.io.IOException: No space left on device')
+    assert isinstance(told, Unreachable)
+    assert (told.code, told.remedy) == ("spark-away", "look whether the place is up and has room; a flow that runs tries again by itself")
+
+
+def test_an_error_without_a_cause_is_told_and_not_the_call_that_met_it() -> None:
+    said = (
+        "An error occurred while calling o81.save.\n: ExitCodeException exitCode=1: chmod: cannot access 'out'\n\n\tat org.apache.hadoop…\n"
+    )
+    told = writer.fault(RuntimeError(said), "kept", "no", [])
+    assert told.message == "sink \"kept\": no: ExitCodeException exitCode=1: chmod: cannot access 'out'"
 
 
 def test_without_spark_a_command_says_that_a_run_is_needed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,14 +22,18 @@ _PASSES = (
     "UnknownHostException",
     "No route to host",
     "No space left on device",
+    "Disk quota exceeded",
+    "could only be written to 0 of",
     "ExecutorLostFailure",
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
     "ConcurrentModificationException",
     "CommitFailedException",
 )
-"""what a later try may not meet: a system that is away, a commit that met another"""
+"""what a later try may not meet: a system that is away, or full (HDFS: no DataNode takes a block), a commit that met another"""
 _MOST = 500
+_CALL = "An error occurred while calling "
+"""how what Java raised begins in Python; what it was stands in the next line, behind a colon"""
 
 
 def session(sink: str) -> SparkSession:
@@ -92,7 +96,8 @@ def _running() -> SparkSession | None:
 
 def _sentence(text: str) -> str:
     """The innermost cause, else the beginning: a writer's own error lies below those of the job that ran it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    lines = lines[1:] if len(lines) > 1 and lines[0].startswith(_CALL) else lines
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     raised = [line for line in lines if _is_python_error(line)]
     chosen = (raised or causes or lines or [type(text).__name__])[-1 if raised or causes else 0]
