@@ -13,7 +13,7 @@ from scribengin.connectors.contract import BatchId, Decided, Limits, Place
 from scribengin.connectors.postgres.options import SINK, SOURCE
 from scribengin.connectors.postgres.sink import PostgresSink
 from scribengin.connectors.postgres.source import PostgresSource
-from scribengin.core.errors import ScribenginError, SourceError, Unreachable
+from scribengin.core.errors import ScribenginError, SinkError, SourceError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.embedded import postgres as embedded
@@ -138,6 +138,45 @@ def small(public_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallS
                 admin.execute(f"CREATE TABLESPACE small LOCATION '{room}'")
                 admin.execute("ALTER DATABASE postgres SET default_tablespace = small")
             yield server
+
+
+SCHEMA = parse_schema("id BIGINT NOT NULL, body STRING")
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "upsert", "key": ["id"]}], ids=["append", "upsert"])
+def test_a_table_that_is_dropped_behind_a_decision_is_told_and_the_batch_comes_once_it_is_restored(
+    server: Postgres, database: Any, options: dict[str, Any]
+) -> None:
+    given = SINK.filled({"server": server.uri, "table": "kept", "config": {"dbname": database.info.dbname}} | options)
+
+    def opened() -> PostgresSink:
+        own = PostgresSink(Place("out", None, given, flow="flow"))  # type: ignore[arg-type]
+        own.prepare(owner="me", lineage="one")
+        return own
+
+    def staged(sink: PostgresSink, number: int) -> Decided:
+        stream = sink.stream(BatchId("flow", "query", "one", number, 1), 0, f"attempt-{number}", SCHEMA)
+        rows = [{"id": number * 10 + id_, "body": "x"} for id_ in range(3)]
+        assert not stream.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SCHEMA)))
+        return Decided(BatchId("flow", "query", "one", number, 1), f"hash {number}", (stream.close(),))
+
+    sink = opened()
+    first = staged(sink, 0)
+    sink.publish(first)
+    waits = staged(sink, 1)
+    database.execute("DROP TABLE kept")
+    for each in (sink, opened()):
+        with pytest.raises(SinkError, match=r'did not take batch 1 into public.kept: relation "public\.kept" does not exist') as told:
+            each.publish(waits)
+        assert told.value.code == "postgres-table"
+        assert told.value.remedy == "restore it, with its rows; or begin anew: scribengin reset FLOW --outputs"
+    database.execute("CREATE TABLE kept (id bigint PRIMARY KEY, body text)")
+    sink.publish(waits)
+    sink.publish(waits)
+    assert [row["id"] for row in database.execute("SELECT id FROM kept ORDER BY id")] == [10, 11, 12]
+    violations = [each.violations for each in sink.audit(lineage="one", decided=[first, waits])]
+    assert violations[1] == ()
+    assert bool(violations[0]) == (not options), "rows that were dropped are counted where rows are only added"
 
 
 def test_a_full_disk_at_the_server_loses_nothing_and_what_waits_comes_when_there_is_room(small: SmallServer) -> None:

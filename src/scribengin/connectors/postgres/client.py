@@ -113,6 +113,9 @@ class Server:
                 code="postgres-away",
                 node=self.node,
             )
+        if state == "42P01":
+            reads, writes = "restore it, or correct `table`", "restore it, with its rows; or begin anew: scribengin reset FLOW --outputs"
+            return self.error(said, reads if self._kind is SourceError else writes, "postgres-table")
         if state.startswith("23"):
             remedy = "rows break a rule of the table that spans rows: correct the rule or the data, or write mode: upsert"
             return self.error(said, remedy, "postgres-rule")
