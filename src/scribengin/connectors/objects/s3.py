@@ -47,6 +47,9 @@ _REMEDIES = {
 }
 """what S3 calls an error → our code, and what to do"""
 
+_FULL = ("InsufficientStorage", "InsufficientCapacity", "StorageFull", "QuotaExceeded", "No space left on device", "Disk quota exceeded")
+"""what stores say whose disks are full: RFC 4918's 507, MinIO and Ceph; gateways before a file system say its own words"""
+
 
 def client() -> Any:
     """The module `obstore`. Raises EnvironmentFault where it is not installed."""
@@ -201,6 +204,9 @@ def fault_of(address: Address, text: str, what: str) -> ScribenginError:
     for codes, (ours, remedy) in _REMEDIES.items():
         if code in codes:
             return SinkError(said, remedy=remedy, code=ours, node=address.node)
+    if any(each in text for each in _FULL):
+        remedy = "make room at the store, or ask for more; a flow that runs tries again by itself"
+        return Unreachable(said, remedy=remedy, code="objects-room", node=address.node)
     if "169.254." in text or "Credentials" in text:
         remedy = "give an access key: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a `profile`, or `config`"
         return SinkError(said, remedy=remedy, code="objects-login", node=address.node)
