@@ -224,24 +224,6 @@ def test_a_file_in_the_place_of_the_table_is_told(tmp_path: Path) -> None:
     assert told.value.code == "delta-place"
 
 
-def test_a_disk_without_room_is_told_and_the_batch_comes_through_later(tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = parse_schema("id BIGINT")
-    writer = Writer(place(tmp_path), schema)
-    writer.write(0, [{"id": 1}])
-    decided, _ = writer.stage(1, [{"id": 2}])
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError("Generic LocalFileSystem error: No space left on device (os error 28)")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DeltaTable, "create_write_transaction", full)
-        with pytest.raises(EnvironmentFault, match=r"did not take batch 1: .* No space left on device") as told:
-            writer.sink.publish(decided)
-    assert told.value.code == "delta-room"
-    writer.sink.publish(decided)
-    assert sorted(row["id"] for row in read(tmp_path / "kept")) == [1, 2]
-
-
 def test_an_answer_that_is_lost_behind_the_commit_is_settled_by_the_log(
     tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ class TableCommits:
         schema = parse_schema(next(file["schema"] for file in record["files"] if "schema" in file))
         told = {name: record[name] for name in ("flow", "query", "sink", "lineage", "number", "hash", "term", "rows")}
         for tried in range(_TRIES):
-            table = self._fresh(schema)
+            table = self._fresh(schema, lineage, number)
             stored = self._stored(table)
             if stored >> _HALF > version >> _HALF:
                 raise FencedError(
@@ -147,15 +147,20 @@ class TableCommits:
             raise self.place.fault(error, "cannot be emptied") from error
         return rows
 
-    def _fresh(self, schema: Schema) -> deltalake.DeltaTable:
-        """The table as it is now; made where it is not there. Kept open: what was read of its log is not read again."""
+    def _fresh(self, schema: Schema, lineage: Lineage, number: int) -> deltalake.DeltaTable:
+        """The table as it is now; made for the first rows of a lineage where it is not there. Kept open: what was read of its log is not
+        read again."""
         table = self._table
         if table is not None:
             try:
                 table.update_incremental()
             except (client().exceptions.DeltaError, OSError):
                 table = None  # another stands there now
-        table = table or self.place.open() or self._make(schema)
+        table = table or self.place.open()
+        if table is None:
+            if _has_written(lineage, number):
+                raise self._gone()
+            table = self._make(schema)
         self._table = table
         return table
 
@@ -223,6 +228,8 @@ class TableCommits:
         try:
             return table.transaction_version(APPLICATION) or 0
         except (client().exceptions.DeltaError, OSError) as error:
+            if self.place.open() is None:
+                raise self._gone() from error
             raise self.place.fault(error, "cannot be read") from error
 
     def _number(self, lineage: Lineage, number: int) -> int:
@@ -239,6 +246,14 @@ class TableCommits:
         data = self.place.read(name)
         return {} if data is None else unseal(data, _KIND, _FORMAT, Path(str(self.place), name))
 
+    def _gone(self) -> SinkError:
+        return SinkError(
+            f'sink "{self.place.node}": the table {self.place} is gone, to which batches of this lineage were written: it has no log',
+            remedy="restore it, with its log and its files; or begin anew: scribengin reset FLOW --outputs --yes",
+            code="delta-gone",
+            node=self.place.node,
+        )
+
     def _busy(self, what: str) -> Unreachable:
         return Unreachable(
             f'sink "{self.place.node}": {what} was not taken into the table {self.place}: others have committed before it {_TRIES} times',
@@ -250,6 +265,12 @@ class TableCommits:
 
 def _generation_file(lineage: Lineage) -> str:
     return f"{INTERNAL}/{lineage.path.name}/generation.json"
+
+
+def _has_written(lineage: Lineage, before: int) -> bool:
+    """Whether a Batch before this one had rows."""
+    _, summary = lineage.commits.summary()
+    return bool(summary and summary["rows"]) or any(number < before and record.get("files") for number, record in lineage.commits.since())
 
 
 def _wait(tried: int) -> None:

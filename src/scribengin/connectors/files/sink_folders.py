@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import names_in, read_or_none, replace
+from scribengin.core.storage import explained, names_in, read_or_none, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,8 +72,9 @@ class LineageFolder:
         return read_mark(self._mark)
 
     def write_mark(self, number: int) -> None:
-        """As `write_mark` does."""
-        write_mark(self._mark, number)
+        """As `write_mark` does. Raises EnvironmentFault where the disk is full: the Batch is published again, which changes nothing."""
+        with explained(f"{self.path} cannot say that batch {number} is through"):
+            write_mark(self._mark, number)
 
     @property
     def _released(self) -> Path:
@@ -111,8 +113,13 @@ def read_mark(path: Path) -> int:
 def write_mark(path: Path, number: int) -> None:
     """Not durable: a mark that is lost costs a look at some files. Raises OSError."""
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
-    draft.write_bytes(b"%d" % number)
-    draft.replace(path)
+    try:
+        draft.write_bytes(b"%d" % number)
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 def remove_empty(folder: Path, top: Path) -> None:
