@@ -275,8 +275,9 @@ class HdfsStore:
             return SinkError(said, remedy="correct the flow, or the file system", code="hdfs", node=node)
         return Unreachable(
             said,
-            remedy="look whether its NameNode and DataNodes are up and the url names the NameNode's RPC port; a flow that runs tries again "
-            "by itself",
+            # a DataNode without room hangs up on who writes, until the NameNode knows
+            remedy="look whether its NameNode and DataNodes are up and have room, and the url names the NameNode's RPC port; a flow that "
+            "runs tries again by itself",
             code="hdfs-away",
             node=node,
         )
