@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.postgres.client import driver, quoted
-from scribengin.connectors.postgres.commits import Commits
 from scribengin.connectors.postgres.sink import PostgresSink
+from scribengin.connectors.sql.commits import Commits
 
 if TYPE_CHECKING:
-    from psycopg import Connection
-
     from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.sql.contract import Session
     from scribengin.core.types import Schema
 
 
@@ -36,18 +35,19 @@ class SharedTable(PostgresSink):
 class OwnConnection(Commits):
     """Writes the commit record by a connection of its own: outside of the transaction that writes the rows."""
 
-    def claim(self, connection: Connection[Any], *, lock: bool = False) -> Any:  # noqa: ARG002, D102
+    def claim(self, session: Session, *, lock: bool = False) -> Any:  # noqa: ARG002, D102
         # the other connection would wait for that lock for ever
-        return super().claim(connection)
+        return super().claim(session)
 
-    def note(self, connection: Connection[Any], decided: Decided, rows: int) -> None:  # noqa: D102
-        batch, writes = decided.batch, connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+    def note(self, session: Any, decided: Decided, rows: int) -> None:  # noqa: D102
+        batch, writes = decided.batch, session.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
         assert writes is not None
-        with driver().connect(connection.info.dsn, password=connection.info.password or None, autocommit=True) as own:
+        place = self.database.escaped(*self.database.own("commits"))
+        with driver().connect(session.info.dsn, password=session.info.password or None, autocommit=True) as own:
             super().note(own, decided, rows)
             # an audit goes by the transaction of the rows
             own.execute(
-                f"UPDATE {quoted(self.schema)}.commits SET xid = %s WHERE target = %s AND lineage = %s AND number = %s",
+                f"UPDATE {place} SET xid = %s WHERE target = %s AND lineage = %s AND number = %s",
                 (writes[0], self.table, batch.lineage, batch.number),
             )
 
@@ -57,4 +57,4 @@ class MarkerOutside(PostgresSink):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self._commits = OwnConnection(self._commits.schema, self._commits.table)
+        self._commits = OwnConnection(self._commits.database, self._commits.table)

@@ -40,7 +40,7 @@ def _context() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     # pandas because Arrow imports it where it first takes Python values
     context.set_forkserver_preload(
-        ["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "pandas", "confluent_kafka.admin"]
+        ["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "pandas", "confluent_kafka.admin", "psycopg"]
     )
     return context
 

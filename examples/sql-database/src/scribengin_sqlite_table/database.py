@@ -140,6 +140,10 @@ class SqliteDatabase:
     def quoted(self, *names: str) -> str:
         return quoted(*names)
 
+    def escaped(self, *names: str) -> str:
+        """The same: marks are `?`, and not looked for in names."""
+        return quoted(*names)
+
     def own(self, name: str) -> tuple[str, ...]:
         return (f"_scribengin_{name}",)
 

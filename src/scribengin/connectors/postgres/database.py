@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.postgres.client import driver, quoted
+from scribengin.connectors.postgres.client import driver, escaped, quoted
 from scribengin.connectors.postgres.columns import takes, type_of
 from scribengin.connectors.postgres.staging import PostgresStaging
 from scribengin.connectors.sql.contract import HeldByOthers
@@ -60,6 +60,10 @@ class PostgresDatabase:
     def quoted(self, *names: str) -> str:
         """In double quotes."""
         return quoted(*names)
+
+    def escaped(self, *names: str) -> str:
+        """By the one door."""
+        return escaped(*names)
 
     def own(self, name: str) -> tuple[str, ...]:
         """In the schema of `staging`."""

@@ -50,7 +50,8 @@ class Commits:
     def __init__(self, database: Database[Any], table: str) -> None:
         self.table = table
         self.database = database
-        self._claims, self._commits, self._staged = (database.quoted(*database.own(name)) for name in OWN)
+        # each of these statements comes with values
+        self._claims, self._commits, self._staged = (database.escaped(*database.own(name)) for name in OWN)
         # words that some databases have for themselves
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
 

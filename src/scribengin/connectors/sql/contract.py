@@ -131,6 +131,9 @@ class Database(Protocol[S]):
     def quoted(self, *names: str) -> str:
         """A name as a part of a statement, whatever it holds."""
 
+    def escaped(self, *names: str) -> str:
+        """The same for a statement that comes with values, out of which a client may read marks: `%` doubled, where the mark is `%s`."""
+
     def own(self, name: str) -> tuple[str, ...]:
         """The names of an own table, one of OWN or a staging table (`rows_…`, below 60 letters, figures and `_`)."""
 
