@@ -1,12 +1,13 @@
 """A foreign writer of Spark, for all tests of this folder, and how flows are run as processes."""
 
 import sys
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-sys.path.insert(0, str(Path(__file__).parent / "writers"))  # where Spark's Python processes find pyspark_shelf too
+from scribengin.testing import writers
+
+sys.path.insert(0, str(writers.FOLDER))  # where Spark's Python processes find pyspark_shelf too
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import traceback
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,10 +22,12 @@ from scribengin.connectors.spark.sink import SparkWriterSink
 from scribengin.core.errors import FencedError, Refused, SinkError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.testing import writers
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, name STRING")
 ROWS = [{"id": n, "name": None if n == 2 else f"n{n}"} for n in range(6)]
-WRITERS = Path(__file__).parent / "writers"
 ONCE = {"transaction": {"app": "by", "version": "turn"}}
 
 
@@ -217,7 +217,7 @@ def test_rows_come_to_folders_of_another_format_as_they_are(folder: FlowFolder) 
 
 
 def scribengin(path: Path, *words: str, fault: str = "") -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONPATH": str(WRITERS), "SCRIBENGIN_FAULT": fault}
+    env = os.environ | {"PYTHONPATH": str(writers.FOLDER), "SCRIBENGIN_FAULT": fault}
     command = [sys.executable, "-m", "scribengin.cli", *words]
     return subprocess.run(command, cwd=path, env=env, capture_output=True, text=True, timeout=300, start_new_session=True, check=False)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import ssl
 import threading
 from collections import Counter
@@ -12,9 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-import zstandard
-
 from scribengin.embedded.java_server import free_ports
+from scribengin.testing.key_server import rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +105,7 @@ class WebServer:
                     self.close_connection = True
                     return
                 came = Came(self.path, self.command, {name.lower(): value for name, value in self.headers.items()}, data)
-                came.rows = rows_in(came)
+                came.rows = rows_in(came.headers, came.body)
                 with server._lock:
                     server.came.append(came)
                 answer = server.answers(came)
@@ -134,12 +131,3 @@ class WebServer:
                     super().handle()
 
         return Handler
-
-
-def rows_in(came: Came) -> list[dict[str, Any]]:
-    encoding = came.headers.get("content-encoding")
-    body = gzip.decompress(came.body) if encoding == "gzip" else zstandard.decompress(came.body) if encoding == "zstd" else came.body
-    if came.headers["content-type"] == "application/x-ndjson":
-        return [json.loads(line) for line in body.splitlines()]
-    found = json.loads(body)
-    return found if isinstance(found, list) else [found]
