@@ -165,6 +165,11 @@ class FaultFlow:
         return self.folder / ".scribengin"
 
     @property
+    def python_path(self) -> tuple[str, ...]:
+        """Folders in which its processes look for modules first."""
+        return ()
+
+    @property
     def sinks(self) -> tuple[str, ...]:
         """Their ids, which are their folders' names too."""
         return ("heads", "tails") if self.kind == "coins" else ("kept",)
@@ -183,6 +188,11 @@ class FaultFlow:
     def ordered(self) -> bool:
         """True where the records of a part come out in their order."""
         return self.kind not in STATEFUL
+
+    @property
+    def batch(self) -> int:
+        """Records of each Batch's input, but for those that `dedupe` repeats."""
+        return self._kind.rows * self._kind.max_files
 
     @property
     def has_records(self) -> bool:
@@ -209,7 +219,7 @@ class FaultFlow:
     def fill(self, records: int) -> None:
         """Lay down what the input lacks of so many records, in whole Batches."""
         missing = records - self.parts * self._kind.rows
-        self.grow(max(0, -(-missing // (self._kind.rows * self._kind.max_files))))
+        self.grow(max(0, -(-missing // self.batch)))
 
     def close(self) -> None:
         """Lay down what ends the input: records that push the watermark over all others."""

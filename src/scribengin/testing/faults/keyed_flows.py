@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.testing.faults.outcomes import Life
 
-_DECISIVE = ("decide.after", *OFFER_POINTS, "publish.record.before", "publish.record.after", "commit.before")
+KEYED_DECISIVE = ("decide.after", *OFFER_POINTS, "publish.record.before", "publish.record.after", "commit.before")
 
 
 class Away(Exception):
@@ -31,7 +31,7 @@ class KeyedFlow(ServedFlow):
     @property
     def decisive(self) -> tuple[str, ...]:
         """As over files, but for renames; and while rows are sent."""
-        return _DECISIVE
+        return KEYED_DECISIVE
 
     @property
     def mode(self) -> str:
@@ -41,4 +41,4 @@ class KeyedFlow(ServedFlow):
 
 def keyed_ground(title: str, routes: tuple[str, ...], make: Callable[[Life, Path, ExitStack], KeyedFlow]) -> Ground:
     """Struck alike on all of its routes."""
-    return Ground(title, routes, KINDS, _DECISIVE, dict.fromkeys(routes, store_places(_DECISIVE, beside=OFFER_POINTS)), make)
+    return Ground(title, routes, KINDS, KEYED_DECISIVE, dict.fromkeys(routes, store_places(KEYED_DECISIVE, beside=OFFER_POINTS)), make)

@@ -57,7 +57,7 @@ class RunningLife:
         self._java = java_settings(archive)
         self._stop = stop
         self._drivers: list[Driver] = []
-        self._path: list[str] = []
+        self._path = list(flow.python_path)
         self._edited = self._recut = False
 
     def run(self, strike_all: Callable[[RunningLife], None]) -> None:
@@ -227,4 +227,4 @@ class RunningLife:
         folder = self.flow.folder / "site"
         folder.mkdir()
         (folder / "sitecustomize.py").write_text(_SMALL_CHUNK)
-        self._path = [str(folder)]
+        self._path.append(str(folder))

@@ -78,11 +78,11 @@ class ServedFlow(StoreFlow):
 
 
 class RowWatch:
-    """Looks at one place. A record that was seen must stay, and be there once."""
+    """Looks at one place. A record that was seen must stay, and be there once; or, `twice`, at least once."""
 
-    def __init__(self, *, records: bool) -> None:
+    def __init__(self, *, records: bool, twice: bool = False) -> None:
         self.sight = Sight()
-        self._records = records
+        self._records, self._twice = records, twice
         self._seen: set[Key] = set()
         self._rows = 0
 
@@ -102,7 +102,7 @@ class RowWatch:
             except ValueError as error:
                 self.sight.complain(str(error))
                 continue
-            if key in keys:
+            if key in keys and not self._twice:
                 self.sight.complain(f"{key} stands there twice")
             keys.add(key)
         if gone := self._seen - keys:
@@ -111,8 +111,9 @@ class RowWatch:
 
 
 def look_until_told(read: Callable[[], Sequence[dict[str, Any]]], away: type[Exception] | tuple[()], flags: Sequence[str]) -> None:
-    """Look until standard input closes; a server that is away, which `read` says by `away`, is waited for. Then one Sight on stdout."""
-    watch = RowWatch(records="records" in flags)
+    """Look until standard input closes; a server that is away, which `read` says by `away`, is waited for. Then one Sight on stdout.
+    `flags`: `records`, `twice` (see RowWatch)."""
+    watch = RowWatch(records="records" in flags, twice="twice" in flags)
     last, took_s = False, 0.0
     while not last:
         last = told_to_end(max(_LOOK_S, _REST * took_s))

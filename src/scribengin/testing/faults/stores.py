@@ -8,6 +8,7 @@ from scribengin.testing.faults.hbase_flows import HBASE
 from scribengin.testing.faults.hdfs_flows import HDFS, HDFS_ROLLED
 from scribengin.testing.faults.index_flows import INDEXES
 from scribengin.testing.faults.object_flows import OBJECTS, OBJECTS_LISTED, OBJECTS_ROLLED
+from scribengin.testing.faults.plain_flows import HTTP, SPARK
 from scribengin.testing.faults.read_table_flows import READ_TABLES
 from scribengin.testing.faults.table_flows import TABLES
 
@@ -20,6 +21,8 @@ SINKS = {
     "objects": (OBJECTS, OBJECTS_LISTED, OBJECTS_ROLLED),
     "HDFS": (HDFS, HDFS_ROLLED),
     "HBase": (HBASE,),
+    "HTTP": (HTTP,),
+    "Spark writer": (SPARK,),
 }
 """what one sink (or source) has"""
 STORES = tuple(ground for grounds in SINKS.values() for ground in grounds)
