@@ -16,12 +16,24 @@ import pytest
 
 from scribengin.core import faults
 from scribengin.core.faults import POINTS, VARIABLE
-from scribengin.testing.faults.cells import PLACES, STRIKES, Sample, all_cells, count_open, count_wanted, wanted
+from scribengin.testing.faults.cells import (
+    MEETINGS,
+    PLACES,
+    STRIKES,
+    Sample,
+    all_cells,
+    count_open,
+    count_wanted,
+    open_meetings,
+    wanted,
+    wanted_meetings,
+)
 from scribengin.testing.faults.drivers import Driver, Hung, session_members
 from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
-from scribengin.testing.faults.report import append_outcome, read_outcomes, write_report
+from scribengin.testing.faults.report import append_outcome, outcomes_in, read_outcomes, write_report
+from scribengin.testing.faults.stores_page import page_with
 from scribengin.testing.faults.ways import is_soft
 from scribengin.testing.records import Records
 
@@ -98,6 +110,38 @@ def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives
     assert targets <= strikes < 1.1 * targets
     assert {outcome.life.kind for outcome in outcomes} == {flow[0] for _, flow in all_cells(only)}
     assert {outcome.life.partitioned for outcome in outcomes} == {True, False}
+
+
+def test_aggregations_and_joins_meet_every_keyed_store_by_every_way_though_no_point_is_open():
+    only = "kill@ postgres|kill@ delta|die@stage.mid delta|zombie@ delta|server@ delta|kill@ http"
+    everything = [passed(Life("tail", flow[1], False, (aim,)), seed) for seed in range(4) for aim, flow in all_cells(only)]
+    outcomes, sample = everything, Sample(everything, only, strikes=10)
+    lives = []
+    for seed in range(100, 106):
+        lives.append(sample.choose(random.Random(seed)))
+        outcomes.append(passed(lives[-1], seed))
+        sample.add(outcomes[-1])
+    routes = ("files-to-delta-by-key", "files-to-delta-stored-by-key", "files-to-postgres-by-key")
+    assert {(life.kind, life.format) for life in lives} == {(kind, route) for kind in ("aggregate", "join") for route in routes}
+    met = {meeting for meeting in wanted_meetings() if meeting[1] in routes and (meeting[2] == "kill" or "delta" in meeting[1])}
+    assert not met & open_meetings(outcomes).keys()
+    assert max(len(life.aims) for life in lives) == sum(MEETINGS.values())
+    assert open_meetings(outcomes)["join", "files-to-postgres-by-key", "server"] == MEETINGS["server"]
+    assert "http" not in str(wanted_meetings())  # it has no key
+
+
+def test_a_life_that_failed_and_a_strike_that_missed_meet_nothing():
+    life = Life("join", "files-to-hbase", False, (Aim("kill", "decide.after"), Aim("die", "decide.after"), Aim("die", "stage.closed")))
+    everything = open_meetings([])
+    assert open_meetings([Outcome(life, 1, [True] * 3, wrong=["lost"])]) == everything
+    left = everything - open_meetings([Outcome(life, 1, [True, True, False])])
+    assert dict(left) == {("join", "files-to-hbase", "kill"): 1}  # a death of the driver costs no worker
+
+
+def test_the_page_tells_of_stores_what_their_ledger_holds():
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "faults.md").read_text()
+    assert page_with(page, outcomes_in(docs / "faults-over-stores.jsonl")) == page, "python -m scribengin.testing.faults.stores_page"
 
 
 def test_lives_at_once_share_the_work():

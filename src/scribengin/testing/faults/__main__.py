@@ -16,7 +16,7 @@ import click
 
 from scribengin.testing.faults.archive import prepare_archive
 from scribengin.testing.faults.brokers import Brokers
-from scribengin.testing.faults.cells import STRIKES, Sample, count_open
+from scribengin.testing.faults.cells import STRIKES, Sample, count_open, open_meetings
 from scribengin.testing.faults.drivers import Ended
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.report import append_outcome, line_of, read_outcomes, write_report
@@ -74,7 +74,8 @@ def main(
         click.echo("ended by a signal; the lives that ran are not counted", err=True)
         sys.exit(130)
     failed = sum(outcome.verdict == "failed" for outcome in campaign.new)
-    click.echo(f"{len(campaign.new)} lives, {failed} failed; {count_open(campaign.outcomes)} seeds are open; {folder / 'report.md'}")
+    still = f"{count_open(campaign.outcomes)} seeds and {open_meetings(campaign.outcomes).total()} strikes of kinds without an origin"
+    click.echo(f"{len(campaign.new)} lives, {failed} failed; open are {still}; {folder / 'report.md'}")
     sys.exit(1 if failed else 0)
 
 
@@ -111,7 +112,7 @@ class _Campaign:
         running: set[Future[Outcome]] = set()
         with ThreadPoolExecutor(at_once) as pool:
             while not self._stop.is_set():
-                wants_more = time.monotonic() < deadline and (once or count_open(self.outcomes))
+                wants_more = time.monotonic() < deadline and (once or count_open(self.outcomes) or open_meetings(self.outcomes))
                 if wants_more and len(running) < at_once:
                     life = self._sample.choose(random.Random(seed))
                     if life is None:

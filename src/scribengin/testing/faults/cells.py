@@ -3,6 +3,7 @@
 Done is what issue 3 asks: each way to strike at each point once per format, three times where a Batch is published or recovered.
 Over Kafka each way at each point once per route (`kafka_flows.ROUTES`), which stands where a flow over files has its format. Over stores
 once per route; three times per sink, over its routes, where the driver, a worker or the server is killed, or the driver sleeps (issue 8).
+What has no single origin (aggregations and joins) must meet each of these four ways on each keyed route, too: see `Meeting`.
 Open ones come first; among them those whose pair with the kind of Query never met. When none is open, the sample goes on.
 """
 
@@ -18,7 +19,7 @@ from scribengin.testing.faults.drivers import IN_TASKS
 from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.faults.stores import GROUND_OF, ROUTES_BESIDE, STORES
+from scribengin.testing.faults.stores import GROUND_OF, KEYED_ROUTES, ROUTES_BESIDE, STORES
 from scribengin.testing.faults.tier_flows import RECUT_KINDS, TIER_KINDS, TIER_ROUTES, commits_by_unit, lives_on
 from scribengin.testing.faults.ways import SERIES, is_soft
 
@@ -126,6 +127,12 @@ Flow = tuple[str, str, bool]
 """kind of Query, format, partitioned"""
 Target = tuple[Aim, str]
 """aim, format"""
+Meeting = tuple[str, str, str]
+"""kind of Query, route, way to strike: at whatever points"""
+WITHOUT_ORIGIN = ("aggregate", "join")
+"""kinds whose rows take their id from key columns, where a keyed store asks for one"""
+MEETINGS = {"kill": 3, "die": 1, "zombie": 3, "server": 3}
+"""how many strikes of a way such a kind needs on each keyed route; `die`: of those that cost a worker"""
 
 
 @cache
@@ -134,9 +141,13 @@ def wanted(aim: Aim, format: str) -> int:
     if format in (*ROUTES, *TIER_ROUTES):
         return 1
     if format in GROUND_OF:
-        often = aim.way in ("kill", "zombie", "server") or (aim.way == "die" and aim.point in IN_TASKS)
-        return -(-_OFTEN // sum(aim in AIMS_OF[route] for route in ROUTES_BESIDE[format])) if often else 1
+        return -(-_OFTEN // sum(aim in AIMS_OF[route] for route in ROUTES_BESIDE[format])) if is_asked_for(aim) else 1
     return _OFTEN if aim.way == "recovery" or aim.point in (*_PUBLISH, *_RECOVERY) else 1
+
+
+def is_asked_for(aim: Aim) -> bool:
+    """One of the four ways that each store must stand."""
+    return aim.way in MEETINGS and (aim.way != "die" or aim.point in IN_TASKS)
 
 
 def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
@@ -177,6 +188,23 @@ def passed_seeds(outcomes: Iterable[Outcome]) -> defaultdict[Target, set[int]]:
         for aim in outcome.covered:
             seeds[aim, outcome.life.format].add(outcome.seed)
     return seeds
+
+
+def wanted_meetings() -> Counter[Meeting]:
+    """Meeting → strikes."""
+    routes = [(route, way) for route in KEYED_ROUTES for way in MEETINGS if way in PLACES_OF[route]]
+    return Counter({(kind, route, way): MEETINGS[way] for kind in WITHOUT_ORIGIN for route, way in routes})
+
+
+def passed_meetings(outcomes: Iterable[Outcome]) -> Counter[Meeting]:
+    """Meeting → strikes in lives that passed."""
+    lives = [(outcome.life, outcome.covered) for outcome in latest(outcomes).values()]
+    return Counter((life.kind, life.format, aim.way) for life, covered in lives for aim in covered if is_asked_for(aim))
+
+
+def open_meetings(outcomes: Iterable[Outcome]) -> Counter[Meeting]:
+    """Meeting → strikes that are still to pass; those that have their number are left out."""
+    return wanted_meetings() - passed_meetings(outcomes)
 
 
 def count_open(outcomes: Iterable[Outcome]) -> int:
@@ -224,13 +252,13 @@ class Sample:
         """
         if not self._flows:
             return None
-        need = self._needs()
-        flow = max(self._flows, key=lambda flow: (self._gain(flow, need), -self._lives[flow], rng.random()))
+        need, unmet = self._needs(), self._unmet()
+        flow = max(self._flows, key=lambda flow: (self._gain(flow, need, unmet), -self._lives[flow], rng.random()))
         to_kafka = PLACES_OF[flow[1]] is PLACES_KAFKA_SINK
         decisive: tuple[str, ...] = KAFKA_DECISIVE if to_kafka else DECISIVE
         decisive = GROUND_OF[flow[1]].decisive if flow[1] in GROUND_OF else decisive
         by_unit = flow[0] in BY_UNIT if to_kafka else commits_by_unit(*flow[:2])
-        life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng, decisive, by_unit=by_unit)))
+        life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, unmet, rng), rng, decisive, by_unit=by_unit)))
         self._note(life)
         self._running.append(life)
         return life
@@ -242,11 +270,17 @@ class Sample:
         need.subtract((aim, life.format) for life in self._running for aim in set(life.aims))
         return need
 
-    def _gain(self, flow: Flow, need: Counter[Target]) -> int:
-        """Open aims that a life of this flow can take."""
-        return min(self._strikes, sum(need[aim, flow[1]] > 0 for aim in self._flows[flow]))
+    def _unmet(self) -> Counter[Meeting]:
+        """Open meetings, running lives taken as passed."""
+        running = Counter((life.kind, life.format, aim.way) for life in self._running for aim in life.aims if is_asked_for(aim))
+        return open_meetings(self._outcomes) - running
 
-    def _aims_of(self, flow: Flow, need: Counter[Target], rng: random.Random) -> list[Aim]:
+    def _gain(self, flow: Flow, need: Counter[Target], unmet: Counter[Meeting]) -> tuple[int, int]:
+        """Open aims that a life of this flow can take; and strikes that its kind is still to meet."""
+        still = _open_of(flow, self._flows[flow], need, unmet)
+        return min(self._strikes, len(still)), sum(unmet[(*flow[:2], way)] for way in MEETINGS)
+
+    def _aims_of(self, flow: Flow, need: Counter[Target], unmet: Counter[Meeting], rng: random.Random) -> list[Aim]:
         kind, format, partitioned = flow
 
         def rank(aim: Aim) -> tuple[bool, int, int, float]:
@@ -257,14 +291,25 @@ class Sample:
         if best[0].way == "full":  # a small disk is for the whole life
             return best[:1]
         best = [aim for aim in best if (aim.way == best[0].way if best[0].way in _ALONE else aim.way not in _ALONE)]
-        still = [aim for aim in best if need[aim, format] > 0]
-        return (still or best)[: self._strikes]
+        return (_open_of(flow, best, need, unmet) or best)[: self._strikes]
 
     def _note(self, life: Life) -> None:
         self._lives[life.kind, life.format, life.partitioned] += 1
         for aim in set(life.aims):
             self._tried[aim, life.format] += 1
             self._met.update(((aim, life.kind), (aim, life.partitioned)))
+
+
+def _open_of(flow: Flow, aims: Sequence[Aim], need: Counter[Target], unmet: Counter[Meeting]) -> list[Aim]:
+    """Those that are open; before them as many of each way as the flow's kind is still to meet. In the order of `aims`."""
+    kind, format, _ = flow
+    missing = {way: unmet[kind, format, way] for way in MEETINGS}
+    found = []
+    for aim in aims:
+        if is_asked_for(aim) and missing[aim.way] > 0:
+            missing[aim.way] -= 1
+            found.append(aim)
+    return [*found, *(aim for aim in aims if need[aim, format] > 0 and aim not in found)]
 
 
 def _arranged(aims: list[Aim], rng: random.Random, decisive: Sequence[str], *, by_unit: bool) -> Iterator[Aim]:

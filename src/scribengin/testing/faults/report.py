@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.testing.faults.cells import AIMS_OF, PLACES_OF, count_open, count_wanted, latest, passed_seeds, wanted
+from scribengin.testing.faults.cells import (
+    AIMS_OF,
+    MEETINGS,
+    PLACES_OF,
+    WITHOUT_ORIGIN,
+    count_open,
+    count_wanted,
+    latest,
+    passed_meetings,
+    passed_seeds,
+    wanted,
+    wanted_meetings,
+)
 from scribengin.testing.faults.flows import FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
-from scribengin.testing.faults.stores import ROUTES_OF, STORES
+from scribengin.testing.faults.stores import KEYED_ROUTES, ROUTES_OF, STORES
 from scribengin.testing.faults.tier_flows import TIER_KINDS, TIER_ROUTES
 
 if TYPE_CHECKING:
@@ -26,8 +38,11 @@ _MARKS = {"passed": "✓", "failed": "✗", "not reached": "–", "skipped": "sk
 def read_outcomes(folder: Path) -> list[Outcome]:
     """All lives so far, oldest first."""
     file = folder / "outcomes.jsonl"
-    if not file.exists():
-        return []
+    return outcomes_in(file) if file.exists() else []
+
+
+def outcomes_in(file: Path) -> list[Outcome]:
+    """The lives of a ledger, oldest first."""
     lines: list[dict[str, Any]] = [msgspec.json.decode(line) for line in file.read_bytes().splitlines() if line.endswith(b"}")]
     return [Outcome(**{**line, "life": _life(line["life"])}) for line in lines]
 
@@ -115,7 +130,20 @@ def _kinds(outcomes: Sequence[Outcome]) -> list[str]:
             covered = [outcome.covered for outcome in outcomes if outcome.life.kind == kind and outcome.life.format in formats]
             counts = Counter(aim.way for aims in covered for aim in aims)
             lines.append(f"| {kind} | {' | '.join(str(counts[way]) for way in ways)} |")
-    return [*lines, ""]
+    return [*lines, "", "Into keyed stores, of those wanted:", "", *meetings_table(outcomes), ""]
+
+
+def meetings_table(outcomes: Sequence[Outcome]) -> list[str]:
+    """Strikes that passed of those wanted, of aggregations and of joins, on each keyed route."""
+    passed, asked = passed_meetings(outcomes), wanted_meetings()
+
+    def mark(kind: str, route: str, way: str) -> str:
+        meeting = kind, route, way
+        return f"{passed[meeting]}/{asked[meeting]}" if passed[meeting] else "open" if meeting in asked else ""
+
+    ways = [(kind, way) for kind in WITHOUT_ORIGIN for way in MEETINGS]
+    lines = [f"| route | {' | '.join(f'{kind}: {way}' for kind, way in ways)} |", f"|---|{'---|' * len(ways)}"]
+    return lines + [f"| {route} | {' | '.join(mark(kind, route, way) for kind, way in ways)} |" for route in KEYED_ROUTES]
 
 
 def _failures(outcomes: Sequence[Outcome]) -> list[str]:
