@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 BY_HTTP = "files-to-http"
 AT_LEAST_ONCE, BY_TRANSACTION = "files-to-spark", "files-to-spark-by-transaction"
 _DECISIVE = ("decide.after", "publish.record.before", "publish.record.after", "commit.before")
-_ROWS = 100
-"""of a request, at most"""
+_REQUESTS = 20
+"""of a Batch's input, about"""
 _CONNECTIONS = 4
 _UNITS = 8
 """of a Batch, at most: the last request of each may have few rows"""
@@ -81,11 +81,16 @@ class HttpFlow(ServedFlow):
     @property
     def again(self) -> int:
         """How many requests of a sink may come with a key that came before."""
-        of_a_batch = _most_of_a_batch(self) // _ROWS + _UNITS
+        of_a_batch = _most_of_a_batch(self) // self._rows + _UNITS
         return self.ends * _CONNECTIONS + self.asleep * of_a_batch
 
+    @property
+    def _rows(self) -> int:
+        """Of a request, at most."""
+        return self.batch // _REQUESTS
+
     def _output(self, sink: str) -> str:
-        request = f"body: array, rows: {_ROWS}, connections: {_CONNECTIONS}"
+        request = f"body: array, rows: {self._rows}, connections: {_CONNECTIONS}"
         return f'type: http, url: "{self.server.uri}/{sink}", {request}, delivery: at_least_once'
 
 
