@@ -119,16 +119,20 @@ class WriterFlow(StoreFlow):
         """This module's."""
         return __name__, "spark", str(self.out / sink), "once" if self.by_transaction else "twice"
 
+    def all_of(self, sink: str) -> list[dict[str, Any]]:
+        """The rows that stand there, some perhaps twice."""
+        return _written(self.out / sink)
+
     def rows_of(self, sink: str) -> list[dict[str, Any]]:
-        """All that stand there; at least once, each that stands there."""
-        rows = _written(self.out / sink)
+        """With a transaction all of them; else each once."""
+        rows = self.all_of(sink)
         return rows if self.by_transaction else list({_as_text(row): row for row in rows}.values())
 
     def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
         """… and no more stands there twice than may."""
         findings = super().judge(ledger=ledger, out=out)
         for sink in self.sinks if not self.by_transaction else ():
-            counts = Counter(map(_as_text, _written(self.out / sink)))
+            counts = Counter(map(_as_text, self.all_of(sink)))
             twice, most = sum(count > 1 for count in counts.values()), self.again * _most_of_a_batch(self)
             if twice > most:
                 findings.imbalance.append(f"{twice} rows stand twice in {sink}, it may be {most}")
