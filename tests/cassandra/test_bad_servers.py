@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from itertools import groupby
+from threading import Timer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from cassandra import ConsistencyLevel
+from cassandra.cluster import NoHostAvailable
 from cassandra.metadata import KeyspaceMetadata, Metadata
 from cassandra.policies import SimpleConvictionPolicy
 from cassandra.pool import Host
+from cassandra.protocol import OverloadedErrorMessage
 
 from scribengin.connectors.cassandra.options import SOURCE
 from scribengin.connectors.cassandra.source import CassandraSource
@@ -66,6 +69,17 @@ def test_a_cluster_that_stays_overloaded_is_told_in_its_words(
     assert offered(sink, batch) == []
     sink._store.close()
     assert sorted(row["id"] for row in space.rows()) == [1, 2]
+
+
+def test_what_the_client_notes_of_the_last_node_after_it_has_given_up_is_waited_for(space: Keyspace, tmp_path: Path) -> None:
+    cluster = make(space, tmp_path)._store._cluster
+    given_up = NoHostAvailable("Unable to complete the operation against any hosts", {})
+    noted = Timer(0.1, lambda: given_up.errors.update(node=OverloadedErrorMessage(0x1001, "too busy", None)))
+    noted.start()
+    assert cluster.judge(given_up) == ("again", "overloaded", "too busy")
+    noted.join()
+    with pytest.raises(Unreachable):
+        cluster.judge(NoHostAvailable("Unable to complete the operation against any hosts", {}))
 
 
 @pytest.mark.parametrize("level", ["ONE", "EACH_QUORUM", "ALL"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unreachable
+from scribengin.core.process import within
 from scribengin.core.secret import Secret
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _PROTOCOL = 4
 _CONNECT_S, _ANSWER_S = 10.0, 30.0
 _AGAIN_S = 1.0
 """a node that is away is looked for so often"""
+_NOTED_WITHIN_S = 1.0
 _IN_FLIGHT = 16
 """requests of one part at once"""
 _KNOWN = frozenset({"user", "password", "ca", "datacenter"})
@@ -180,6 +182,10 @@ class Cluster:
         """(what becomes of rows, reason, message) that were answered with this error. Raises ScribenginError where it is none of theirs."""
         import cassandra
 
+        errors = getattr(error, "errors", None)
+        if errors is not None and not errors:
+            # the client gives up in one thread before it has noted in another what the last node said
+            within(_NOTED_WITHIN_S, lambda: bool(errors))
         said = _said(error)
         if any(text in said for text in _TOO_LARGE):
             return "refused", "too-large", said
