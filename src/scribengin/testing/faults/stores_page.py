@@ -7,7 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.testing.faults.cells import AIMS_OF, MEETINGS, PLACES_OF, is_asked_for, latest, passed_seeds, wanted
+from scribengin.testing.faults.cells import (
+    AIMS_OF,
+    MEETINGS,
+    PLACES_OF,
+    is_asked_for,
+    latest,
+    open_meetings,
+    passed_seeds,
+    wanted,
+    wanted_meetings,
+)
 from scribengin.testing.faults.report import meetings_table, outcomes_in
 from scribengin.testing.faults.stores import ROUTES_OF, STORES
 
@@ -44,12 +54,14 @@ def _counts(outcomes: Sequence[Outcome]) -> list[str]:
 
     (asked, of_asked), (others, of_others) = count(asked=True), count(asked=False)
     missing = f", {of_asked - asked:,} are open" if asked < of_asked else ""
+    asked_for, unmet = wanted_meetings(), open_meetings(outcomes)
     times = sorted(outcome.recovery_s for outcome in passed) or [0.0]
     return [
         f"{len(outcomes)} lives: {len(passed)} passed{also}. "
         f"{sum(sum(outcome.reached) for outcome in outcomes):,} strikes. "
         f"{asked:,} of the {of_asked:,} seeds that are asked for (a kill, a worker's death, a sleep, the server's death) have passed"
         f"{missing}; {others:,} of the {of_others:,} others. "
+        f"Of the {asked_for.total()} strikes on aggregations and joins into keyed stores {unmet.total()} are open. "
         f"{sum(outcome.rows for outcome in passed):,} rows that came out were checked; "
         f"foreign readers looked {sum(outcome.looks for outcome in passed):,} times. "
         f"The start that recovers: median {statistics.median(times):g} s, longest {times[-1]:g} s."
