@@ -149,13 +149,14 @@ def test_each_way_that_such_places_must_stand_is_wanted() -> None:
     assert Aim("server", "offer.sent") in AIMS_OF[BY_HTTP]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "format", "aims"),
     [
         ("tail", BY_HTTP, ["kill@offer.sent"]),
-        pytest.param("coins", BY_HTTP, ["die@stage.mid_write", "zombie@settle.before", "server@offer.sent"], marks=pytest.mark.long),
-        pytest.param("coins", "files-to-spark", ["kill@publish.record.before"], marks=pytest.mark.long),
-        pytest.param("coins", "files-to-spark-by-transaction", ["kill@publish.record.before", "two@decide.after"], marks=pytest.mark.long),
+        ("coins", BY_HTTP, ["die@stage.mid_write", "zombie@settle.before", "server@offer.sent"]),
+        ("coins", "files-to-spark", ["kill@publish.record.before"]),
+        ("coins", "files-to-spark-by-transaction", ["kill@publish.record.before", "two@decide.after"]),
     ],
 )
 def test_a_flow_into_such_a_place_loses_nothing_however_it_is_struck(tmp_path: Path, kind: str, format: str, aims: list[str]) -> None:

@@ -81,7 +81,6 @@ def test_a_flow_that_is_killed_again_and_again_loses_nothing_and_its_keys_tell_w
     assert not [path for path in tmp_path.glob("**/*") if path.is_file() and b"hunter2" in path.read_bytes()]
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_server_that_is_away_is_waited_for_and_gets_everything_then(tmp_path: Path) -> None:
     with WebServer() as away:
