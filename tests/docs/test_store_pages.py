@@ -47,8 +47,22 @@ class Page:
 
 
 PAGES = [
-    Page("postgres", "postgres", "postgres|secret|output", ("postgres", "sql"), elsewhere=frozenset({"postgres-rule"}), copy="out/large"),
-    Page("opensearch", "opensearch", "search|secret", ("opensearch", "keyed/http.py"), "500 documents\n", slow=True),
+    Page(
+        "postgres",
+        "postgres",
+        "postgres|secret|output|table",
+        ("postgres", "sql"),
+        elsewhere=frozenset({"postgres-rule", "table-columns"}),
+        copy="out/large",
+    ),
+    Page(
+        "opensearch",
+        "opensearch",
+        "search|secret|store|foreign",
+        ("opensearch", "keyed/http.py", "keyed/sending.py", "keyed/sink.py"),
+        "500 documents\n",
+        slow=True,
+    ),
     Page(
         "cassandra",
         "cassandra",

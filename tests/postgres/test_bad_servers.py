@@ -170,6 +170,12 @@ def test_a_table_that_is_dropped_behind_a_decision_is_told_and_the_batch_comes_o
             each.publish(waits)
         assert told.value.code == "postgres-table"
         assert told.value.remedy == "restore it, with its rows; or begin anew: scribengin reset FLOW --outputs"
+    with pytest.raises(SinkError, match=r"table public.kept at .* is gone, with rows that were written to it") as told:
+        staged(opened(), 2)
+    assert told.value.code == "table-gone"
+    assert database.execute("SELECT to_regclass('kept') AS there").fetchone()["there"] is None, (
+        "it is not made again, as if there had been no rows"
+    )
     database.execute("CREATE TABLE kept (id bigint PRIMARY KEY, body text)")
     sink.publish(waits)
     sink.publish(waits)

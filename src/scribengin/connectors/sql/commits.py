@@ -93,6 +93,12 @@ class Commits:
         found = session.execute(f"SELECT had_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()
         return bool(found and found[0])
 
+    def wrote(self, session: Session) -> bool:
+        """Whether rows of a Batch, or those that were there before, must stand in the table."""
+        m = self.database.mark
+        held = session.execute(f"SELECT had_rows OR folded_rows > 0 FROM {self._claims} WHERE target = {m}", (self.table,)).fetchone()
+        return bool(held and held[0]) or any(commit.rows for commit in self._all(session, "", ()))
+
     def commit_of(self, session: Session, lineage: str, number: int) -> Commit | None:
         """What was committed as that Batch."""
         m = self.database.mark

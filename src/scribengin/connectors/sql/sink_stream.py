@@ -10,7 +10,7 @@ from scribengin.connectors.contract import Receipt
 from scribengin.connectors.sql.columns import made
 from scribengin.connectors.sql.contract import NotTaken
 from scribengin.core import faults
-from scribengin.core.errors import ScribenginError
+from scribengin.core.errors import ScribenginError, SinkError
 from scribengin.formats.contract import Bad
 
 if TYPE_CHECKING:
@@ -90,8 +90,15 @@ class SqlSinkStream:
             raise
 
     def _make(self, session: Session) -> None:
-        """The table itself, where it is not there. One that is there was compared with the columns before the run."""
+        """The table itself, where it was never there. One that is there was compared with the columns before the run."""
         if not self._database.is_there(session, *self._target.names):
+            if self._commits.wrote(session):
+                raise SinkError(
+                    f'sink "{self._sink}": table {self._target} at {self._database} is gone, with rows that were written to it',
+                    remedy="restore it, or begin anew: scribengin reset FLOW --outputs --yes",
+                    code="table-gone",
+                    node=self._sink,
+                )
             self._database.make(session, self._target, made(self._database, self._target, self._schema))
 
     def _stage(self, staging: Staging, batch: pa.RecordBatch, first: int, refused: list[Bad]) -> None:
