@@ -19,6 +19,7 @@ def lines_of(page: str) -> list[str]:
     return "".join(block.text for block in blocks_of(page) if block.language == "sh").splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_quick_start_with_http_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", str(free_ports(1)[0]))

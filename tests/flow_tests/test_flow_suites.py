@@ -207,6 +207,7 @@ def test_another_flow_goes_on_between_two_batches(shop: Shop) -> None:
     assert outcomes[2].problems
 
 
+@pytest.mark.long
 def test_what_came_becomes_what_is_expected_and_comments_stay(shop: Shop) -> None:
     file = shop.flow(
         f"""tests:

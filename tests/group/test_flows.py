@@ -246,6 +246,7 @@ def test_the_files_of_a_channel_go_at_every_member_once_their_retention_is_over(
     cut.check("out")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_what_waits_at_a_member_that_is_away_is_read_when_it_is_back_and_the_others_go_on(cut: Flow, spark: Any) -> None:
     cut.add(2)

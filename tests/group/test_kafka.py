@@ -165,6 +165,7 @@ def test_a_batch_that_is_decided_for_a_dead_cluster_waits_and_stands_there_once(
     audited(flow)
 
 
+@pytest.mark.long
 def test_a_sleeping_driver_of_an_older_batch_is_fenced_at_its_member(made: Any, near: KafkaCluster, far: KafkaCluster, spark: Any) -> None:
     """The numbers at a member have gaps: what stands there is told by its marker, not by the number before."""
     flow = made(SINK.replace(", cost: 2", "")).add(5)

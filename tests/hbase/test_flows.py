@@ -90,6 +90,7 @@ def test_a_row_that_is_too_large_is_a_letter_and_the_others_stand_there(folder: 
     assert sorted(row["id"] for row in table.rows()) == ["1", "2"]
 
 
+@pytest.mark.long
 def test_a_table_is_read_on_behind_a_kill_and_a_row_that_changed_meanwhile_stops_it(folder: FlowFolder, table: Table) -> None:
     table.make()
     table.put_rows({b"o-%08d" % number: {"d:name": b"n%d" % number} for number in range(40)} | {b"none": {"d:name": b"x"}})

@@ -45,6 +45,7 @@ def gets(url: str, token: str = "", **headers: str) -> httpx2.Response:
     return httpx2.get(url, headers=shown, trust_env=False, timeout=60)
 
 
+@pytest.mark.long
 def test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on(plane: Plane) -> None:
     plane.master("m1")
     plane.node("a", cores=4)

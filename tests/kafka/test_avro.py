@@ -221,6 +221,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_a_flow_reads_the_wire_format_and_stops_for_a_registry_that_is_away(
     tmp_path: Path, cluster: KafkaCluster, topics: Any, registry: RegistryServer
 ) -> None:

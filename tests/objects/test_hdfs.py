@@ -226,7 +226,9 @@ def by_manifest(store: HdfsStore) -> list[dict[str, Any]]:
     return rows_of(store, [file["name"] for name in sorted(lineages) for _, r in Manifests(store, name).committed() for file in r["files"]])
 
 
-@pytest.mark.parametrize(("visible", "format"), [("listing", "parquet"), ("listing", "json"), ("manifest", "json")])
+@pytest.mark.parametrize(
+    ("visible", "format"), [pytest.param("listing", "parquet", marks=pytest.mark.long), ("listing", "json"), ("manifest", "json")]
+)
 def test_the_sink_keeps_the_contract(hdfs: Hdfs, store: HdfsStore, prefix: str, visible: str, format: str) -> None:
     where = place(hdfs, prefix, visible=visible, format=format)
     look = by_listing if visible == "listing" else by_manifest

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.spark.test_stateful_steps import HEAD, at, events, late
 from tests.spark.test_stateless_steps import letters, ran
 
@@ -93,6 +95,7 @@ def test_the_slowest_watermark_of_a_union_rules_through_the_steps_behind_it(fold
     assert ("same", "raised", "ents/2.jsonl", 3) in found
 
 
+@pytest.mark.long
 def test_hours_of_two_streams_are_joined_and_the_slower_stream_is_named(folder: FlowFolder) -> None:
     folder.flow(
         HEAD
