@@ -97,7 +97,8 @@ class Commits:
         """Whether rows of a Batch, or those that were there before, must stand in the table."""
         m = self.database.mark
         held = session.execute(f"SELECT had_rows OR folded_rows > 0 FROM {self._claims} WHERE target = {m}", (self.table,)).fetchone()
-        return bool(held and held[0]) or any(commit.rows for commit in self._all(session, "", ()))
+        some = f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._commits} WHERE target = {m} AND {self._rows} > 0)"
+        return bool(held and held[0]) or session.execute(some, (self.table,)).fetchone() is not None
 
     def commit_of(self, session: Session, lineage: str, number: int) -> Commit | None:
         """What was committed as that Batch."""
