@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import http.server
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from tests.served import served_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +30,5 @@ def serving(packages: PackageStore, *, spoil: bool = False) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served_by(Handler) as address:
+        yield address

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 import httpx2
+
+from tests.served import served_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,19 +56,5 @@ def listener(address: str, instead: Instead = as_it_is) -> Iterator[tuple[str, l
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with httpx2.Client(timeout=60, trust_env=False) as client, serving(Door) as own:
+    with httpx2.Client(timeout=60, trust_env=False) as client, served_by(Door) as own:
         yield own, heard
-
-
-@contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -19,7 +19,8 @@ from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA, Records
 from tests.opensearch.conftest import both_servers
-from tests.opensearch.doors import listener, not_to, serving
+from tests.opensearch.doors import listener, not_to
+from tests.served import served_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -272,7 +273,7 @@ def test_a_node_that_does_not_know_its_indexes_yet_is_away_and_none_of_them_is_m
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with serving(Starting) as address:
+    with served_by(Starting) as address:
         starting = make(index, tmp_path, server=[address])
         with pytest.raises(Unreachable):
             starting.prepare(owner="me", lineage="lineage-1")

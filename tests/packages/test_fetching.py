@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from scribengin.core.secret import Secret
 from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.package import PackedFlow, build_package
 from scribengin.packages.store import PackageStore
+from tests.served import served_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,15 +40,8 @@ def master(packages: Mapping[str, bytes], *, token: str = "", cut: int = 0) -> I
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served_by(Handler) as address:
+        yield address
 
 
 @pytest.fixture
