@@ -42,15 +42,17 @@ class Topics:
         name = name or f"topic-{next(_numbers)}"
         for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
             future.result(30)
-        give_up_s = time.monotonic() + 30
-        # brokers answer before all of their parts know the topic
-        while name not in self.admin.list_topics(timeout=30).topics and time.monotonic() < give_up_s:
-            time.sleep(0.01)
+        self._until_told(name, there=True)
         return name
 
     def delete(self, name: str) -> None:
         for future in self.admin.delete_topics([name]).values():
             future.result(30)
+        self._until_told(name, there=False)
+
+    def _until_told(self, name: str, *, there: bool) -> None:
+        """Brokers answer before all of their parts know that a topic came, or went."""
+        within(30, lambda: (name in self.admin.list_topics(timeout=30).topics) == there)
 
     def make_anew(self, name: str) -> None:
         """Delete it, and make another one of one partition under its name."""
