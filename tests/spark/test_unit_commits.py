@@ -110,6 +110,18 @@ def test_a_changed_flow_may_finish_whole_what_began_whole_and_by_units_only_what
     assert "run --once" in refused.value.remedy
 
 
+@pytest.mark.parametrize("units", [2, 0])
+def test_a_query_whose_units_cannot_any_more_does_not_run_a_batch_over_what_some_have_committed(commits: UnitCommits, units: int) -> None:
+    assert commits.agreed(compiled(python_before_native=not units), BATCH, ONE, STREAMS).units == units
+    query = SimpleNamespace(name="q", stateful=False)
+    parts = cast("Any", SimpleNamespace(query=query, sinks={"kept": object(), "beside": object()}))
+    if units:
+        with pytest.raises(Refused, match="query q: batch 0 has begun to commit unit by unit"):
+            UnitCommits.of(parts, commits.intents, commits.decisions, 2)
+        commits.decisions.decide(Decision(BATCH, "h", "p", ONE, ()))
+    assert UnitCommits.of(parts, commits.intents, commits.decisions, 2) is None
+
+
 @pytest.mark.parametrize(
     ("streams", "rows", "units"),
     [(4, 10, 4), (5, 10, 0), (5, 10_000, 5), (33, 1_000_000, 0)],

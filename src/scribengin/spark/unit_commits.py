@@ -61,11 +61,15 @@ class UnitCommits:
 
     @staticmethod
     def of(parts: QueryParts, intents: Intents, decisions: Decisions, cores: int) -> UnitCommits | None:
-        """None where the Query's Batches always commit as a whole."""
+        """None where the Query's Batches always commit as a whole. Raises Refused where the next one has begun to commit unit by unit."""
         sinks = list(parts.sinks.values())
-        if len(sinks) != 1 or parts.query.stateful or not commits_units(sinks[0]):
-            return None
-        return UnitCommits(parts, intents, decisions, cores, sinks[0])
+        if len(sinks) == 1 and not parts.query.stateful and commits_units(sinks[0]):
+            return UnitCommits(parts, intents, decisions, cores, sinks[0])
+        newest = decisions.newest()
+        begun = intents.read(0 if newest is None else newest.batch.number + 1)
+        if begun is not None and begun.units:
+            raise _begun(parts.query.name, begun.number)
+        return None
 
     def begun(self, number: int) -> tuple[SourceRange, ...] | None:
         """What the Batch reads, where a driver has begun it before."""
@@ -113,12 +117,7 @@ class UnitCommits:
                 "(source set): what some units have committed is written again",
             )
         if stored.units and (not can or stored.order != order or elsewhere):
-            raise Refused(
-                f"query {batch.query}: batch {batch.number} has begun to commit unit by unit, and the flow was changed so that it has no "
-                f"such units any more: some of it may stand there",
-                remedy="run the flow once as it was before (run --once), then change it",
-                code="batch-begun",
-            )
+            raise _begun(batch.query, batch.number)
         return stored
 
     def drop(self, number: int) -> None:
@@ -137,6 +136,15 @@ class UnitCommits:
         """A fence for each of many small units costs more than one way over the disk."""
         rows = sum(each.rows if each.rows is not None else each.bytes // _BYTES_A_ROW for listed in streams.values() for each in listed)
         return units <= 2 * self.cores or rows >= units * _ROWS_A_UNIT
+
+
+def _begun(query: str, number: int) -> Refused:
+    return Refused(
+        f"query {query}: batch {number} has begun to commit unit by unit, and the flow was changed so that it has no such units any more: "
+        f"some of it may stand there",
+        remedy="run the flow once as it was before (run --once), then change it",
+        code="batch-begun",
+    )
 
 
 def plan_of(fingerprint: str, intent: Intent | None) -> str:
