@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
