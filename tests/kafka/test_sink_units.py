@@ -14,6 +14,7 @@ from scribengin.connectors.contract import BatchId, Decided, Receipt
 from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core.errors import FencedError, StateError, Unreachable
 from scribengin.core.types import arrow_schema
+from scribengin.testing.conformance_units import check_unit_sink
 from tests.kafka.test_sink import ROWS, SCHEMA, claimed, rows_of, sink
 
 if TYPE_CHECKING:
@@ -180,3 +181,8 @@ def test_a_decision_whose_markers_are_gone_is_told(topics: Topics, sink: Callabl
     assert len(rows_of(topics, topic)) == 2
     with pytest.raises(StateError, match=r"markers-2 is no marker"):
         out.recover(Decided(BatchId("f", "q", "l1", 0, 1), "h", receipts, behind), lineage="l1", before=1)
+
+
+def test_units_keep_the_contract(topics: Topics, sink: Callable[..., KafkaSink]) -> None:
+    topic = topics.make(2)
+    check_unit_sink(lambda: sink(topic), lambda: rows_of(topics, topic), schema=SCHEMA, rows=ROWS)

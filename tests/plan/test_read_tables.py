@@ -70,3 +70,15 @@ def test_a_table_that_is_taken_as_it_is_then_lowers_the_guarantee_and_the_sink_m
         (path,) = [path for query in tier.queries for path in query.guarantees]
         assert path.guarantee == guarantee
     assert path.reason == "postgres with on_change: ignore cannot hand out again what it handed out once"
+
+
+def test_units_that_commit_by_themselves_only_add_rows(tmp_path: Path) -> None:
+    sink = "type: postgres, server: 'postgresql://etl@db1/shop', table: copy, visible: unit"
+    path = tmp_path / "flow.yaml"
+    flow = FLOW.replace("type: files, path: out, format: json", sink)
+    path.write_text(flow.format(server="postgresql://etl@db1/shop", options="", sink=""))
+    assert not validate_file(path, {})[1]
+    path.write_text(flow.format(server="postgresql://etl@db1/shop", options="", sink=", mode: upsert, key: [id]"))
+    (problem,) = validate_file(path, {})[1]
+    assert (problem.code, problem.place.line) == ("table-mode", 6)
+    assert "has visible: unit, and mode: upsert" in problem.message

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scribengin.core.errors import InputError
+from scribengin.state.decisions import Decisions
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
 
@@ -30,6 +32,10 @@ def orders(*ids: int, amount: float = 20.0, customer: str | None = "ada") -> lis
 
 def uri(database: Any) -> str:
     return f"postgresql://{database.info.user}@{database.info.host}:{database.info.port}/{database.info.dbname}"
+
+
+def _no_room(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "no space left on device")
 
 
 def shop(folder: FlowFolder, database: Any, mode: str = "mode: append") -> FlowFolder:
@@ -76,10 +82,41 @@ def test_a_table_of_other_columns_stops_a_start_with_what_is_to_be_done(folder: 
     assert problems[0].place.line == 6
 
 
+UNITS = "visible: unit"
+
+
+def test_tasks_write_to_the_table_itself_where_that_is_said(folder: FlowFolder, database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop(folder, database, UNITS).data("data/a.jsonl", orders(1, 2, 3)).data("data/b.jsonl", [*orders(4, customer="a\0b"), *orders(5)])
+    monkeypatch.setattr(Decisions, "decide", _no_room)
+    assert folder.run().state == "failed"
+    assert sorted(row["id"] for row in database.execute("SELECT id FROM kept").fetchall()) == [1, 2, 3, 5], "units are seen as they commit"
+    monkeypatch.undo()
+
+    shop(folder, database)  # written again as a whole, rows would stand there twice
+    refused = folder.run()
+    assert (refused.state, [problem.code for problem in refused.problems]) == ("failed", ["batch-begun"])
+    shop(folder, database, UNITS)
+    result = folder.run()
+    assert (result.state, result.violations) == ("finished", ())
+    (query,) = result.queries
+    assert (query.nodes["kept"].out, query.nodes["kept"].dead) == (4, 1)
+    assert sorted(row["id"] for row in database.execute("SELECT id FROM kept").fetchall()) == [1, 2, 3, 5]
+
+    shop(folder, database).data("data/c.jsonl", orders(6))
+    assert folder.run().violations == ()
+    assert database.execute("SELECT count(*) AS n FROM kept").fetchone()["n"] == 5
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("kind", "route", "aims"),
     [
+        pytest.param(
+            "tail",
+            "files-to-postgres-by-unit",
+            ("die@transaction.commit.after", "kill@transaction.commit.before", "zombie@transaction.sent", "server@transaction.sent"),
+            marks=pytest.mark.long,
+        ),
         ("tail", "files-to-postgres", ("kill@publish.record.before", "server@decide.after")),
         pytest.param("tail", "postgres-to-files", ("server@source.logged",), marks=pytest.mark.long),
         pytest.param(

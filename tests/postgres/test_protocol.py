@@ -13,12 +13,14 @@ import pytest
 from scribengin.connectors.contract import Place
 from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.options import SINK
-from scribengin.connectors.postgres.sink import PostgresSink
+from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
 from scribengin.testing import campaign
+from scribengin.testing.broken_sql import Blind, MarkerFirst, RowsFirst
 from scribengin.testing.checker import Found
 from scribengin.testing.faults.table_flows import read_table
 from scribengin.testing.protocol import FLOW, SINKS, Driver, Job
 from scribengin.testing.trials import killed, overtaken
+from scribengin.testing.unit_protocol import UnitsDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +34,10 @@ BEHIND = ("publish.record.after", "publish.after", "commit.before")
 """what else a Batch passes concerns the sink as little as it does a folder's"""
 TELLING = ("stage.mid_write", "decide.after", "publish.record.before", "publish.record.after")
 """where one that sleeps has most to spoil; it sleeps at the others under `long`"""
+UNITS = ("stage.mid_write", "marker.read", "transaction.sent", "transaction.commit.before", "transaction.commit.after")
+"""what a unit passes that commits by itself"""
+WHOLE = ("stage.after", "decide.after", "publish.record.before", "publish.record.after", "commit.before")
+"""and then its Batch"""
 ABANDONED_MS = 500
 
 
@@ -42,6 +48,8 @@ class TableJob(Job):
     server: str = ""
     schema: str = ""
     by_key: bool = False
+    by_unit: bool = False
+    """whether units commit by themselves"""
 
     def read(self, torn: list[str]) -> dict[str, list[Found]]:
         with closing(client.driver().connect(self.server, autocommit=True)) as connection:
@@ -54,17 +62,26 @@ class TableJob(Job):
             return int(connection.execute(query, (f"{self.schema}_own",)).fetchone()[0])
 
 
-def table_sink(job: Job, node: str) -> PostgresSink:
+def place_of(job: Job, node: str) -> Place:
     assert isinstance(job, TableJob)
     keyed = {"mode": "upsert", "key": ("part", "seq")} if job.by_key else {}
     options = {"server": job.server, "table": f"{job.schema}.{node}", "staging": f"{job.schema}_own"} | keyed
-    return PostgresSink(Place(node, job.out, SINK.filled(options), flow=FLOW))
+    return Place(node, job.out, SINK.filled(options), flow=FLOW)
 
 
-def table_driver(job: Job) -> Driver:
+def table_sink(job: Job, node: str) -> PostgresSink:
+    return PostgresSink(place_of(job, node))
+
+
+def driver_of(job: Job, units: type[PostgresUnitSink] = PostgresUnitSink) -> Driver:
+    assert isinstance(job, TableJob)
+    return UnitsDriver(job, lambda job, node: units(place_of(job, node))) if job.by_unit else Driver(job, table_sink)
+
+
+def table_driver(job: Job, units: type[PostgresUnitSink] = PostgresUnitSink) -> Driver:
     """In a process of its own, whose sessions the server ends soon where they sleep in a transaction."""
     client.ABANDONED_MS = ABANDONED_MS
-    return Driver(job, table_sink)
+    return driver_of(job, units)
 
 
 @pytest.fixture
@@ -78,7 +95,7 @@ def make_job(server: Postgres, tmp_path: Path) -> Callable[..., TableJob]:
 def assert_clean(outcome: Outcome, job: TableJob) -> None:
     assert outcome.clean, str(outcome)
     assert campaign.BUG not in outcome.statuses, str(outcome)
-    assert campaign.audit(job, lambda job: Driver(job, table_sink)) == ()
+    assert campaign.audit(job, driver_of) == ()
 
 
 @pytest.mark.parametrize(("nth", "by_key"), [(1, True), (2, False)])
@@ -105,3 +122,36 @@ def test_a_driver_killed_and_killed_again_in_recovery(then: str, make_job: Calla
 def test_a_driver_that_sleeps_and_wakes_after_its_successor_changes_nothing(point: str, make_job: Callable[..., TableJob]) -> None:
     job = make_job()
     assert_clean(overtaken(job, f"{point}@2", table_driver), job)
+
+
+@pytest.mark.parametrize("point", [*UNITS, *WHOLE])
+def test_a_driver_whose_units_commit_by_themselves_killed_at(point: str, make_job: Callable[..., TableJob]) -> None:
+    job = make_job(by_unit=True)
+    # of two units a Batch, the second one of the second
+    outcome = killed(job, [f"{point}@{4 if point in UNITS else 2}:kill"], table_driver)
+    assert outcome.statuses == (-9,), "the point was not reached"
+    assert_clean(outcome, job)
+
+
+@pytest.mark.parametrize(
+    "point", [point if point in UNITS[2:4] else pytest.param(point, marks=pytest.mark.long) for point in (*UNITS, *WHOLE)]
+)
+def test_a_driver_whose_units_commit_by_themselves_that_sleeps_changes_nothing(point: str, make_job: Callable[..., TableJob]) -> None:
+    job = make_job(by_unit=True)
+    assert_clean(overtaken(job, f"{point}@2", table_driver), job)
+
+
+@pytest.mark.parametrize(
+    ("broken", "trial", "finds"),
+    [
+        (RowsFirst, partial(killed, faults=["transaction.commit.before@4:kill"]), "doubled"),
+        (MarkerFirst, partial(killed, faults=["transaction.commit.before@4:kill"]), "lost"),
+        (Blind, partial(killed, faults=["transaction.commit.after@4:kill"]), "doubled"),
+        (Blind, partial(overtaken, point="transaction.sent@4"), "doubled"),
+    ],
+)
+def test_the_checker_catches_in_units(
+    broken: type[PostgresUnitSink], trial: Callable[..., Outcome], finds: str, make_job: Callable[..., TableJob]
+) -> None:
+    outcome = trial(make_job(by_unit=True), make_driver=partial(table_driver, units=broken))
+    assert getattr(outcome.findings, finds), str(outcome)

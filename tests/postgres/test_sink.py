@@ -86,7 +86,7 @@ def test_it_keeps_the_contract(database: Any, tmp_path: Path) -> None:
     assert sink.clear(owner="conformance", flow="flow", dry_run=True) == len(read(database)) > 0
     assert sink.clear(owner="conformance", flow="flow") > 0
     assert read(database) == []
-    assert database.execute("SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'scribengin'").fetchone()["n"] == 3
+    assert database.execute("SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'scribengin'").fetchone()["n"] == 5
     sink.prepare(owner="another", lineage="after")
 
 

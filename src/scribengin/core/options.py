@@ -76,8 +76,8 @@ class NodeType:
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
     """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`;
-    `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows; `units`: in a `topic` the units of a Batch commit
-    one by one."""
+    `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows; `units`: the units of a Batch commit one by one,
+    where the flow lets them."""
     internal: bool = False
     """True where no flow file can name it"""
 

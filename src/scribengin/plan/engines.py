@@ -85,7 +85,7 @@ def portable(sql: str, schema: Schema, *, test: bool) -> Expression:
 def _commits_units(sinks: Sequence[Sink]) -> bool:
     """Do the units of a Batch commit one by one, so that a Batch may not change hands once one has?"""
     types = catalog.sink_types(internal=True)
-    return len(sinks) == 1 and "topic" in sinks[0].options and sinks[0].type in types and "units" in types[sinks[0].type].abilities
+    return len(sinks) == 1 and sinks[0].type in types and "units" in types[sinks[0].type].able(sinks[0].options)
 
 
 def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: str, *, by_units: bool) -> str:

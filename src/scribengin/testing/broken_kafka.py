@@ -17,8 +17,9 @@ from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Transaction
 from scribengin.core import faults
 from scribengin.core.errors import Unreachable
-from scribengin.testing.kafka_protocol import KafkaJob, UnitsDriver
+from scribengin.testing.kafka_protocol import KafkaJob
 from scribengin.testing.protocol import Driver, Job
+from scribengin.testing.unit_protocol import UnitsDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.postgres.client import driver, quoted
-from scribengin.connectors.postgres.sink import PostgresSink
+from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
 from scribengin.connectors.sql.commits import Commits
+from scribengin.connectors.sql.unit_stream import SqlUnitStream
+from scribengin.core import faults
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scribengin.connectors.contract import BatchId, Decided, Place
     from scribengin.connectors.sql.contract import Session
     from scribengin.core.types import Schema
@@ -58,3 +62,60 @@ class MarkerOutside(PostgresSink):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._commits = OwnConnection(self._commits.database, self._commits.table)
+
+
+class _RowsFirst(SqlUnitStream):
+    def commit(self, report: Mapping[str, Any]) -> None:
+        self._end(commit=True)
+        faults.reached("transaction.commit.before")
+        unit = self._unit
+        with self._database.connect() as session:
+            self._units.commit(session, unit.batch, unit.number, unit.input_hash, self._rows, report)
+
+
+class _MarkerFirst(SqlUnitStream):
+    def commit(self, report: Mapping[str, Any]) -> None:
+        unit = self._unit
+        with self._database.connect() as session:
+            self._units.commit(session, unit.batch, unit.number, unit.input_hash, self._rows, report)
+        faults.reached("transaction.commit.before")
+        self._end(commit=True)
+
+
+class _Blind(SqlUnitStream):
+    def commit(self, report: Mapping[str, Any]) -> None:
+        unit = self._unit
+        assert self._awake is not None
+        self._units.commit(self._awake.end(), unit.batch, unit.number, unit.input_hash, self._rows, report)
+        self._end(commit=True)
+        faults.reached("transaction.commit.after")
+
+    def _check(self, session: Session, held: Any) -> None:
+        """Who is sure that nobody else is there looks at nothing."""
+
+
+class _UnitsOf(PostgresUnitSink):
+    kind: type[SqlUnitStream]
+
+    def unit_stream(self, *given: Any, **named: Any) -> SqlUnitStream:
+        stream = super().unit_stream(*given, **named)
+        stream.__class__ = self.kind
+        return stream
+
+
+class RowsFirst(_UnitsOf):
+    """Commits rows, then the unit's record."""
+
+    kind = _RowsFirst
+
+
+class MarkerFirst(_UnitsOf):
+    """Commits the unit's record, then rows."""
+
+    kind = _MarkerFirst
+
+
+class Blind(_UnitsOf):
+    """Does not look whether another attempt has committed the unit."""
+
+    kind = _Blind

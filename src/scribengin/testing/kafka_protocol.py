@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import msgspec
 
-from scribengin.connectors.abilities import commits_units
-from scribengin.connectors.contract import Place, Receipt
+from scribengin.connectors.contract import Place
 from scribengin.connectors.kafka.client import Cluster
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.sink import KafkaSink
-from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core.errors import Unreachable
 from scribengin.core.process import within
-from scribengin.state.contract import Counts, Decision
 from scribengin.testing import campaign
 from scribengin.testing.broker_proxy import END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS, Rule
 from scribengin.testing.checker import Found
-from scribengin.testing.protocol import FLOW, PLAN, SINKS, SOURCE, STEP, Driver, Job, as_batch, ids_of, output_schema, rows_of
+from scribengin.testing.protocol import FLOW, SINKS, Driver, Job
 from scribengin.testing.trials import Outcome, await_file, finished
+from scribengin.testing.unit_protocol import UnitsDriver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from scribengin.connectors.contract import BatchId, SourceStream, StagingSink
-    from scribengin.state.contract import SourceRange
+    from scribengin.connectors.contract import StagingSink
     from scribengin.testing.broker_proxy import BrokerProxy
     from scribengin.testing.campaign import MakeDriver
 
@@ -92,36 +87,6 @@ def kafka_driver(job: Job) -> Driver:
     """A driver with the right sinks, for a KafkaJob."""
     assert isinstance(job, KafkaJob)
     return (UnitsDriver if job.one_by_one else Driver)(job, _kafka_sink)
-
-
-@dataclass(slots=True)
-class UnitsDriver(Driver):
-    """A driver whose units commit one by one, as they do on executors: all records to the first sink, no coin is tossed."""
-
-    def _stage(self, batch: BatchId, hash_: str, planned: SourceRange, streams: tuple[SourceStream, ...]) -> Decision:
-        (node, other), schema = SINKS, output_schema(self.job)
-        sink = self.sinks[node]
-        assert commits_units(sink)
-        behind = sink.behind(len(streams))
-        receipts = []
-        for unit, stream in enumerate(streams):
-            out = sink.unit_stream(batch, unit, uuid4().hex, schema, input_hash=hash_, behind=behind)
-            try:
-                rows = rows_of(stream)
-                out.write(as_batch(self.job, rows), ids_of(rows))
-                receipt = out.close()
-                out.commit(receipt.as_json())
-            except AlreadyCommitted as found:
-                receipt = Receipt.from_json(found.report)
-            finally:
-                out.abort()
-            receipts.append(receipt)
-        total = sum(receipt.rows for receipt in receipts)
-        counts = {name: Counts(total, total) for name in (SOURCE, STEP, node)} | {other: Counts()}
-        empty = self.sinks[other]
-        assert commits_units(empty)
-        chain = {node: behind, other: empty.behind(0)}
-        return Decision(batch, hash_, PLAN, (planned,), tuple(receipts), (), counts, datetime.now(UTC).isoformat(), chain)
 
 
 def _kafka_sink(job: Job, node: str) -> StagingSink:

@@ -2,8 +2,8 @@
 
 from scribengin.core.options import REQUIRED, NodeType, Option
 
+_KINDS = ("kafka", "folder")
 _WHERE = (
-    Option("kind", "choice", "what it lies in", REQUIRED, ("kafka", "folder")),
     Option("channel", "text", "its id, which every pack names", REQUIRED),
     Option("beside", "list", "the ids of other channels in the same place", ()),
     Option("topic", "text", "Kafka: the topic"),
@@ -27,6 +27,7 @@ SOURCE = NodeType(
     role="source",
     doc="Reads what another tier has handed over.",
     options=(
+        Option("kind", "choice", "what it lies in", REQUIRED, _KINDS),
         *_WHERE,
         Option("max_rows", "int", "Kafka: packs that one Batch takes at most", 256, pace=True),
         Option("split", "int", "Kafka: packs that one task reads", 32, pace=True),
@@ -42,6 +43,7 @@ SINK = NodeType(
     role="sink",
     doc="Hands over to another tier.",
     options=(
+        Option("kind", "choice", "what it lies in", REQUIRED, _KINDS, adds={"kafka": frozenset({"units"})}),
         *_WHERE,
         Option("compression", "choice", "of packs", "none", ("none", "gzip", "lz4", "snappy", "zstd"), pace=True),
         Option("rows", "int", "rows of a pack at most", 16_384, pace=True),
@@ -56,6 +58,6 @@ SINK = NodeType(
         Option("spill", "bytes", "store_on_failure: how much waits at most", 2**30, pace=True),
         Option("key", "list", "Kafka: rows whose values in these columns are equal keep their order", ()),
     ),
-    abilities=frozenset({"exactly_once", "append", "update", "complete", "units"}),
+    abilities=frozenset({"exactly_once", "append", "update", "complete"}),
     internal=True,
 )

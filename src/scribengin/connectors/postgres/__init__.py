@@ -15,6 +15,6 @@ def make_source(place: Place) -> Source:
 
 def make_sink(place: Place) -> Sink:
     """The configured sink."""
-    from scribengin.connectors.postgres.sink import PostgresSink
+    from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
 
-    return PostgresSink(place)
+    return PostgresUnitSink(place) if place.options["visible"] == "unit" else PostgresSink(place)

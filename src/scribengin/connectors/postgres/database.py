@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.client import driver, escaped, quoted
 from scribengin.connectors.postgres.columns import takes, type_of
-from scribengin.connectors.postgres.staging import PostgresStaging
+from scribengin.connectors.postgres.staging import Copying, PostgresStaging
 from scribengin.connectors.sql.contract import HeldByOthers
 
 if TYPE_CHECKING:
@@ -29,15 +30,20 @@ _OWN = (
     "commits (target text, lineage text, number bigint, hash text NOT NULL, term bigint NOT NULL, receipts text NOT NULL, "
     "rows bigint NOT NULL, xid bigint NOT NULL, PRIMARY KEY (target, lineage, number))",
     "staged (name text PRIMARY KEY, target text NOT NULL, lineage text NOT NULL, number bigint NOT NULL)",
+    "units (target text, lineage text, number bigint, unit bigint, hash text NOT NULL, term bigint NOT NULL, rows bigint NOT NULL, "
+    "report text NOT NULL, PRIMARY KEY (target, lineage, number, unit))",
+    "parts (target text NOT NULL, lineage text NOT NULL, number bigint NOT NULL, unit bigint NOT NULL, rows bigint NOT NULL)",
 )
 
 
 class PostgresDatabase:
-    """See `Database`; a connection of psycopg is a `Session`. `staging` is the schema of our own tables."""
+    """See `LoadingDatabase`; a connection of psycopg is a `Session`. `staging` is the schema of our own tables."""
 
     mark = "%s"
     for_update = "FOR UPDATE"
+    for_share = "FOR SHARE"
     row_place = "ctid"
+    row_transaction = "xmin::text::bigint"
     this_transaction = f"mod(pg_current_xact_id()::text::numeric, {_XIDS})::bigint"
 
     def __init__(self, server: Server, staging: str) -> None:
@@ -139,6 +145,21 @@ class PostgresDatabase:
         except driver().errors.LockNotAvailable as error:
             raise HeldByOthers from error
 
+    # --- units that commit by themselves ---
+
+    @property
+    def silence_s(self) -> float:
+        """See `client`."""
+        return client.ABANDONED_MS / 1000
+
+    def step(self, session: Connection[Any]) -> AbstractContextManager[Any]:
+        """A savepoint; what is written behind it has a number of its own."""
+        return session.transaction()
+
+    def load(self, session: Connection[Any], target: Target, schema: Schema) -> Copying:
+        """By COPY, as into staging tables."""
+        return Copying(session, quoted(*target.names), target, schema)
+
     # --- rows of one key ---
 
     def newest(self, every: str, columns: Sequence[str], key: Sequence[str], version: str | None, place: Sequence[str]) -> str:
@@ -172,7 +193,7 @@ class PostgresDatabase:
 
     def rows_by_transaction(self, session: Connection[Any], target: Target) -> Mapping[int, int]:
         """Rows show theirs as `xmin`, also once they are frozen."""
-        return dict(session.execute(f"SELECT xmin::text::bigint, count(*) FROM {quoted(*target.names)} GROUP BY 1").fetchall())
+        return dict(session.execute(f"SELECT {self.row_transaction}, count(*) FROM {quoted(*target.names)} GROUP BY 1").fetchall())
 
 
 def _listed(names: Sequence[str]) -> str:

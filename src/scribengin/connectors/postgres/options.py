@@ -99,6 +99,15 @@ SINK = NodeType(
             None,
             example="op",
         ),
+        Option(
+            "visible",
+            "choice",
+            "`batch`: a reader sees a Batch whole or not at all; `unit`: append only, each task writes its rows at once to the table, in a "
+            "transaction of its own, and a reader may see a Batch in parts",
+            "batch",
+            ("batch", "unit"),
+            adds={"unit": frozenset({"units"})},
+        ),
         Option("staging", "text", "the schema for our own tables; made where it is not there", "scribengin", example="scribengin"),
     ),
     abilities=frozenset({"exactly_once", "append"}),

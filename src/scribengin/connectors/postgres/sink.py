@@ -8,6 +8,7 @@ from scribengin.connectors.postgres.client import Server
 from scribengin.connectors.postgres.database import PostgresDatabase
 from scribengin.connectors.sql.contract import Target
 from scribengin.connectors.sql.sink import SqlSink
+from scribengin.connectors.sql.unit_sink import SqlUnitSink
 
 if TYPE_CHECKING:
     from scribengin.connectors.contract import Place
@@ -17,8 +18,22 @@ class PostgresSink(SqlSink):
     """One table, as the options say."""
 
     def __init__(self, place: Place) -> None:
-        options = place.options
-        schema, _, name = options["table"].rpartition(".")
-        key = tuple(options["key"]) if options["mode"] != "append" else ()
-        target = Target((schema or "public", name), key, options["change"])
-        super().__init__(place, PostgresDatabase(Server(place.node, options), options["staging"]), target, options["version"])
+        super().__init__(place, _database(place), _target(place), place.options["version"])
+
+
+class PostgresUnitSink(SqlUnitSink):
+    """One table, with `visible: unit`."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place, _database(place), _target(place))
+
+
+def _database(place: Place) -> PostgresDatabase:
+    return PostgresDatabase(Server(place.node, place.options), place.options["staging"])
+
+
+def _target(place: Place) -> Target:
+    options = place.options
+    schema, _, name = options["table"].rpartition(".")
+    key = tuple(options["key"]) if options["mode"] != "append" else ()
+    return Target((schema or "public", name), key, options["change"])

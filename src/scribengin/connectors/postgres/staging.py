@@ -1,4 +1,4 @@
-"""A staging table: made like the target, filled by COPY."""
+"""A staging table, made like the target; and COPY, which fills it, or the target itself."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ class PostgresStaging:
         if target.change is not None:
             _take_changes(connection, place, like, target, quoted(target.change))
         self._connection = connection
+        self._copying = Copying(connection, place, target, schema)
+
+    def put(self, batch: pa.RecordBatch) -> int:
+        """By one COPY, in a transaction of its own."""
+        with self._connection.transaction():
+            # nobody waits for this commit alone; for the transaction only, as a pool may give the session to others
+            self._connection.execute("SET LOCAL synchronous_commit = off")
+            return self._copying.put(batch)
+
+
+class Copying:
+    """See `Staging`. COPY into the table `place`, in whatever transaction is open."""
+
+    def __init__(self, connection: Connection[Any], place: str, target: Target, schema: Schema) -> None:
+        self._connection = connection
         self._table = target.names[-1]
         self._types: dict[str, str] = dict(connection.execute(_TYPES, (place,)).fetchall())
         """column → its type's name"""
@@ -47,11 +62,8 @@ class PostgresStaging:
         if data is None:
             data, form = as_csv(batch), "csv"
         try:
-            with self._connection.transaction(), self._connection.cursor() as cursor:
-                # nobody waits for this commit alone; for the transaction only, as a pool may give the session to others
-                cursor.execute("SET LOCAL synchronous_commit = off")
-                with cursor.copy(f"{self._copy} (FORMAT {form})") as copy:
-                    copy.write(data)
+            with self._connection.cursor() as cursor, cursor.copy(f"{self._copy} (FORMAT {form})") as copy:
+                copy.write(data)
         except driver().Error as error:
             if (error.sqlstate or "").startswith(_DATA):
                 raise NotTaken(self._words(error)) from error

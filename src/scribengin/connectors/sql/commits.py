@@ -10,13 +10,17 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.sql.contract import OWN, HeldByOthers
+from scribengin.connectors.sql.units import Units
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from scribengin.connectors.contract import Decided
-    from scribengin.connectors.sql.contract import Database, Session
+    from scribengin.connectors.sql.contract import Database, LoadingDatabase, Session
 
 DETAILED = 1_000
 """newest Batches of which `commits` keeps a row each; of older ones the number of rows stays, in `claims`"""
@@ -34,7 +38,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What was committed as one Batch; `xid` is the transaction, as rows tell it."""
+    """What was committed as one Batch; `xid` is the transaction, as rows tell it, of which there are none where units have committed."""
 
     number: int
     input_hash: str
@@ -45,7 +49,7 @@ class Commit:
 
 
 class Commits:
-    """The three tables, asked about one `table`."""
+    """The three tables, asked about one `table`. `units`: what units have committed by themselves, where the database can do that."""
 
     def __init__(self, database: Database[Any], table: str) -> None:
         self.table = table
@@ -54,6 +58,7 @@ class Commits:
         self._claims, self._commits, self._staged = (database.escaped(*database.own(name)) for name in OWN)
         # words that some databases have for themselves
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
+        self.units = Units(database, table) if loads(database) else None
 
     def make(self, session: Session) -> None:
         """Make what is not there. Two that do so at once wait for each other."""
@@ -67,7 +72,16 @@ class Commits:
     def claim(self, session: Session, *, lock: bool = False) -> tuple[Claim, tuple[str, ...]] | None:
         """Whose the table is, and which lineages wrote there before; None where it is nobody's. `lock`: nobody else changes or locks it
         until the transaction ends."""
-        m, locks = self.database.mark, self.database.for_update if lock else ""
+        return self._claim(session, self.database.for_update if lock else "")
+
+    def claim_to_share(self, session: Session) -> Claim | None:
+        """Whose the table is; nobody changes that until the transaction ends, in which units do the same at once."""
+        assert loads(self.database)
+        held = self._claim(session, self.database.for_share)
+        return None if held is None else held[0]
+
+    def _claim(self, session: Session, locks: str) -> tuple[Claim, tuple[str, ...]] | None:
+        m = self.database.mark
         found = session.execute(
             f"SELECT owner, lineage, sink, flow, earlier FROM {self._claims} WHERE target = {m} {locks}", (self.table,)
         ).fetchone()
@@ -98,7 +112,8 @@ class Commits:
         m = self.database.mark
         held = session.execute(f"SELECT had_rows OR folded_rows > 0 FROM {self._claims} WHERE target = {m}", (self.table,)).fetchone()
         some = f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._commits} WHERE target = {m} AND {self._rows} > 0)"
-        return bool(held and held[0]) or session.execute(some, (self.table,)).fetchone() is not None
+        of_units = self.units is not None and self.units.wrote(session)
+        return of_units or bool(held and held[0]) or session.execute(some, (self.table,)).fetchone() is not None
 
     def commit_of(self, session: Session, lineage: str, number: int) -> Commit | None:
         """What was committed as that Batch."""
@@ -118,7 +133,12 @@ class Commits:
     def xids(self, session: Session) -> tuple[list[int], int]:
         """(the transactions of all Batches, of every lineage; rows of Batches that are told no more)."""
         held = session.execute(f"SELECT folded_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()
-        return [each.xid for each in self._all(session, "", ())], held[0] if held else 0
+        whole = [each.xid for each in self._all(session, "", ())]
+        return [*whole, *chain.from_iterable(self.unit_xids(session).values())], held[0] if held else 0
+
+    def unit_xids(self, session: Session) -> dict[tuple[str, int], list[int]]:
+        """(lineage, number) → the transactions of its units, of each Batch that has some; also of one that is not decided yet."""
+        return {} if self.units is None or not self.units.there(session) else self.units.transactions(session)
 
     def note(self, session: Session, decided: Decided, rows: int) -> None:
         """Record the Batch that this transaction writes, and fold old ones. The claim is locked."""
@@ -136,11 +156,15 @@ class Commits:
             (*values, self.table),
         )
         session.execute(f"DELETE {old}", values)
+        if self.units is not None:
+            self.units.fold(session, batch.lineage, batch.number - DETAILED)
 
     def forget(self, session: Session) -> None:
         """Who has written to the table, and what; not what is staged."""
         for place in (self._commits, self._claims):
             session.execute(f"DELETE FROM {place} WHERE target = {self.database.mark}", (self.table,))
+        if self.units is not None and self.units.there(session):
+            self.units.forget(session)
 
     def stage(self, session: Session, name: str, lineage: str, number: int) -> None:
         """Say that a staging table of that name is about to be there."""
@@ -185,6 +209,11 @@ class Commits:
         columns = f"{self._number}, hash, term, receipts, {self._rows}, xid"
         found = session.execute(f"SELECT {columns} FROM {self._commits} WHERE target = {self.database.mark} {where}", (self.table, *values))
         return [Commit(*row) for row in found.fetchall()]
+
+
+def loads(database: Database[Any]) -> TypeGuard[LoadingDatabase[Any]]:
+    """True for a LoadingDatabase."""
+    return hasattr(database, "load")
 
 
 def receipts_of(decided: Decided) -> str:

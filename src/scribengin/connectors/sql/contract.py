@@ -25,6 +25,12 @@ claims      target (the key), owner, lineage, sink, flow: texts; earlier: a list
 commits     target, lineage: texts, number: a whole number (the key, all three); hash: a text; term: a whole number; receipts: a text of
             any length; rows, xid: whole numbers of 64 bits; in this order
 staged      name (the key), target, lineage: texts; number: a whole number; in this order
+
+A database in whose tables the units of a Batch may also commit one by one is a `LoadingDatabase`, with two own tables more:
+
+units       target, lineage: texts, number, unit: whole numbers (the key, all four); hash: a text; term, rows: whole numbers; report: a
+            text of any length; in this order
+parts       target, lineage: texts; number, unit, rows: whole numbers; in this order. It has no key: attempts do not wait for one another
 """
 
 from __future__ import annotations
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
 
 OWN = ("claims", "commits", "staged")
 """what `Database.own` is asked for, beside staging tables"""
+UNIT_OWN = ("units", "parts")
+"""and what that of a LoadingDatabase is asked for as well"""
 
 
 class NotTaken(Exception):
@@ -95,7 +103,7 @@ class Session(Protocol):
 
 
 class Staging(Protocol):
-    """A staging table that was just made, as the task sees it that fills it."""
+    """A table as the task sees it that fills it: a staging table that was just made, or, of a LoadingDatabase, the person's own."""
 
     def put(self, batch: pa.RecordBatch) -> int:
         """All rows in one step, behind those that are there; how many bytes. Raises NotTaken where a row is at fault. Whatever it raises,
@@ -199,3 +207,24 @@ class Database(Protocol[S]):
     def rows_by_transaction(self, session: S, target: Target) -> Mapping[int, int] | None:
         """`this_transaction` of each that has written rows which stand in the table now → how many; None where rows do not tell. Then an
         audit compares records alone, and `clear` does not find rows of others that came later. The table is there."""
+
+
+class LoadingDatabase(Database[S], Protocol[S]):
+    """A database whose tables take rows straight from tasks too, each in a transaction of its own. It knows INSERT … ON CONFLICT DO
+    NOTHING, which waits for another that is about to insert the same key, and tells by `rowcount` whether it has inserted."""
+
+    for_share: str
+    """ends a SELECT of a row that others may lock so too, and nobody may lock or change otherwise until the transaction ends"""
+    row_transaction: str
+    """in a SELECT from an own table, the number of the transaction or step that wrote the row, as `rows_by_transaction` tells it"""
+
+    @property
+    def silence_s(self) -> float:
+        """How long a session may be silent within a transaction before the database ends it, in seconds; infinite where it does not."""
+
+    def step(self, session: S) -> AbstractContextManager[Any]:
+        """A part of the session's transaction, which is open: undone where the block raises. Steps are not nested."""
+
+    def load(self, session: S, target: Target, schema: Schema) -> Staging:
+        """The table itself, which is there, for rows with the columns of `schema`. Its `put` is called in a `step` of its own, and need not
+        undo by itself what it has not put as a whole."""

@@ -93,7 +93,7 @@ class SqlSink:
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Compare what was decided with the commit records; where rows are only added, count those of every transaction again."""
         with self._connected("cannot be read") as session:
-            commits = self._commits.of_lineage(session, lineage)
+            commits, of_units = self._commits.of_lineage(session, lineage), self._commits.unit_xids(session)
             found = self._rows_by_transaction(session)
             for each in decided:
                 number = each.batch.number
@@ -104,7 +104,8 @@ class SqlSink:
                 wrong = []
                 if (commit.input_hash, commit.receipts) != (each.input_hash, receipts_of(each)):
                     wrong.append(f"batch {number} was published otherwise than it was decided")
-                rows = commit.rows if found is None else found.get(commit.xid, 0)
+                xids = of_units.get((lineage, number), [commit.xid])
+                rows = commit.rows if found is None else sum(found.get(xid, 0) for xid in xids)
                 if rows != commit.rows:
                     wrong.append(f"batch {number}: {commit.rows} rows were written to {self._target}, {rows} are there")
                 yield Published(number, rows, tuple(wrong))
@@ -169,7 +170,11 @@ class SqlSink:
         return False
 
     def _take(self, session: Session, decided: Decided) -> int:
-        """Put the decided rows into the table; how many were staged."""
+        """Put the decided rows into the table; how many were staged, or were put there by their units."""
+        batch, units = decided.batch, self._commits.units
+        done = {} if units is None else units.of_batch(session, batch.lineage, batch.number)
+        if done or decided.behind.get("units"):
+            return self._taken(decided, done)
         segments = [segment for receipt in decided.receipts for segment in receipt.segments]
         tables = [self._staged(session, segment) for segment in segments]
         for segment, table in zip(segments, tables, strict=True):
@@ -182,6 +187,17 @@ class SqlSink:
         if segments and self._target.key:
             merge(session, self._database, self._target, tables, tuple(segments[0]["columns"]), self._version)
         return sum(segment["rows"] for segment in segments)
+
+    def _taken(self, decided: Decided, done: Mapping[int, tuple[str, int]]) -> int:
+        """How many rows units have put into the table by themselves; `done`: unit → (input hash, rows), of those that stand there."""
+        said = {each.unit: (segment.get("hash"), each.rows) for each in decided.receipts for segment in each.segments}
+        if done != said:
+            raise StateError(
+                f'sink "{self.node}": of batch {decided.batch.number} units {sorted(done)} stand in {self._target} at {self._database}, '
+                f"and its decision says {sorted(said)}, or says other input or other numbers of rows of them",
+                remedy="restore the database or the state folder, whichever was set back; or begin anew: scribengin reset FLOW --outputs",
+            )
+        return decided.rows
 
     def _staged(self, session: Session, segment: Mapping[str, Any]) -> str:
         """The name of its table, which is there."""

@@ -67,6 +67,9 @@ def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
             if not sink.options.get(name):
                 message = f"{called(sink)} has mode: {mode} and no `{name}`, {_WHAT[name]}"
                 yield subject.problem_at_key("table-mode", path_of(sink, "mode"), message, f"add {name}")
+        if mode != "append" and sink.options.get("visible") == "unit":
+            message = f"{called(sink)} has visible: unit, and mode: {mode}, in which the rows of one key may come in several units"
+            yield subject.problem_at_key("table-mode", path_of(sink, "visible"), message, "take it out, or write mode: append")
         for name in ("key", "version", "change"):
             if sink.options.get(name) and name not in _MAY[mode]:
                 option = subject.sink_types[sink.type].option("mode")

@@ -116,7 +116,8 @@ CATALOG: tuple[Entry, ...] = (
         "A table's mode and its key",
         "`mode: append` adds rows and tells them apart by nothing; `upsert` needs a `key`, `changes` a `key` and the column that says the "
         "change, `overwrite` the columns of `partition_by`, whose values say which rows are replaced. Of a source `mode: incremental` "
-        "needs `by`, and `snapshot` looks at no such column.",
+        "needs `by`, and `snapshot` looks at no such column. `visible: unit` adds rows: of one key, which may come in several "
+        "units, nobody could say which row is the last.",
         "Add what the mode needs, take out what it does not look at, or write another mode.",
         "kept: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept, mode: upsert}",
         slot="sink",

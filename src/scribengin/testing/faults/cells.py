@@ -20,6 +20,7 @@ from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
 from scribengin.testing.faults.stores import GROUND_OF, KEYED_ROUTES, ROUTES_BESIDE, STORES
+from scribengin.testing.faults.table_flows import BY_UNIT as TABLE_BY_UNIT
 from scribengin.testing.faults.tier_flows import RECUT_KINDS, TIER_KINDS, TIER_ROUTES, commits_by_unit, lives_on
 from scribengin.testing.faults.ways import SERIES, is_soft
 
@@ -257,7 +258,7 @@ class Sample:
         to_kafka = PLACES_OF[flow[1]] is PLACES_KAFKA_SINK
         decisive: tuple[str, ...] = KAFKA_DECISIVE if to_kafka else DECISIVE
         decisive = GROUND_OF[flow[1]].decisive if flow[1] in GROUND_OF else decisive
-        by_unit = flow[0] in BY_UNIT if to_kafka else commits_by_unit(*flow[:2])
+        by_unit = flow[0] in BY_UNIT if to_kafka else flow[1] == TABLE_BY_UNIT or commits_by_unit(*flow[:2])
         life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, unmet, rng), rng, decisive, by_unit=by_unit)))
         self._note(life)
         self._running.append(life)

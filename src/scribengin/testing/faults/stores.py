@@ -10,10 +10,10 @@ from scribengin.testing.faults.index_flows import INDEXES
 from scribengin.testing.faults.object_flows import OBJECTS, OBJECTS_LISTED, OBJECTS_ROLLED
 from scribengin.testing.faults.plain_flows import HTTP, SPARK
 from scribengin.testing.faults.read_table_flows import READ_TABLES
-from scribengin.testing.faults.table_flows import TABLES
+from scribengin.testing.faults.table_flows import TABLES, TABLES_BY_UNIT
 
 SINKS = {
-    "PostgreSQL": (TABLES,),
+    "PostgreSQL": (TABLES, TABLES_BY_UNIT),
     "PostgreSQL, read": (READ_TABLES,),
     "Delta": (DELTA, DELTA_BY_KEY, DELTA_STORED, DELTA_STORED_BY_KEY),
     "indexes": (INDEXES,),

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from scribengin.testing.faults.outcomes import Life
 
 ROUTES = ("files-to-postgres", "files-to-postgres-by-key")
+BY_UNIT = "files-to-postgres-by-unit"
+"""units commit by themselves"""
 DECISIVE = ("decide.after", "publish.record.before", "publish.record.after", "commit.before")
+_UNIT_POINTS = ("marker.read", "transaction.sent", "transaction.commit.before", "transaction.commit.after")
 
 
 @dataclass(kw_only=True)
@@ -43,6 +46,11 @@ class TableFlow(ServedFlow):
         """As over files, but for renames."""
         return DECISIVE
 
+    @property
+    def by_unit(self) -> bool:
+        """On one route."""
+        return self.route == BY_UNIT
+
     def watch_program(self, sink: str) -> Sequence[str]:
         """This module's."""
         return __name__, self.server.uri, self.schema, sink
@@ -53,8 +61,8 @@ class TableFlow(ServedFlow):
             return read_table(connection, self.schema, sink)
 
     def _output(self, sink: str) -> str:
-        by_key = f", mode: upsert, key: [{self.key}]" if self.key else ""
-        return f'type: postgres, server: "{self.server.uri}", table: {self.schema}.{sink}, staging: {self.schema}_staging{by_key}'
+        more = f", mode: upsert, key: [{self.key}]" if self.key else ", visible: unit" if self.by_unit else ""
+        return f'type: postgres, server: "{self.server.uri}", table: {self.schema}.{sink}, staging: {self.schema}_staging{more}'
 
     def _connect(self) -> Connection[Any]:
         connection: Connection[Any] = driver().connect(self.server.uri, autocommit=True)
@@ -79,6 +87,14 @@ def _flow(life: Life, folder: Path, stack: ExitStack) -> TableFlow:
 
 
 TABLES = Ground("tables", ROUTES, KINDS, DECISIVE, dict.fromkeys(ROUTES, store_places(DECISIVE)), _flow)
+TABLES_BY_UNIT = Ground(
+    "tables, unit by unit",
+    (BY_UNIT,),
+    ("tail", "filter"),
+    DECISIVE,
+    {BY_UNIT: store_places((*_UNIT_POINTS, *DECISIVE), beside=_UNIT_POINTS)},
+    _flow,
+)
 
 
 def main(server: str, schema: str, table: str, *flags: str) -> None:

@@ -1,0 +1,44 @@
+"""A session that is not taken for one that sleeps."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from scribengin.connectors.sql.contract import Session
+
+
+class Awake:
+    """Asks for something now and then, from a thread of its own, within a session's transaction: databases end those that are silent for
+    `silence_s`, since whoever is stopped there keeps others waiting, and the next row of a unit may be long in the making. A process that
+    is stopped asks for nothing. Use the session under `with` only."""
+
+    def __init__(self, session: Session, silence_s: float) -> None:
+        self._session = session
+        self._every_s = silence_s / 4
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="awake", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Session:
+        self._lock.acquire()
+        return self._session
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._lock.release()
+
+    def end(self) -> Session:
+        """Ask no more; the session may be used as before."""
+        self._ended.set()
+        self._thread.join()
+        return self._session
+
+    def _ask(self) -> None:
+        while not self._ended.wait(min(self._every_s, threading.TIMEOUT_MAX)):
+            with self._lock, suppress(Exception):  # what is wrong with the session its next row will tell
+                self._session.execute("SELECT 1")

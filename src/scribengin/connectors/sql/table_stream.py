@@ -1,0 +1,82 @@
+"""What every stream of rows into a table does: make the table where it was never there, and find the rows that it does not take."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.sql.columns import made
+from scribengin.connectors.sql.contract import NotTaken
+from scribengin.core import faults
+from scribengin.core.errors import SinkError
+from scribengin.formats.contract import Bad
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.sql.commits import Commits
+    from scribengin.connectors.sql.contract import Database, Session, Target
+    from scribengin.core.types import Schema
+
+
+class TableStream(ABC):
+    """One unit's rows, on their way into `target`."""
+
+    wants_ids = False
+
+    def __init__(self, sink: str, database: Database[Any], commits: Commits, target: Target, schema: Schema) -> None:
+        self._sink = sink
+        self._database = database
+        self._commits = commits
+        self._target = target
+        self._schema = schema
+        self._rows = 0
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
+        """Put the rows. Those are refused that the table's types and rules do not take, as the database words it."""
+        if not batch.num_rows:
+            return ()
+        self._begin_once()
+        refused: list[Bad] = []
+        with self._database.explained(f"did not take rows for {self._target}"):
+            self._put_all(batch, 0, refused)
+        faults.reached("stage.mid_write")
+        return sorted(refused, key=lambda bad: bad.ordinal)
+
+    @abstractmethod
+    def _begin_once(self) -> None:
+        """Before rows are put: make what they need, unless that is made."""
+
+    @abstractmethod
+    def _put(self, batch: pa.RecordBatch) -> int:
+        """All rows in one step; how many bytes. Raises NotTaken where a row is at fault; nothing of `batch` is there then."""
+
+    def _make_table(self, session: Session) -> None:
+        """The table itself, where it was never there. One that is there was compared with the columns before the run."""
+        if not self._database.is_there(session, *self._target.names):
+            if self._commits.wrote(session):
+                raise SinkError(
+                    f'sink "{self._sink}": table {self._target} at {self._database} is gone, with rows that were written to it',
+                    remedy="restore it, or begin anew: scribengin reset FLOW --outputs --yes",
+                    code="table-gone",
+                    node=self._sink,
+                )
+            self._database.make(session, self._target, made(self._database, self._target, self._schema))
+
+    def _put_all(self, batch: pa.RecordBatch, first: int, refused: list[Bad]) -> None:
+        """All rows at once; where one is refused, each half by itself."""
+        try:
+            size = self._put(batch)
+        except NotTaken as why:
+            if batch.num_rows == 1:
+                refused.append(Bad(first, "refused", f"{self._target} does not take it: {why}"))
+                return
+            half = batch.num_rows // 2
+            self._put_all(batch.slice(0, half), first, refused)
+            self._put_all(batch.slice(half), first + half, refused)
+            return
+        self._rows += batch.num_rows
+        self._bytes += size

@@ -1,0 +1,153 @@
+"""One unit that commits by itself: its rows go into the table as they come, in one transaction, which ends with the unit's record."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Receipt
+from scribengin.connectors.sql.awake import Awake
+from scribengin.connectors.sql.table_stream import TableStream
+from scribengin.connectors.unit_contract import AlreadyCommitted
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, ScribenginError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from scribengin.connectors.contract import BatchId
+    from scribengin.connectors.sql.commits import Claim, Commits
+    from scribengin.connectors.sql.contract import LoadingDatabase, Session, Staging, Target
+    from scribengin.connectors.sql.units import Units
+    from scribengin.core.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Which unit of which Batch, by whom. `after`: the newest published Batch that must stand there, None for none."""
+
+    sink: str
+    owner: str
+    batch: BatchId
+    number: int
+    input_hash: str
+    after: int | None
+
+
+class SqlUnitStream(TableStream):
+    """See the contract's UnitStream. Its transaction is open from the first row, or from `close` where there is none."""
+
+    def __init__(self, unit: Unit, database: LoadingDatabase[Any], commits: Commits, units: Units, target: Target, schema: Schema) -> None:
+        super().__init__(unit.sink, database, commits, target, schema)
+        self._unit = unit
+        self._loading = database
+        self._units = units
+        self._open = ExitStack()
+        """ended without an error it commits"""
+        self._awake: Awake | None = None
+        self._table: Staging | None = None
+
+    def close(self) -> Receipt:
+        """All rows are in the table, for this transaction alone."""
+        self._begin_once()
+        faults.reached("transaction.sent")
+        segment = {"hash": self._unit.input_hash}
+        return Receipt(self._sink, self._unit.number, self._rows, self._bytes, (segment,))
+
+    def commit(self, report: Mapping[str, Any]) -> None:
+        """Look once more, under a lock, whether this unit is still to be written; then record it, and commit."""
+        assert self._awake is not None
+        unit, session = self._unit, self._awake.end()  # whoever sleeps from here on holds up others
+        with self._database.explained(f"did not commit unit {unit.number} of batch {unit.batch.number} to {self._target}"):
+            self._check(session, self._commits.claim_to_share(session))
+            if not self._units.commit(session, unit.batch, unit.number, unit.input_hash, self._rows, report):
+                raise self._found(session) or self._fenced("another attempt has committed it, and what it has said is gone")
+            faults.reached("transaction.commit.before")
+            self._end(commit=True)
+            faults.reached("transaction.commit.after")
+
+    def abort(self) -> None:
+        """Take back what is not committed."""
+        with suppress(ScribenginError), self._database.explained(f"did not give up rows for {self._target}"):
+            self._end(commit=False)
+
+    def _begin_once(self) -> None:
+        if self._awake is not None:
+            return
+        try:
+            session = self._database.connect()
+            self._open.callback(session.close)
+            with self._database.explained(f"cannot take a unit into {self._target}"):
+                held = self._commits.claim(session)
+                self._check(session, held[0] if held else None)
+                faults.reached("marker.read")
+                with session.transaction():
+                    self._make_table(session)
+                self._open.enter_context(session.transaction())
+                self._table = self._loading.load(session, self._target, self._schema)
+            self._awake = Awake(session, self._loading.silence_s)
+        except BaseException:
+            self._end(commit=False)
+            raise
+
+    def _put(self, batch: pa.RecordBatch) -> int:
+        assert self._awake is not None
+        assert self._table is not None
+        with self._awake as session, self._loading.step(session):
+            size = self._table.put(batch)
+            self._units.put(session, self._unit.batch, self._unit.number, batch.num_rows)
+        return size
+
+    def _end(self, *, commit: bool) -> None:
+        if self._awake is not None:
+            self._awake.end()
+        ending, self._open = self._open, ExitStack()
+        if commit:
+            ending.close()
+            return
+        with suppress(_Undone):
+            ending.__exit__(_Undone, _Undone(), None)
+
+    def _check(self, session: Session, held: Claim | None) -> None:
+        """Returns where this unit is still to be written. Raises AlreadyCommitted where it is, else FencedError or StateError."""
+        unit, batch = self._unit, self._unit.batch
+        if held is None or (held.owner, held.lineage) != (unit.owner, batch.lineage):
+            raise self._fenced("another lineage has claimed the table")
+        if (found := self._found(session)) is not None:
+            raise found
+        newest = self._commits.newest(session, batch.lineage)
+        if newest is None and unit.after is None:
+            return
+        if newest is not None and newest.number == unit.after and newest.number < batch.number and newest.term <= batch.term:
+            return
+        if newest is None or (unit.after is not None and newest.number < unit.after):
+            raise StateError(
+                f'sink "{unit.sink}" writes nothing of batch {batch.number}: batch {unit.after} is published, and the newest that '
+                f"{self._database} knows of {self._target} is {'none' if newest is None else newest.number}",
+                remedy="the database was set back: restore it as it was; or begin anew: scribengin reset FLOW --outputs --yes",
+            )
+        raise self._fenced(f"batch {newest.number} stands there already, under term {newest.term}")
+
+    def _found(self, session: Session) -> AlreadyCommitted | FencedError | None:
+        """What there is to say where the unit is committed."""
+        said = self._units.report(session, self._unit.batch, self._unit.number)
+        if said is None:
+            return None
+        hash_, report = said
+        return AlreadyCommitted(report) if hash_ == self._unit.input_hash else self._fenced("it stands there already, over other input")
+
+    def _fenced(self, why: str) -> FencedError:
+        unit = self._unit
+        return FencedError(
+            f'sink "{unit.sink}" refuses unit {unit.number} of batch {unit.batch.number} of lineage {unit.batch.lineage}: {why} '
+            f"({self._database}, table {self._target})",
+            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            node=unit.sink,
+        )
+
+
+class _Undone(Exception):
+    """Ends a transaction that is to leave nothing."""

@@ -1,0 +1,100 @@
+"""What units have committed by themselves: two own tables more, beside those of `commits`.
+
+units       one row a unit: what its Batch read (hash), the Term, rows, and what its task has reported
+parts       one row for each step in which a unit has put rows into the table; it is written by that step, and so tells its transaction
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.sql.contract import UNIT_OWN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.connectors.contract import BatchId
+    from scribengin.connectors.sql.contract import LoadingDatabase, Session
+
+
+class Units:
+    """Both tables, asked about one `table`."""
+
+    def __init__(self, database: LoadingDatabase[Any], table: str) -> None:
+        self.table = table
+        self._database = database
+        self._units, self._parts = (database.escaped(*database.own(name)) for name in UNIT_OWN)
+        self._number, self._rows = database.quoted("number"), database.quoted("rows")
+
+    def there(self, session: Session) -> bool:
+        """False where no sink of this version has claimed a table yet."""
+        return self._database.is_there(session, *self._database.own(UNIT_OWN[-1]))
+
+    def put(self, session: Session, batch: BatchId, unit: int, rows: int) -> None:
+        """Say that this step of the unit's transaction has put so many rows into the table."""
+        m = self._database.mark
+        session.execute(
+            f"INSERT INTO {self._parts} VALUES ({m}, {m}, {m}, {m}, {m})", (self.table, batch.lineage, batch.number, unit, rows)
+        )
+
+    def commit(self, session: Session, batch: BatchId, unit: int, input_hash: str, rows: int, report: Mapping[str, Any]) -> bool:
+        """Record the unit that this transaction writes. False where another attempt has committed it; one about to is waited for."""
+        m = self._database.mark
+        marks = ", ".join([m] * 8)
+        said = msgspec.json.encode(report).decode()
+        done = session.execute(
+            f"INSERT INTO {self._units} VALUES ({marks}) ON CONFLICT DO NOTHING",
+            (self.table, batch.lineage, batch.number, unit, input_hash, batch.term, rows, said),
+        )
+        return done.rowcount == 1
+
+    def report(self, session: Session, batch: BatchId, unit: int) -> tuple[str, Mapping[str, Any]] | None:
+        """(input hash, what its task has reported) of a unit that is committed."""
+        m = self._database.mark
+        found = session.execute(
+            f"SELECT hash, report FROM {self._units} WHERE target = {m} AND lineage = {m} AND {self._number} = {m} AND unit = {m}",
+            (self.table, batch.lineage, batch.number, unit),
+        ).fetchone()
+        return None if found is None else (found[0], msgspec.json.decode(found[1]))
+
+    def of_batch(self, session: Session, lineage: str, number: int) -> dict[int, tuple[str, int]]:
+        """Unit → (input hash, rows), of those that are committed."""
+        m = self._database.mark
+        found = session.execute(
+            f"SELECT unit, hash, {self._rows} FROM {self._units} WHERE target = {m} AND lineage = {m} AND {self._number} = {m}",
+            (self.table, lineage, number),
+        )
+        return {unit: (hash_, rows) for unit, hash_, rows in found.fetchall()}
+
+    def transactions(self, session: Session) -> dict[tuple[str, int], list[int]]:
+        """(lineage, number) of each Batch → the transactions of its parts, as rows tell them; of those that are not folded."""
+        found = session.execute(
+            f"SELECT lineage, {self._number}, {self._database.row_transaction} FROM {self._parts} WHERE target = {self._database.mark}",
+            (self.table,),
+        )
+        told: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for lineage, number, xid in found.fetchall():
+            told[lineage, number].append(xid)
+        return told
+
+    def wrote(self, session: Session) -> bool:
+        """Whether rows of a unit must stand in the table."""
+        m = self._database.mark
+        some = f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._parts} WHERE target = {m})"
+        return session.execute(some, (self.table,)).fetchone() is not None
+
+    def fold(self, session: Session, lineage: str, number: int) -> None:
+        """Forget those of Batches up to that one."""
+        m = self._database.mark
+        for place in (self._units, self._parts):
+            session.execute(
+                f"DELETE FROM {place} WHERE target = {m} AND lineage = {m} AND {self._number} <= {m}", (self.table, lineage, number)
+            )
+
+    def forget(self, session: Session) -> None:
+        """All of them."""
+        for place in (self._units, self._parts):
+            session.execute(f"DELETE FROM {place} WHERE target = {self._database.mark}", (self.table,))
