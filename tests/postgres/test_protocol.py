@@ -124,7 +124,9 @@ def test_a_driver_that_sleeps_and_wakes_after_its_successor_changes_nothing(poin
     assert_clean(overtaken(job, f"{point}@2", table_driver), job)
 
 
-@pytest.mark.parametrize("point", [*UNITS, *WHOLE])
+@pytest.mark.parametrize(
+    "point", [*UNITS[1:], WHOLE[0], *(pytest.param(point, marks=pytest.mark.long) for point in (UNITS[0], *WHOLE[1:]))]
+)
 def test_a_driver_whose_units_commit_by_themselves_killed_at(point: str, make_job: Callable[..., TableJob]) -> None:
     job = make_job(by_unit=True)
     # of two units a Batch, the second one of the second

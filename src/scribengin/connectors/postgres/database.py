@@ -32,7 +32,8 @@ _OWN = (
     "staged (name text PRIMARY KEY, target text NOT NULL, lineage text NOT NULL, number bigint NOT NULL)",
     "units (target text, lineage text, number bigint, unit bigint, hash text NOT NULL, term bigint NOT NULL, rows bigint NOT NULL, "
     "report text NOT NULL, PRIMARY KEY (target, lineage, number, unit))",
-    "parts (target text NOT NULL, lineage text NOT NULL, number bigint NOT NULL, unit bigint NOT NULL, rows bigint NOT NULL)",
+    "parts (target text, lineage text, number bigint, unit bigint, attempt text, part bigint, rows bigint NOT NULL, "
+    "PRIMARY KEY (target, lineage, number, unit, attempt, part))",
 )
 
 

@@ -30,7 +30,8 @@ A database in whose tables the units of a Batch may also commit one by one is a 
 
 units       target, lineage: texts, number, unit: whole numbers (the key, all four); hash: a text; term, rows: whole numbers; report: a
             text of any length; in this order
-parts       target, lineage: texts; number, unit, rows: whole numbers; in this order. It has no key: attempts do not wait for one another
+parts       target, lineage: texts, number, unit: whole numbers, attempt: a text, part: a whole number (the key, all six); rows: a whole
+            number; in this order
 """
 
 from __future__ import annotations

@@ -48,17 +48,10 @@ class SqlUnitSink(SqlSink):
         return {"units": units, "after": self._after}
 
     def unit_stream(
-        self,
-        batch: BatchId,
-        unit: int,
-        attempt: str,  # noqa: ARG002 (nothing is named by it)
-        schema: Schema,
-        *,
-        input_hash: str,
-        behind: Mapping[str, Any],
+        self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
     ) -> SqlUnitStream:
         """A stream that commits by itself."""
-        mine = Unit(self.node, self._owner, batch, unit, input_hash, behind["after"])
+        mine = Unit(self.node, self._owner, batch, unit, attempt, input_hash, behind["after"])
         return SqlUnitStream(mine, self._loading, self._commits, self._units, self._target, schema)
 
     def publish(self, decided: Decided) -> None:

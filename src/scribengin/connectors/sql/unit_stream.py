@@ -33,6 +33,7 @@ class Unit:
     owner: str
     batch: BatchId
     number: int
+    attempt: str
     input_hash: str
     after: int | None
 
@@ -49,6 +50,7 @@ class SqlUnitStream(TableStream):
         """ended without an error it commits"""
         self._awake: Awake | None = None
         self._table: Staging | None = None
+        self._parts = 0
 
     def close(self) -> Receipt:
         """All rows are in the table, for this transaction alone."""
@@ -98,7 +100,8 @@ class SqlUnitStream(TableStream):
         assert self._table is not None
         with self._awake as session, self._loading.step(session):
             size = self._table.put(batch)
-            self._units.put(session, self._unit.batch, self._unit.number, batch.num_rows)
+            self._units.put(session, self._unit.batch, self._unit.number, self._unit.attempt, self._parts, batch.num_rows)
+        self._parts += 1
         return size
 
     def _end(self, *, commit: bool) -> None:
@@ -107,8 +110,7 @@ class SqlUnitStream(TableStream):
         ending, self._open = self._open, ExitStack()
         if commit:
             ending.close()
-            return
-        with suppress(_Undone):
+        else:
             ending.__exit__(_Undone, _Undone(), None)
 
     def _check(self, session: Session, held: Claim | None) -> None:

@@ -1,7 +1,8 @@
 """What units have committed by themselves: two own tables more, beside those of `commits`.
 
 units       one row a unit: what its Batch read (hash), the Term, rows, and what its task has reported
-parts       one row for each step in which a unit has put rows into the table; it is written by that step, and so tells its transaction
+parts       one row for each step in which a unit has put rows into the table; it is written by that step, and so tells its transaction.
+            The attempt is in its key: attempts at once do not wait for one another here
 """
 
 from __future__ import annotations
@@ -33,17 +34,15 @@ class Units:
         """False where no sink of this version has claimed a table yet."""
         return self._database.is_there(session, *self._database.own(UNIT_OWN[-1]))
 
-    def put(self, session: Session, batch: BatchId, unit: int, rows: int) -> None:
-        """Say that this step of the unit's transaction has put so many rows into the table."""
-        m = self._database.mark
-        session.execute(
-            f"INSERT INTO {self._parts} VALUES ({m}, {m}, {m}, {m}, {m})", (self.table, batch.lineage, batch.number, unit, rows)
-        )
+    def put(self, session: Session, batch: BatchId, unit: int, attempt: str, part: int, rows: int) -> None:
+        """Say that this step of the unit's transaction, the `part`th, has put so many rows into the table."""
+        marks = ", ".join([self._database.mark] * 7)
+        values = (self.table, batch.lineage, batch.number, unit, attempt, part, rows)
+        session.execute(f"INSERT INTO {self._parts} VALUES ({marks})", values)
 
     def commit(self, session: Session, batch: BatchId, unit: int, input_hash: str, rows: int, report: Mapping[str, Any]) -> bool:
         """Record the unit that this transaction writes. False where another attempt has committed it; one about to is waited for."""
-        m = self._database.mark
-        marks = ", ".join([m] * 8)
+        marks = ", ".join([self._database.mark] * 8)
         said = msgspec.json.encode(report).decode()
         done = session.execute(
             f"INSERT INTO {self._units} VALUES ({marks}) ON CONFLICT DO NOTHING",
