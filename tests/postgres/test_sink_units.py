@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from scribengin.connectors.contract import BatchId, Decided, Receipt
 from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
+from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
@@ -101,6 +103,33 @@ def test_rows_that_the_table_does_not_take_cost_themselves_alone_rules_over_seve
     assert "public.kept does not take it: duplicate key value violates unique constraint" in refused[0]
     assert (first.rows, second.rows) == (3, 3)
     assert driver.violations() == []
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_attempts_at_once_under_a_unique_index_wait_and_one_of_them_counts(database: Any, driver: Driver, commits: bool) -> None:
+    database.execute("CREATE TABLE kept (id bigint UNIQUE)")
+    first, _ = driver.begin(1, 2)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(driver.begin, 1, 2)
+        with pytest.raises(TimeoutError):
+            waiting.result(1.0)
+        first.close()
+        if commits:
+            first.commit({"said": "first"})
+        else:
+            first.abort()
+        second, refused = waiting.result(30)
+    second.close()
+    if commits:
+        assert len(refused) == 2
+        with pytest.raises(AlreadyCommitted) as found:
+            second.commit({"said": "second"})
+        assert found.value.report == {"said": "first"}
+        second.abort()
+    else:
+        assert refused == []
+        second.commit({"said": "second"})
+    assert ids_in(database) == [1, 2]
 
 
 def test_a_rule_that_is_checked_at_the_end_stops_the_unit_and_nothing_of_it_stays(database: Any, driver: Driver) -> None:
