@@ -77,7 +77,11 @@ def test_units_that_commit_by_themselves_only_add_rows(tmp_path: Path) -> None:
     path = tmp_path / "flow.yaml"
     flow = FLOW.replace("type: files, path: out, format: json", sink)
     path.write_text(flow.format(server="postgresql://etl@db1/shop", options="", sink=""))
-    assert not validate_file(path, {})[1]
+    checked, problems = validate_file(path, {})
+    assert checked is not None
+    assert not problems
+    (guarantee,) = [path for query in plan_flow(checked).tiers[0].queries for path in query.guarantees]
+    assert (guarantee.guarantee, "postgres takes each unit of a Batch once" in guarantee.reason) == ("exactly once", True)
     path.write_text(flow.format(server="postgresql://etl@db1/shop", options="", sink=", mode: upsert, key: [id]"))
     (problem,) = validate_file(path, {})[1]
     assert (problem.code, problem.place.line) == ("table-mode", 6)

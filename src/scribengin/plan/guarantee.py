@@ -31,7 +31,10 @@ def path_guarantee(
     channel = sink.type in sink_types and sink_types[sink.type].internal  # `delivery` is asked of a flow's own sinks
     if not channel and (sink.delivery or flow.defaults.delivery) == "at_least_once":
         return PathGuarantee(source.id, sink.id, "at least once", "`delivery: at_least_once` asks for no more")
-    reason = f"{source.type} hands out again what was logged; one decision per Batch; {sink.type} publishes from it, each row once"
+    how = f"one decision per Batch; {sink.type} publishes from it, each row once"
+    if "units" in takes:
+        how = f"{sink.type} takes each unit of a Batch once; where units may differ from run to run, a Batch as a whole, by one decision"
+    reason = f"{source.type} hands out again what was logged; {how}"
     return PathGuarantee(source.id, sink.id, "exactly once", reason)
 
 
