@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.core.errors import InputError
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
 from scribengin.state.decisions import Decisions
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
@@ -105,6 +107,26 @@ def test_tasks_write_to_the_table_itself_where_that_is_said(folder: FlowFolder, 
     shop(folder, database).data("data/c.jsonl", orders(6))
     assert folder.run().violations == ()
     assert database.execute("SELECT count(*) AS n FROM kept").fetchone()["n"] == 5
+
+
+def test_a_flow_that_is_edited_and_edited_back_in_the_midst_of_a_batch_can_be_audited(
+    folder: FlowFolder, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE kept (id bigint, customer text, amount float8, ts timestamptz)")
+    database.execute("ALTER TABLE kept ADD CONSTRAINT one_id UNIQUE (id) DEFERRABLE INITIALLY DEFERRED")
+    shop(folder, database, UNITS).data("data/a.jsonl", orders(1, 2, 2))
+    assert folder.run().state == "failed"  # the Batch has begun, and nothing of it is committed
+    database.execute("ALTER TABLE kept DROP CONSTRAINT one_id")
+    edited = FLOW.replace("SERVER", uri(database)).replace("MODE", UNITS)
+    edited = edited.replace("amount >= 10}}", "amount >= 10}, again: {from: large, filter: amount >= 11}}")
+    folder.flow(edited.replace("from: large, type", "from: again, type"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Decisions, "decide", _no_room)
+        assert folder.run().state == "failed"  # all of it is committed, none is decided
+    shop(folder, database, UNITS)
+    assert folder.run().state == "finished"
+    assert database.execute("SELECT count(*) AS n FROM kept").fetchone()["n"] == 3
+    assert audit_flow(prepare(folder.path / "flow.yaml", state=None)).balanced
 
 
 @pytest.mark.timeout(900)

@@ -137,6 +137,8 @@ def test_a_decision_over_units_of_two_plans_names_both(commits: UnitCommits) -> 
     assert plan_of("plan", intent) == plan_of("plan", None) == "plan"
     assert plan_of("edited", intent) == "plan+edited"
     assert plan_of("edited", replace(intent, units=0)) == "edited"
+    assert plan_of("plan", intent, [{"plan": "plan"}, {}]) == "plan"
+    assert plan_of("plan", intent, [{"plan": "plan"}, {"plan": "edited"}]) == "plan+edited", "edited, and back"
 
 
 def test_units_whose_sources_change_places_are_refused(commits: UnitCommits) -> None:

@@ -231,7 +231,7 @@ class BatchRunner:
         for sink in self.parts.query.sinks:
             counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
         dead = [LineSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
-        plan = plan_of(fingerprint, intent)
+        plan = plan_of(fingerprint, intent, tail_reports)
         decision = Decision(
             batch,
             input_hash(batch, ranges, streams, plan),
@@ -277,7 +277,7 @@ class BatchRunner:
         if intent is None or not intent.units:
             return compiled
         (said,) = behind.values()
-        return with_unit_commits(compiled, intent, said)
+        return with_unit_commits(compiled, intent, said, self.parts.query.fingerprint)
 
     def _frames(
         self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame

@@ -131,11 +131,12 @@ class UnionNode:
 
 @dataclass(frozen=True, slots=True)
 class UnitCommit:
-    """The Batch's units commit one by one. `input_hash` and `behind` as in UnitSink."""
+    """The Batch's units commit one by one. `input_hash` and `behind` as in UnitSink; `plan` is the one that these tasks run."""
 
     units: int
     input_hash: str
     behind: Mapping[str, Any]
+    plan: str
 
 
 @dataclass(frozen=True, slots=True)

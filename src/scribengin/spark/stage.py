@@ -89,7 +89,8 @@ class Stage:
         self._noticers: dict[str, Noticer] = {}
         self._trails = Trails(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
-        self._commits = False
+        self._plan: str | None = None
+        """the one that the unit runs, where it commits by itself"""
         self._sinks: list[SinkExit] = []
         self._exits: list[SinkExit | ArrowExit] = []
         self._gates: list[tuple[str, Gate]] = []
@@ -153,8 +154,8 @@ class Stage:
             assert stages(node.sink), "the sink of a group stands here only until its Batch's member is chosen"
             return node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
         assert commits_units(node.sink)
-        self._commits = True
         commit = node.commit
+        self._plan = commit.plan
         return node.sink.unit_stream(
             self._batch, self._unit, self._attempt, node.schema, input_hash=commit.input_hash, behind=commit.behind
         )
@@ -374,7 +375,8 @@ class Stage:
             "orders": {node.node: step.figures() for node, step in self._utilities_steps},
             "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
         }
-        if self._commits:
+        if self._plan is not None:
+            report["plan"] = self._plan
             # from here on the letters may belong to what is committed: who fails now does not know
             self._letters.keep()
             self._trails.keep()

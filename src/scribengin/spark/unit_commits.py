@@ -21,7 +21,7 @@ from scribengin.state.decisions import input_hash
 from scribengin.state.intents import Intent, Intents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from pyspark.sql import DataFrame
@@ -147,17 +147,19 @@ def _begun(query: str, number: int) -> Refused:
     )
 
 
-def plan_of(fingerprint: str, intent: Intent | None) -> str:
-    """What a decision calls the plan under which its Batch ran: both, where the flow was changed when some units were committed."""
-    if intent is None or not intent.units or intent.plan == fingerprint:
+def plan_of(fingerprint: str, intent: Intent | None, reports: Iterable[Mapping[str, Any]] = ()) -> str:
+    """What a decision calls the plan under which its Batch ran: all of them, where the flow was changed when some units were committed,
+    perhaps more than once. `reports` are those of the units."""
+    if intent is None or not intent.units:
         return fingerprint
-    return f"{intent.plan}+{fingerprint}"
+    ran = (report["plan"] for report in reports if "plan" in report)  # those of before said nothing
+    return "+".join(dict.fromkeys((intent.plan, *ran, fingerprint)))
 
 
-def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, Any]) -> Compiled:
-    """The same tail with a sink whose units commit by themselves."""
+def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, Any], plan: str) -> Compiled:
+    """The same tail with a sink whose units commit by themselves, under that plan."""
     (tail,) = compiled.tails
-    commit = UnitCommit(intent.units, intent.input_hash, behind)
+    commit = UnitCommit(intent.units, intent.input_hash, behind, plan)
     nodes = tuple(replace(node, commit=commit) if isinstance(node, SinkNode) else node for node in tail.program.nodes)
     tails: tuple[Tail, ...] = (replace(tail, program=replace(tail.program, nodes=nodes)),)
     return replace(compiled, tails=tails)
