@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -72,6 +74,21 @@ def test_spark_reads_what_is_committed_and_no_others(spark: SparkSession, tmp_pa
     stage(sink, 1, ROWS[6:])
     rows = committed(given["url"]).spark(spark).select("id", "country", "amount").collect()
     assert sorted((row.asDict() for row in rows), key=lambda row: row["id"]) == ROWS[:6]
+
+
+@pytest.mark.long  # its jars, 20 MB, are for nothing else
+@pytest.mark.parametrize("visible", ["manifest", "listing"])
+def test_spark_reads_a_store_by_its_own_client(server: ObjectServer, prefix: str, visible: str) -> None:
+    given = options(server, prefix, format="parquet", partition_by=("country",), visible=visible)
+    sink = sink_of(given)
+    sink.publish(stage(sink, 0, ROWS[:4]))
+    sink.publish(stage(sink, 1, ROWS[4:6]))
+    stage(sink, 2, ROWS[6:])
+    asked = {"url": given["url"], **way(server), "listed": visible == "listing"}
+    program = [sys.executable, "-m", "tests.objects.spark_over_s3a"]
+    ended = subprocess.run(program, input=json.dumps(asked), capture_output=True, text=True, check=False, timeout=400)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == ROWS[:6]
 
 
 def test_a_batch_whose_objects_are_not_all_there_is_left_out(server: ObjectServer, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
