@@ -82,7 +82,7 @@ class MarkerFirst(KeyedSink):
         if not self._is_done(record, decided):
             batch = decided.batch
             self._store.write_record(replace(record, number=batch.number, hash=decided.input_hash, term=batch.term).as_json(), held)
-            self._send(decided, record.base, refuse)
+            self._send(decided, record, refuse)
 
 
 class DropsWhenSent(KeyedSink):

@@ -7,15 +7,40 @@ that slept loses against what stands there, and a new lineage, whose base is abo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
     from scribengin.core.types import Schema
+
+
+class Texts(Sequence[str]):
+    """Texts of Arrow (STRING, none null), each made when it is asked for."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Texts: ...
+
+    def __getitem__(self, at: int | slice) -> str | Texts:
+        if isinstance(at, slice):
+            return Texts(self._array[at])
+        text: str = self._array[at].as_py()
+        return text
 
 
 @dataclass(frozen=True, slots=True)

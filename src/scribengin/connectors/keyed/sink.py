@@ -52,9 +52,13 @@ class _Record:
     earlier: tuple[str, ...] = ()
     had_rows: bool = False
     """whether rows of others stood here when it was claimed first"""
+    brief: bool = False
+    """whether rows that are known by what they were made of have their ids from `brief_ids`, since there are any"""
 
     def as_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__} | {"earlier": list(self.earlier)}
+        fields = {name: getattr(self, name) for name in self.__slots__} | {"earlier": list(self.earlier)}
+        # a program that knows no brief ids would write each row again under its long one: it fails at a record that has the field
+        return fields if self.brief else {name: value for name, value in fields.items() if name != "brief"}
 
     @staticmethod
     def of(held: Held) -> _Record:
@@ -85,11 +89,21 @@ class _Told:
 
 class KeyedSink:
     """An OfferingSink over a KeyedStore. `key`: columns that make a row's id; empty: what the row was made of does. `parts`: of a store
-    that takes JSON, which one a row comes to; rows of one id come to one."""
+    that takes JSON, which one a row comes to; rows of one id come to one. `brief`: a place that is empty when it is claimed first gets
+    short ids."""
 
     exactly_once = True
 
-    def __init__(self, place: Place, store: KeyedStore, *, key: tuple[str, ...], connections: int, parts: Parts | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        store: KeyedStore,
+        *,
+        key: tuple[str, ...],
+        connections: int,
+        parts: Parts | None = None,
+        brief: bool = False,
+    ) -> None:
         self.node = place.node
         self.on_error = place.on_error
         self._store = store
@@ -98,6 +112,7 @@ class KeyedSink:
         self._key = key
         self._connections = connections
         self._parts = parts
+        self._brief = brief
         self._pace = Pace()
         self._owner = ""
         self._made = False
@@ -118,7 +133,9 @@ class KeyedSink:
                 raise self._foreign("it holds rows that this lineage has not written")
             base = self._next_base(old, others=had_rows and not taken)
             earlier = () if old is None else (*old.earlier, old.lineage)
-            new = _Record(owner, lineage, self.node, self._flow, base, earlier=earlier, had_rows=had_rows)
+            # a row that is written anew by a later lineage replaces the one that stands here only under the same id
+            brief = old.brief if old is not None and (taken or had_rows) else self._brief and not had_rows
+            new = _Record(owner, lineage, self.node, self._flow, base, earlier=earlier, had_rows=had_rows, brief=brief)
             if self._store.write_record(new.as_json(), held):
                 return
 
@@ -138,13 +155,13 @@ class KeyedSink:
         if self._is_done(record, decided):
             return
         try:
-            self._send(decided, record.base, refuse)
+            self._send(decided, record, refuse)
         except StateError:
             # what was staged is gone as soon as somebody else has published it
             if not self._is_done(self._mine(decided)[0], decided):
                 raise
 
-    def _send(self, decided: Decided, base: int, refuse: Callable[[Refusal], None]) -> None:
+    def _send(self, decided: Decided, record: _Record, refuse: Callable[[Refusal], None]) -> None:
         self._make(decided)
         looked = time.monotonic()
 
@@ -161,8 +178,8 @@ class KeyedSink:
             self._is_done(self._mine(decided)[0], decided)
             raise self._overwritten(decided.batch, version)
 
-        most = version_of(base, decided.batch.number + 1, 0) - 1
-        Sending(self._store, self._pace, self._connections, refused, look, most, strange).send(self._rows(decided, base))
+        most = version_of(record.base, decided.batch.number + 1, 0) - 1
+        Sending(self._store, self._pace, self._connections, refused, look, most, strange).send(self._rows(decided, record))
 
     def publish(self, decided: Decided) -> None:
         """Record that the Batch stands here, where that is not recorded; every row was offered."""
@@ -254,14 +271,15 @@ class KeyedSink:
             self._store.make(staged_schema(folder, segment, self.node))
             self._made = True
 
-    def _rows(self, decided: Decided, base: int) -> Iterator[KeyedRows]:
+    def _rows(self, decided: Decided, record: _Record) -> Iterator[KeyedRows]:
         """In the order of units and of rows in them, which is decided. Without a key rows of one record are told apart, wherever they
         are in the Batch."""
         folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
         place = 0
         told = _Told()
         for segment in (segment for receipt in decided.receipts for segment in receipt.segments):
-            for rows in read_staged(folder, segment, version_of(base, decided.batch.number, place), self.node):
+            version = version_of(record.base, decided.batch.number, place)
+            for rows in read_staged(folder, segment, version, self.node, brief=record.brief and not self._key):
                 yield rows if self._key else told.apart(rows)
             place += segment["rows"]
             if place > MOST_ROWS:

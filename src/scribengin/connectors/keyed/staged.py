@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import pyarrow as pa
 
-from scribengin.connectors.keyed.contract import KeyedRows
+from scribengin.connectors.keyed.brief import brief_ids
+from scribengin.connectors.keyed.contract import KeyedRows, Texts
 from scribengin.connectors.staged_file import StagedFile, open_staged
 from scribengin.core import faults
 from scribengin.core.storage import explained, names_in, remove_tree
@@ -132,13 +133,13 @@ class StagedStream:
         return id_ if len(id_.encode()) <= self._form.most_id_bytes else blake2b(id_.encode(), digest_size=24).hexdigest()
 
 
-def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: str) -> Iterator[KeyedRows]:
-    """The rows of a segment, in their order, as they were staged; `version` is that of the first. Raises StateError where the file is gone,
-    torn or changed."""
+def read_staged(folder: Path, segment: Mapping[str, Any], version: int, sink: str, *, brief: bool = False) -> Iterator[KeyedRows]:
+    """The rows of a segment, in their order, as they were staged; `version` is that of the first. `brief`: what they were made of is
+    shortened to an id. Raises StateError where the file is gone, torn or changed."""
     with open_staged(folder, segment, sink) as reader:
         for batch in reader:
-            ids = batch.column(0).to_pylist()
-            made_of = ids if batch.column(1).null_count else batch.column(1).to_pylist()
+            made_of = Texts(batch.column(0 if batch.column(1).null_count else 1))
+            ids = (brief_ids(batch.column(0)) if brief else batch.column(0)).to_pylist()
             columns = pa.RecordBatch.from_arrays(batch.columns[2:], names=batch.schema.names[2:])
             yield KeyedRows(ids, made_of, version, columns)
             version += len(ids)

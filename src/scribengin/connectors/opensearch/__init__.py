@@ -22,4 +22,4 @@ def make_sink(place: Place) -> Sink:
     options = place.options
     key = tuple(options["key"]) if options["mode"] == "upsert" else ()
     store = IndexStore(place.node, options)
-    return KeyedSink(place, store, key=key, connections=options["connections"], parts=store.by_time)
+    return KeyedSink(place, store, key=key, connections=options["connections"], parts=store.by_time, brief=True)
