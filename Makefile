@@ -4,7 +4,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3.14 pyth
 	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; done)
 SIZE ?= 1000000
 MINUTES ?= 30
-WORKERS ?= 3
+WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -33,8 +33,8 @@ demo-up: setup ## the same managed: a control plane, a worker that is killed: ma
 demo-kafka: setup ## the same from topic to topic, killed in the middle: make demo-kafka [SIZE=1000000]
 	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))
 
-# much of the time is waiting, so three files at once, also on two cores; the tests of one stay in one process and in their order, for they share fixtures
-test: setup ## all tests, three files at a time: make test [ARGS="-k filter -n0"]
+# much of the time is waiting, so four files at once, also on two cores; the tests of one stay in one process and in their order, for they share fixtures
+test: setup ## all tests, four files at a time: make test [ARGS="-k filter -n0"]
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: setup ## the tests that take minutes each, and that test leaves out

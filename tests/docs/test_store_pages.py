@@ -52,7 +52,7 @@ PAGES = [
         "postgres",
         "postgres|secret|output|table",
         ("postgres", "sql"),
-        elsewhere=frozenset({"postgres-rule", "table-columns"}),
+        elsewhere=frozenset({"postgres-rule", "table-columns", "batch-begun"}),
         copy="out/large",
     ),
     Page(
