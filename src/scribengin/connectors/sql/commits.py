@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.sql.contract import OWN, HeldByOthers
 from scribengin.connectors.sql.units import Units
+from scribengin.core.errors import FencedError
 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-    from scribengin.connectors.contract import Decided
+    from scribengin.connectors.contract import BatchId, Decided
     from scribengin.connectors.sql.contract import Database, LoadingDatabase, Session
 
 DETAILED = 1_000
@@ -193,6 +194,14 @@ class Commits:
     def drop_staged_called(self, session: Session, name: str) -> None:
         """As `drop_staged`, that of this name."""
         self._drop(session, f"AND name = {self.database.mark}", (name,))
+
+    def fenced(self, sink: str, part: str, batch: BatchId, why: str) -> FencedError:
+        """For who comes too late with a Batch, or with a `part` of it ("unit 3 of ")."""
+        return FencedError(
+            f'sink "{sink}" refuses {part}batch {batch.number} of lineage {batch.lineage}: {why} ({self.database}, table {self.table})',
+            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            node=sink,
+        )
 
     def _drop(self, session: Session, where: str, values: tuple[Any, ...]) -> None:
         m = self.database.mark

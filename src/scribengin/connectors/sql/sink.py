@@ -11,7 +11,7 @@ from scribengin.connectors.sql.commits import Claim, Commits, receipts_of
 from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.errors import Refused, StateError
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import BatchId, Decided, Place
     from scribengin.connectors.sql.contract import Database, Session, Target
+    from scribengin.core.errors import FencedError
 
 
 class SqlSink:
@@ -252,8 +253,4 @@ class SqlSink:
         )
 
     def _fenced(self, batch: BatchId, why: str) -> FencedError:
-        return FencedError(
-            f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self._database}, table {self._target})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
-            node=self.node,
-        )
+        return self._commits.fenced(self.node, "", batch, why)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.sql.sink import SqlSink
 from scribengin.connectors.sql.unit_stream import SqlUnitStream, Unit
-from scribengin.connectors.sql.units import Units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +31,6 @@ class SqlUnitSink(SqlSink):
     def __init__(self, place: Place, database: LoadingDatabase[Any], target: Target) -> None:
         super().__init__(place, database, target)
         self._loading = database
-        self._units = Units(database, str(target))
         self._after: int | None = None
         """the newest Batch that is published, None where there is none"""
 
@@ -52,7 +50,7 @@ class SqlUnitSink(SqlSink):
     ) -> SqlUnitStream:
         """A stream that commits by itself."""
         mine = Unit(self.node, self._owner, batch, unit, attempt, input_hash, behind["after"])
-        return SqlUnitStream(mine, self._loading, self._commits, self._units, self._target, schema)
+        return SqlUnitStream(mine, self._loading, self._commits, self._target, schema)
 
     def publish(self, decided: Decided) -> None:
         """As SqlSink, which only records a Batch whose units have committed."""

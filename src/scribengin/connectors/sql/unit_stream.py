@@ -11,7 +11,7 @@ from scribengin.connectors.sql.awake import Awake
 from scribengin.connectors.sql.table_stream import TableStream
 from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, ScribenginError, StateError
+from scribengin.core.errors import ScribenginError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchId
     from scribengin.connectors.sql.commits import Claim, Commits
     from scribengin.connectors.sql.contract import LoadingDatabase, Session, Staging, Target
-    from scribengin.connectors.sql.units import Units
+    from scribengin.core.errors import FencedError
     from scribengin.core.types import Schema
 
 
@@ -41,11 +41,12 @@ class Unit:
 class SqlUnitStream(TableStream):
     """See the contract's UnitStream. Its transaction is open from the first row, or from `close` where there is none."""
 
-    def __init__(self, unit: Unit, database: LoadingDatabase[Any], commits: Commits, units: Units, target: Target, schema: Schema) -> None:
+    def __init__(self, unit: Unit, database: LoadingDatabase[Any], commits: Commits, target: Target, schema: Schema) -> None:
         super().__init__(unit.sink, database, commits, target, schema)
         self._unit = unit
         self._loading = database
-        self._units = units
+        assert commits.units is not None, "a LoadingDatabase has them"
+        self._units = commits.units
         self._open = ExitStack()
         """ended without an error it commits"""
         self._awake: Awake | None = None
@@ -142,13 +143,7 @@ class SqlUnitStream(TableStream):
         return AlreadyCommitted(report) if hash_ == self._unit.input_hash else self._fenced("it stands there already, over other input")
 
     def _fenced(self, why: str) -> FencedError:
-        unit = self._unit
-        return FencedError(
-            f'sink "{unit.sink}" refuses unit {unit.number} of batch {unit.batch.number} of lineage {unit.batch.lineage}: {why} '
-            f"({self._database}, table {self._target})",
-            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
-            node=unit.sink,
-        )
+        return self._commits.fenced(self._sink, f"unit {self._unit.number} of ", self._unit.batch, why)
 
 
 class _Undone(Exception):
