@@ -33,34 +33,34 @@ settings.load_profile("scribengin")
 
 
 _LONGEST = (
-    "faults/test_faults.py",
-    "kafka/test_broken.py",
+    "testing/faults/test_faults.py",
+    "connectors/kafka/test_broken.py",
     "hosts/test_take_over.py",
     "hosts/test_spread_up.py",
-    "kafka/test_spark_sink.py",
-    "group/test_kafka.py",
-    "faults/test_kafka_faults.py",
+    "connectors/kafka/test_spark_sink.py",
+    "connectors/group/test_kafka.py",
+    "testing/faults/test_kafka_faults.py",
     "control/test_up.py",
-    "kafka/test_flows.py",
-    "group/test_flows.py",
+    "connectors/kafka/test_flows.py",
+    "connectors/group/test_flows.py",
     "local/test_moves.py",
     "launch/test_standalone.py",
-    "kafka/test_channels.py",
-    "tiers/test_cut_equals_fused.py",
-    "faults/test_control_faults.py",
+    "connectors/kafka/test_channels.py",
+    "end_to_end/tiers/test_cut_equals_fused.py",
+    "testing/faults/test_control_faults.py",
     "worker/test_fenced.py",
     "worker/test_registry_away.py",
     "docs/test_store_pages.py",
-    "faults/test_tier_faults.py",
-    "postgres/test_flows.py",
-    "opensearch/test_flows.py",
-    "cassandra/test_flows.py",
-    "hbase/test_flows.py",
-    "delta/test_flows.py",
-    "plain/test_http_flows.py",
-    "plain/test_spark_sink.py",
-    "objects/test_flows.py",
-    "stores/test_four_sinks.py",
+    "testing/faults/test_tier_faults.py",
+    "connectors/postgres/test_flows.py",
+    "connectors/opensearch/test_flows.py",
+    "connectors/cassandra/test_flows.py",
+    "connectors/hbase/test_flows.py",
+    "connectors/delta/test_flows.py",
+    "connectors/plain/test_http_flows.py",
+    "connectors/plain/test_spark_sink.py",
+    "connectors/objects/test_flows.py",
+    "end_to_end/stores/test_four_sinks.py",
     "docs/test_tutorial.py",
     "spark/test_replay.py",
     "spark/test_vector_run.py",
@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         tests = Path(__file__).parent
         ranks = {tests / name: rank for rank, name in enumerate(_LONGEST)}
-        items.sort(key=lambda item: (item.path.parent != tests / "kafka", ranks.get(item.path, len(ranks))))
+        items.sort(key=lambda item: (item.path.parent != tests / "connectors" / "kafka", ranks.get(item.path, len(ranks))))
 
 
 @pytest.fixture(autouse=True)
