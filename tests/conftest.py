@@ -8,8 +8,6 @@ from __future__ import annotations
 import compileall
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,8 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 import scribengin
+from scribengin.core.java import find_java
+from scribengin.spark.class_archive import VARIABLE, archive_path
 from scribengin.testing.faults.java import java_settings
 
 if TYPE_CHECKING:
@@ -69,21 +69,6 @@ _LONGEST = (
 """files of minutes; the others take up to one"""
 _ONE_SERVER = frozenset({"cassandra", "hbase", "kafka", "objects", "opensearch"})
 """folders whose tests share a server that takes half a minute to start: one process has all of them, so that it starts once"""
-_MANY = 1000
-"""tests, of which so many start Spark that an archive of its classes, half a minute of one core, pays"""
-_MAKE_ARCHIVE = """
-import signal, sys, threading
-from contextlib import suppress
-from pathlib import Path
-from scribengin.testing.faults.archive import prepare_archive
-from scribengin.testing.faults.drivers import Ended
-
-archive, ending = Path(sys.argv[1]), threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: ending.set())
-with suppress(Ended):
-    if made := prepare_archive(archive.parent / "archive", ending):
-        made.rename(archive)
-"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -120,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _no_settings_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
-        if name.startswith("SCRIBENGIN_"):
+        if name.startswith("SCRIBENGIN_") and name != VARIABLE:
             monkeypatch.delenv(name)
 
 
@@ -135,25 +120,17 @@ def public_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _java_that_starts_fast(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _java_that_starts_fast() -> Iterator[None]:
     """For every Spark that a test starts, here or in other processes: most live for seconds, and a second compiler doubles their start.
 
-    An archive of Spark's classes halves it once more. Where processes share many tests, one of them has it made beside these; a Java that
-    starts before it is there does without.
+    The archive of Spark's classes that `make setup` has made is used from where it is; no test makes one in the background.
     """
-    worker: dict[str, Any] = getattr(request.config, "workerinput", {})
-    archive = tmp_path_factory.getbasetemp().parent / "spark.jsa"  # in the folder of all processes of this run
-    many = bool(worker) and request.session.testscollected >= _MANY
-    making = None
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in java_settings(archive if many else None).items():
+        archive = archive_path(find_java())
+        for name, value in java_settings(archive if archive.exists() else None).items():
             patch.setenv(name, value)
-        if many and worker["workerid"] == "gw0":
-            making = subprocess.Popen([sys.executable, "-c", _MAKE_ARCHIVE, str(archive)])
+        patch.setenv(VARIABLE, "use")
         yield
-    if making is not None:
-        making.terminate()
-        making.wait(120)
 
 
 @pytest.fixture(scope="session")

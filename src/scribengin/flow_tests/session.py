@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -26,21 +25,11 @@ CONF = {
 
 _RULES = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.streaming.stateStore.providerClass")
 """settings of the preset under which a flow may give other rows; the others say how fast it does"""
-_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""for a Java that lives for seconds: no second compiler"""
 
 
 def start_briefly(folder: Path) -> SparkSession:
     """A session as all tests have it. Raises EnvironmentFault."""
-    before = os.environ.get("SPARK_SUBMIT_OPTS")
-    os.environ["SPARK_SUBMIT_OPTS"] = _BRIEF if before is None else f"{_BRIEF} {before}"
-    try:
-        return start_session("test", master=MASTER, memory="", conf=CONF, folder=folder)
-    finally:
-        if before is None:
-            del os.environ["SPARK_SUBMIT_OPTS"]
-        else:
-            os.environ["SPARK_SUBMIT_OPTS"] = before
+    return start_session("test", master=MASTER, memory="", conf=CONF, folder=folder, plans_only=True)
 
 
 def check_lent(conf: Callable[[str], str]) -> None:

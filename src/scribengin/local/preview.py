@@ -91,7 +91,9 @@ class Previews:
             # a worker that stays would keep the modules of an earlier save
             conf = {"spark.sql.shuffle.partitions": "1", "spark.python.worker.reuse": "false", **self._settings.spark_conf}
             self._tell("starting Spark, for steps that it runs")
-            self._spark = start_session("preview", master="local[2,1]", memory=self._settings.memory, conf=conf, folder=self._folder)
+            self._spark = start_session(
+                "preview", master="local[2,1]", memory=self._settings.memory, conf=conf, folder=self._folder, plans_only=True
+            )
         return self._spark
 
     def look(self) -> Preview:

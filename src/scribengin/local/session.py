@@ -20,18 +20,34 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
 
 
-def start(flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[str], None] | None = None) -> SparkSession:
+def start(
+    flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[str], None] | None = None, *, lasting: bool = False
+) -> SparkSession:
     """A session for the flows; its scratch files and its log lie where the first tier has its own.
 
-    With `tell`, which hears what takes minutes, it can also write: it has the jars that sinks of Spark's own need. Raises EnvironmentFault
-    where these cannot be had, SinkError for settings that such a sink does not have.
+    Args:
+        flows: what runs in it.
+        settings: of the run; its master and memory come before those of a tier.
+        tell: hears what takes minutes. With it the session can also write: it has the jars that sinks of Spark's own need.
+        lasting: other versions of the flow may run in it later, whose plans are not known yet.
+
+    Raises:
+        EnvironmentFault: Spark does not start, or its jars cannot be had.
+        SinkError: settings that a sink of Spark's own does not have.
     """
     tiers = [tier for flow in flows for tier in flow.tiers]
-    conf = settings.spark_conf if tell is None else settings.spark_conf | _for_spark_sinks(flows, settings.spark_conf, tell)
+    conf, by_spark = ({}, False) if tell is None else _for_spark_sinks(flows, settings.spark_conf, tell)
     resources = _resources(flows)
     master, memory = _given(resources, settings)
-    name = "+".join(flow.name for flow in flows)
-    return start_session(name, master=master, memory=memory, conf={**resources.spark, **conf}, folder=tiers[0].scratch)
+    in_jvm = by_spark or any(node.stage == "native" for tier in tiers for query in tier.plan.queries for node in query.placed)
+    return start_session(
+        "+".join(flow.name for flow in flows),
+        master=master,
+        memory=memory,
+        conf={**resources.spark, **settings.spark_conf, **conf},
+        folder=tiers[0].scratch,
+        plans_only=tell is None or not (in_jvm or lasting),
+    )
 
 
 def _resources(flows: Sequence[PreparedFlow]) -> Resources:
@@ -49,14 +65,17 @@ def _given(resources: Resources, settings: RunSettings) -> tuple[str, str]:
     return master, memory
 
 
-def _for_spark_sinks(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, str]:
+def _for_spark_sinks(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Callable[[str], None]) -> tuple[dict[str, str], bool]:
+    """(their settings, whether Spark writes for any of them)."""
     jars: list[str] = []
     names: set[str] = set()
     redacted: set[str] = set()
+    written = False
     for tier in [tier for flow in flows for tier in flow.tiers]:
         for id_, sink in open_sinks(tier.plan.flow).items():
             redacted.update(sink.redacted if redacts(sink) else ())
             if is_written_by_spark(sink):
+                written = True
                 try:
                     names |= sink.spark_options().keys()
                 except SinkError as error:
@@ -66,4 +85,4 @@ def _for_spark_sinks(flows: Sequence[PreparedFlow], given: Mapping[str, str], te
     conf = redactions(names | redacted, given) if names or redacted else {}
     if jars:
         conf["spark.jars"] = ",".join(dict.fromkeys([*filter(None, given.get("spark.jars", "").split(",")), *jars]))
-    return conf
+    return conf, written

@@ -1,24 +1,30 @@
 """An archive of Spark's classes, which Java maps at its start in place of reading and checking them one by one: Spark is up in about half
 the time (measured: docs/recovery.md).
 
-One for each Java and PySpark, in the cache folder; SCRIBENGIN_CLASS_ARCHIVE=no does without. A session takes it where it is there; Java
-ignores one that does not fit. It is made of what a running flow has loaded, by that flow's own JVM, which has a second one do the work:
-some 20 s of one core, 170 MB.
+One for each Java and PySpark, in the cache folder. A session takes it where it is there; Java ignores one that does not fit. It is made of
+the classes that a JVM has loaded in a training run, or in a flow, by a second JVM: some 20 s of one core, 170 MB.
+SCRIBENGIN_CLASS_ARCHIVE=no does without; `use` takes one that is there, and makes none.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import suppress
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.cache import cache_folder
+from scribengin.spark.java_process import spark_home
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from scribengin.core.java import Java
@@ -28,13 +34,20 @@ VARIABLE = "SCRIBENGIN_CLASS_ARCHIVE"
 _PRINTED = "java_pid*_std???"
 _OTHERS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 """where a person may have named an archive of his own"""
+_ROOM_BYTES = 500 * 2**20
+"""free space that making one needs"""
+_TRY_AGAIN_S = 24 * 3600.0
+"""after one could not be made"""
 
 
 def archive_path(java: Java) -> Path:
     """Where it is, or would be."""
-    found = find_spec("pyspark")
-    place = f"{java.home} {java.version} {found.origin if found is not None else ''}"
-    return cache_folder() / "java" / f"spark-{sha256(place.encode()).hexdigest()[:16]}.jsa"
+    home = spark_home()
+    with suppress(OSError):
+        jars = (home / "jars").stat().st_mtime_ns  # Java refuses an archive that was made with other jars
+        place = f"{java.home} {java.version} {home} {jars}"
+        return cache_folder() / "java" / f"spark-{sha256(place.encode()).hexdigest()[:16]}.jsa"
+    return cache_folder() / "java" / "spark.jsa"
 
 
 def archive_options(java: Java) -> str:
@@ -46,16 +59,38 @@ def archive_options(java: Java) -> str:
 def make_archive(spark: SparkSession, java: Java) -> bool:
     """Have this session's JVM make it, where there is none; True where this call has. Blocks until it is made; another process that makes
     it meanwhile is left to it. False also where this Java cannot (before 17), or the disk has no room."""
+    with claim(java) as claimed:
+        return claimed and dump_archive(spark, java)
+
+
+@contextmanager
+def claim(java: Java) -> Iterator[bool]:
+    """True where an archive is wanted and missing, and nobody else makes it until the block ends."""
     path = archive_path(java)
-    if not _is_wanted(path):
-        return False
+    if not _may_be_made(path):
+        yield False
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_suffix(".lock").open("w")
+    except OSError:  # a cache that cannot be written
+        yield False
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield not path.exists()
+
+
+def dump_archive(spark: SparkSession, java: Java) -> bool:
+    """Have this session's JVM make it, under a claim. Whether it is there now."""
+    path = archive_path(java)
     draft = path.with_suffix(".draft")
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.exists():
-                return False
+        if shutil.disk_usage(path.parent).free >= _ROOM_BYTES:
             draft.unlink(missing_ok=True)
             before = set(Path.cwd().glob(_PRINTED))
             with suppress(Exception):  # Java's and Py4J's own: nothing depends on it but time
@@ -63,10 +98,48 @@ def make_archive(spark: SparkSession, java: Java) -> bool:
             # the list of classes that it was made from; what the second JVM has printed, in a file that bears its number
             for left in (*path.parent.glob(f"{draft.name}.*"), *(set(Path.cwd().glob(_PRINTED)) - before)):
                 left.unlink()
-            if draft.exists():
-                draft.rename(path)
-                return True
+        if draft.exists():
+            path.with_suffix(".spark").write_text(str(spark_home()))
+            draft.rename(path)
+            path.with_suffix(".failed").unlink(missing_ok=True)
+            _remove_stale(path)
+            return True
+        path.with_suffix(".failed").touch()
     return False
+
+
+def start_training() -> bool:
+    """Have a process of its own make it, which outlives this one and gives way to all others; False where there is nothing to make, another
+    process makes it, or it has failed within the last day."""
+    from scribengin.core.java import find_java
+
+    java = find_java()
+    failed = archive_path(java).with_suffix(".failed")
+    with suppress(OSError):
+        if time.time() - failed.stat().st_mtime < _TRY_AGAIN_S:
+            return False
+    with claim(java) as claimed:
+        if not claimed:
+            return False
+    with suppress(OSError):
+        command = [sys.executable, "-m", "scribengin.local.training_run", "--background"]
+        quiet = subprocess.DEVNULL
+        subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, cwd=archive_path(java).parent)
+        return True
+    return False
+
+
+def _remove_stale(path: Path) -> None:
+    """Archives of a PySpark that is gone, or that this one replaces."""
+    for note in path.parent.glob("spark-*.spark"):
+        home = Path(note.read_text())
+        if note.stem != path.stem and (home == spark_home() or not home.exists()):
+            for suffix in (".jsa", ".lock", ".failed", ".spark"):
+                note.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _may_be_made(path: Path) -> bool:
+    return _is_wanted(path) and os.environ.get(VARIABLE) != "use" and not path.exists()
 
 
 def _is_wanted(path: Path) -> bool:

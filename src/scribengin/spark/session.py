@@ -11,6 +11,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
 from scribengin.core.spark_master import is_loopback
 from scribengin.spark.class_archive import archive_options
+from scribengin.spark.java_process import java_options, launch
 from scribengin.spark.python_command import python_command
 from scribengin.spark.without_pandas import ask_for_numpys_own_only
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from scribengin.core.java import Java
 
 _STREAMING = "spark.sql.streaming"
 _INTERNAL = "org.apache.spark.sql.execution.streaming"
@@ -43,20 +46,26 @@ PRESET = {
 }
 _REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key", "spark.sql.redaction.options.regex": "(?i)url"}
 """with Spark's defaults"""
-_LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""of the small Java that only makes the command of the large one"""
 # Refused: they break exactly-once (DESIGN: real-time mode, asynchronous progress tracking).
 _FORBIDDEN = ("asyncProgressTrackingEnabled", "spark.sql.streaming.realTimeMode")
 
 
-def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path) -> SparkSession:
-    """A session under the preset, `conf` on top. `folder` takes Spark's scratch files.
+def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> SparkSession:
+    """A session under the preset, `conf` on top.
 
-    Raises EnvironmentFault with the remedy.
+    Args:
+        name: of the flow or the command, for Spark's own pages.
+        master: Spark's; all cores of this machine where it is empty.
+        memory: the JVM's heap, such as `2g`; Spark's default where it is empty.
+        conf: Spark settings of the person; where they name `spark.driver.extraJavaOptions`, these replace ours.
+        folder: takes Spark's scratch files and its log.
+        plans_only: no rows go through the JVM, or too few to count: it is started for a quick start, not for a high peak.
+
+    Raises:
+        EnvironmentFault: no Java, a setting that breaks exactly-once, or Spark does not start.
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkRuntimeError
 
@@ -83,11 +92,13 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_command(folder, wanted)
     log.write_text(_LOG4J)
     options = f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
-    settings.setdefault("spark.driver.extraJavaOptions", f"{options} {archive_options(java)}".strip())
+    if "spark.driver.extraJavaOptions" not in settings:
+        words = [options, *java_options(plans_only=plans_only, cores=cores), archive_options(java)]
+        settings["spark.driver.extraJavaOptions"] = " ".join(word for word in words if word)
     # tells every exception of Spark a second time, as a page of JSON on stderr; `failures` tells it once, for people
     logging.getLogger("SQLQueryContextLogger").disabled = True
     try:
-        session = _started(settings, folder / "spark.log")
+        session = _started(settings, java, folder / "spark.log")
     except (PySparkRuntimeError, Py4JError, OSError) as error:
         raise EnvironmentFault(
             f"Spark did not start: {error}", remedy=f"see {folder / 'spark.log'}, and run: scribengin doctor", code="spark-start"
@@ -134,20 +145,16 @@ def jvm_status(spark: SparkSession) -> int | None:
     return status
 
 
-def _started(settings: Mapping[str, str], log: Path) -> SparkSession:
+def _started(settings: Mapping[str, str], java: Java, log: Path) -> SparkSession:
     """The JVM's words (and what Python steps print) go to `log`: a terminal shows the run, not Spark's start."""
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     ask_for_numpys_own_only()
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     if SparkContext._active_spark_context is not None:
         raise EnvironmentFault("a Spark session runs in this process already", remedy="pass it on, or stop it first")
     with log.open("ab") as file:
-        gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            conf, {"stdout": file, "stderr": file}
-        )
+        gateway = launch(settings, java, file)
     # SparkConf reads the JVM's properties: only the gateway that was just launched may be asked
     SparkContext._ensure_initialized(gateway=gateway)
     return SparkSession(SparkContext(conf=SparkConf().setAll(list(settings.items()))))

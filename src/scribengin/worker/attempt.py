@@ -194,7 +194,7 @@ class TierAttempt:
         return prepared
 
     def _session(self, prepared: PreparedFlow) -> SparkSession:
-        self._spark = start([prepared], self._settings(), lambda _line: None)
+        self._spark = start([prepared], self._settings(), lambda _line: None, lasting=True)
         self._timeline.mark("spark")
         return self._spark
 

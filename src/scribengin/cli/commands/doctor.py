@@ -135,7 +135,7 @@ def _session() -> Finding:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="scribengin-") as folder:
         try:
-            spark = start_session("doctor", master="", memory="", conf={}, folder=Path(folder))
+            spark = start_session("doctor", master="", memory="", conf={}, folder=Path(folder), plans_only=True)
         except EnvironmentFault as fault:
             return Finding("Spark", "missing", fault.message, fault.remedy)
         try:
