@@ -11,6 +11,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
 from scribengin.core.spark_master import is_loopback
 from scribengin.spark.class_archive import archive_options
+from scribengin.spark.java_process import launch
 from scribengin.spark.python_command import python_command
 from scribengin.spark.without_pandas import ask_for_numpys_own_only
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from scribengin.core.java import Java
 
 _STREAMING = "spark.sql.streaming"
 _INTERNAL = "org.apache.spark.sql.execution.streaming"
@@ -43,8 +46,6 @@ PRESET = {
 }
 _REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key", "spark.sql.redaction.options.regex": "(?i)url"}
 """with Spark's defaults"""
-_LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""of the small Java that only makes the command of the large one"""
 # Refused: they break exactly-once (DESIGN: real-time mode, asynchronous progress tracking).
 _FORBIDDEN = ("asyncProgressTrackingEnabled", "spark.sql.streaming.realTimeMode")
 
@@ -56,7 +57,6 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkRuntimeError
 
@@ -87,7 +87,7 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     # tells every exception of Spark a second time, as a page of JSON on stderr; `failures` tells it once, for people
     logging.getLogger("SQLQueryContextLogger").disabled = True
     try:
-        session = _started(settings, folder / "spark.log")
+        session = _started(settings, java, folder / "spark.log")
     except (PySparkRuntimeError, Py4JError, OSError) as error:
         raise EnvironmentFault(
             f"Spark did not start: {error}", remedy=f"see {folder / 'spark.log'}, and run: scribengin doctor", code="spark-start"
@@ -134,20 +134,16 @@ def jvm_status(spark: SparkSession) -> int | None:
     return status
 
 
-def _started(settings: Mapping[str, str], log: Path) -> SparkSession:
+def _started(settings: Mapping[str, str], java: Java, log: Path) -> SparkSession:
     """The JVM's words (and what Python steps print) go to `log`: a terminal shows the run, not Spark's start."""
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     ask_for_numpys_own_only()
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     if SparkContext._active_spark_context is not None:
         raise EnvironmentFault("a Spark session runs in this process already", remedy="pass it on, or stop it first")
     with log.open("ab") as file:
-        gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            conf, {"stdout": file, "stderr": file}
-        )
+        gateway = launch(settings, java, file)
     # SparkConf reads the JVM's properties: only the gateway that was just launched may be asked
     SparkContext._ensure_initialized(gateway=gateway)
     return SparkSession(SparkContext(conf=SparkConf().setAll(list(settings.items()))))

@@ -1,0 +1,186 @@
+"""How Spark's Java is started: by the command that Spark's launcher would build, without the launcher, which is a Java of its own.
+
+That saves a second of a core at each start. The launcher stays in use where it may know more than this module: settings of Spark's
+own configuration files, another Spark than the PySpark of this Python, a version that the command was not compared with
+(tests/spark/test_java_process.py compares them). Which options Java gets, and why: docs/decisions/0058-how-java-starts.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import BinaryIO
+
+    from scribengin.core.java import Java
+
+COMPARED = "4.2"
+"""the PySpark whose launcher's command is the one here"""
+QUICK_OPTIONS = ("-XX:+UseSerialGC", "-XX:-UsePerfData")
+_LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""of the small Java that only makes the command of the large one"""
+_ASKS_LAUNCHER = (
+    "HADOOP_CONF_DIR",
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_CONF_DIR",
+    "SPARK_DIST_CLASSPATH",
+    "SPARK_DRIVER_MEMORY",
+    "SPARK_HOME",
+    "SPARK_MEM",
+    "SPARK_PREPEND_CLASSES",
+    "SPARK_PRINT_LAUNCH_COMMAND",
+    "SPARK_TESTING",
+    "YARN_CONF_DIR",
+)
+"""variables that the launcher or its scripts read"""
+_LAUNCHER_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraClassPath", "spark.driver.extraLibraryPath")
+_CONFIGURED = ("java-opts", "spark-defaults.conf", "spark-env.sh")
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+_MODULES = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+"""`org.apache.spark.launcher.JavaModuleOptions` of 4.2, without `--add-modules=jdk.incubator.vector`, which only linear algebra uses"""
+_HEAP = "1g"
+"""Spark's own default for `spark.driver.memory`"""
+_LOOK_S = 0.01
+
+
+def spark_home() -> Path:
+    """The folder of this Python's PySpark."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+def class_path() -> str:
+    """What Java is given; it expands the star itself. The first jar stands alone as in Spark's launcher: it must come before its rivals."""
+    home = spark_home()
+    first = sorted(home.glob("jars/slf4j-api-*.jar"))
+    return ":".join([str(home / "conf"), *map(str, first), str(home / "jars" / "*")])
+
+
+def java_command(settings: Mapping[str, str], java: Java, properties: Path) -> list[str] | None:
+    """The command of a Spark with these settings, which Java reads from the file `properties`: some are secrets, and anyone may read the
+    arguments of a process. None where only Spark's launcher knows the command."""
+    from pyspark import __version__
+
+    home = spark_home()
+    if (
+        not __version__.startswith(f"{COMPARED}.")
+        or os.name != "posix"
+        or any(os.environ.get(name) for name in _ASKS_LAUNCHER)
+        or any(name in settings for name in _LAUNCHER_SETTINGS)
+        or not settings["spark.master"].startswith(("local", "spark://"))
+        or any((home / "conf" / name).exists() for name in _CONFIGURED)
+    ):
+        return None
+    options = shlex.split(settings.get("spark.driver.extraJavaOptions", ""))
+    submit = shlex.split(os.environ.get("SPARK_SUBMIT_OPTS", ""))
+    heap = settings.get("spark.driver.memory", _HEAP)
+    program = [str(java.home / "bin" / "java"), "-cp", class_path(), f"-Xmx{heap}", *submit, *options, *_MODULES]
+    return [*program, "org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties), "pyspark-shell"]
+
+
+def launch(settings: Mapping[str, str], java: Java, output: BinaryIO) -> Any:
+    """The Py4J gateway of a new Java, which ends with this process. What it prints goes to `output`.
+
+    Raises OSError, PySparkRuntimeError or Py4JError where it does not start.
+    """
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    with tempfile.TemporaryDirectory(prefix="scribengin-java-") as folder:  # nobody else may enter it
+        properties, answer = Path(folder, "spark.properties"), Path(folder, "gateway")
+        command = java_command(settings, java, properties)
+        if command is None:
+            os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
+            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+            return launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        properties.write_text("".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items()))
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # Java ends when the pipe breaks: with this process, however this one ends
+            stdout=output,
+            stderr=output,
+            env=os.environ
+            | {
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+                "SPARK_HOME": str(spark_home()),
+                "SPARK_CONNECT_MODE": "0",
+                "PYTHONHASHSEED": "0",
+            },
+            preexec_fn=_leave_ctrl_c_to_python,  # noqa: PLW1509 (as PySpark does: between fork and exec it calls the kernel only)
+        )
+        port, secret = _address(process, answer)
+    with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway.proc = process
+    return gateway
+
+
+def _address(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
+    """(port, secret) of Java's door, which it writes to the file `answer` when it is open."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.serializers import UTF8Deserializer, read_int
+
+    while not answer.exists():
+        if process.poll() is not None:
+            raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+        time.sleep(_LOOK_S)
+    with answer.open("rb") as file:
+        return read_int(file), UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+
+
+def _escaped(text: str) -> str:
+    """As `java.util.Properties` reads it back."""
+    return re.sub(r"[\\=:#! \t\f]", r"\\\g<0>", text).replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _leave_ctrl_c_to_python() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
