@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from scribengin.client.client import Client, Event
 
-WAIT_S = 30
-pytestmark = pytest.mark.timeout(120)  # a stream that says nothing is waited for
+WAIT_S = 120
+pytestmark = pytest.mark.timeout(400)  # a stream that says nothing is waited for
 
 
 class Listener:

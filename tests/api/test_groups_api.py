@@ -159,7 +159,7 @@ def test_a_worker_hears_what_is_said_of_a_group_and_keeps_it_where_that_is_damag
 
 
 def until(what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)

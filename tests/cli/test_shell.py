@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHELL = [sys.executable, "-m", "scribengin.cli", "shell"]
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 def shell(home: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

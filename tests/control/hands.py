@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Goal
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 

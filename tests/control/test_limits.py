@@ -88,9 +88,7 @@ def test_a_worker_hears_of_a_change_at_once_and_keeps_what_it_knew(person: Perso
     try:
         assert live() == FlowLimits()
         person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5, edges={"c": {"bytes_per_s": 9.0}})))
-        deadline = time.monotonic() + 4
-        while live() == FlowLimits() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: live() != FlowLimits())
         assert live() == FlowLimits(Pace(rows_per_s=5), {}, {"c": Pace(bytes_per_s=9.0)})
         person.store.write_raw(LIMIT("tiered").path, b"{")
         live._followed.look()
@@ -131,7 +129,7 @@ def test_what_a_worker_may_not_read_changes_nothing_and_is_told_once() -> None:
 
 
 def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Goal, Status
     from scribengin.registry.memory import MemoryRegistry
 
-WAIT_S = 20
+WAIT_S = 120
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from scribengin.watching.board import Board
 from scribengin.watching.progress import TierProgress
 from scribengin.worker.limits import LiveLimits
 from tests.control.hands import Plane
+from tests.looking import look_until
 
 SEARCH = "team=search"
 
@@ -150,10 +150,7 @@ def test_rows_are_divided_among_those_that_run_and_a_worker_hears_of_it(plane: P
         plane.want("visits", "stopped")
         plane.comes_to("visits", "stopped")
         plane.rests()
-        deadline = time.monotonic() + 4
-        while live().share != Pace(rows_per_s=450.0) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert live().share == Pace(rows_per_s=450.0)
+        look_until(lambda: live().share == Pace(rows_per_s=450.0), "the share of two", 120)
         store.write_raw(SHARE("orders").path, b"{")
         live._followed.look()
         assert live().share == Pace(rows_per_s=450.0)

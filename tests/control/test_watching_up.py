@@ -73,12 +73,12 @@ class Bench:
 
     def says(self, *words: str) -> Any:
         command = [sys.executable, "-m", "scribengin.cli", *words, "--json"]
-        ended = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300, check=False)
+        ended = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600, check=False)
         assert ended.returncode == 0, f"{words}: {ended.stdout} {ended.stderr}"
         return json.loads(ended.stdout)["result"]
 
     def asks(self, path: str) -> Any:
-        answer = httpx2.get(f"{self.address}{path}", timeout=30, trust_env=False)
+        answer = httpx2.get(f"{self.address}{path}", timeout=60, trust_env=False)
         assert answer.is_success, answer.text
         return answer.json() if "json" in answer.headers["content-type"] else answer.text
 
@@ -158,7 +158,7 @@ def a_member_is_taken_out_and_let_back(bench: Bench, folder: Path) -> None:
 def moves(bench: Bench, after: str = "") -> Any:
     """What is told of the flow, where another worker than that serves it and rows move; else None. A master that does not lead yet, or has
     just begun to, knows nothing."""
-    answer = httpx2.get(f"{bench.address}/v1/flows/endless/metrics", timeout=30, trust_env=False)
+    answer = httpx2.get(f"{bench.address}/v1/flows/endless/metrics", timeout=60, trust_env=False)
     if answer.status_code in (307, 503):
         return None
     assert answer.is_success, answer.text

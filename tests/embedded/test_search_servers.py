@@ -51,7 +51,7 @@ def test_a_node_goes_with_its_launcher(public_path: Path) -> None:
         assert server._server is not None
         assert server._server.process.pid != node
         server._server.kill()
-        assert within(30, lambda: birth_of(node) is None)
+        assert within(60, lambda: birth_of(node) is None)
 
 
 @pytest.mark.parametrize("kind", [OpenSearch, Elasticsearch])

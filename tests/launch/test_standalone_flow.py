@@ -144,7 +144,7 @@ def executors(web: str) -> list[psutil.Process]:
 
 
 def _is_on(web: str, application: str) -> bool:
-    with urllib.request.urlopen(f"{web}/json/", timeout=10) as answer:
+    with urllib.request.urlopen(f"{web}/json/", timeout=60) as answer:
         return any(each["id"] == application for each in json.loads(answer.read())["activeapps"])
 
 

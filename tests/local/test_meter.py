@@ -74,7 +74,7 @@ import time
 from pathlib import Path
 
 def work(row):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while row["id"] == 2 and not Path({seen!r}).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     return row

@@ -24,7 +24,7 @@ sinks:
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_a_stop_between_any_two_batches_ends_the_run_and_loses_nothing(folder: FlowFolder) -> None:
     folder.flow(FLOW)
     for batches in range(1, 7):

@@ -110,13 +110,13 @@ def test_the_index_finds_what_comparing_each_with_each_finds_whatever_comes_and_
 
 def test_a_thousand_flows_that_meet_in_pairs_cost_no_more_each_than_ten() -> None:
     index = MeetingIndex()
-    begun = time.perf_counter()
+    begun = time.process_time()
     for number in range(2_000):
         reads = Outside(reads={"r": (Place(kind="folder", at=f"/data/in/{number}"),)})
         writes = Outside(writes={"w": (Place(kind="folder", at=f"/data/in/{number - 1}"),)})
         index.put(f"f{number}", reads if number % 2 == 0 else writes)
     assert len(index.meetings()) == 1_000
-    assert time.perf_counter() - begun < 2.0
+    assert time.process_time() - begun < 2.0
 
 
 def test_the_shortest_circle_is_found_from_the_flows_that_come() -> None:

@@ -16,7 +16,6 @@ import pytest
 from registry_benches import DEADLINE_S, LOGIN, READABLE, SHORT_S, STRANGER, Wire, until
 
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.embedded.java_server import free_ports
 from scribengin.registry.access import Address
 from scribengin.registry.contract import ANYONE, Create, Damaged, Entry, Forbidden, Grant, Link, May
 from scribengin.registry.kinds import Desired, Limit
@@ -120,7 +119,7 @@ def test_a_holder_that_is_killed_is_followed_within_its_session(address: Address
         leader.process.kill()
         begun = time.monotonic()
         assert standby.acquire(wait_s=DEADLINE_S)
-        assert time.monotonic() - begun < SHORT_S + 15  # the machine may be slow; the session's time is what counts
+        assert time.monotonic() - begun < SHORT_S + 60  # the machine may be slow; the session's time is what counts
 
 
 def test_over_a_restart_of_the_server_the_session_is_suspended_and_the_lease_still_held(zookeeper: ZooKeeper, address: Address) -> None:
@@ -207,7 +206,7 @@ def test_each_right_of_everybody_but_reading_makes_a_root_open(address: Address,
 
 
 def test_where_nobody_answers_that_is_said_in_time() -> None:
-    nobody = Address((f"127.0.0.1:{free_ports(1)[0]}",), "/x")
+    nobody = Address(("127.0.0.1:1",), "/x")
     begun = time.monotonic()
     with pytest.raises(Unreachable, match=f"{nobody} does not answer"):
         open_zookeeper(nobody, login=LOGIN, wait_s=1)

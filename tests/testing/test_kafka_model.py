@@ -41,14 +41,14 @@ def test_every_mutant_says_what_it_should_break() -> None:
     assert set(BREAKS) == set(MUTANTS)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BREAKS)
 def test_refuted(name: str) -> None:
     report = search(MUTANTS[name].model(name), limit=50_000)
     assert BREAKS[name] in report.broken
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BREAKS)
 def test_the_right_protocol_holds_within_the_bound_that_refutes(name: str) -> None:
     assert not search(MUTANTS[name].model(""), limit=50_000).broken
@@ -58,7 +58,7 @@ def test_the_fence_of_an_opening_can_be_spared() -> None:
     assert not search(SPARE["opening_without_fence"].model("opening_without_fence"), limit=50_000).broken
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_fenced_attempt_that_fences_again_loses_and_doubles_nothing() -> None:
     model = KafkaModel(attempts=1, mutant="fenced_fences_again")
     assert not search(model, limit=50_000, liveness=False).broken
@@ -111,7 +111,7 @@ USUAL |= {f"{fate} {request}" for fate in ("arrives", "refused") for request in 
 OPENING = {"opens", "opening fences", "opening reads", "opens again"}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_everything_that_can_happen_does_happen_somewhere() -> None:
     assert codes(KafkaModel(attempts=1, merged=False)) == USUAL | {"driver restarts"}
     # where nobody shares a driver's decisions, dying and going on behind the last one is the same as sleeping

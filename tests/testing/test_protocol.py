@@ -102,7 +102,7 @@ def test_a_driver_whose_recovery_is_overtaken_by_the_last_batch_of_the_older_one
 
 
 def _until(file: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not file.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)

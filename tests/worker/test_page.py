@@ -18,7 +18,7 @@ from scribengin.worker.page import serve_page
 def asks(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:
     """A request: (status, body)."""
     place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=20)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
     try:
         connection.request("GET", path, headers={} if host is None else {"Host": host})
         answer = connection.getresponse()

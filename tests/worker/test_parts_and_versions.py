@@ -43,7 +43,7 @@ class Tier:
     def attempt(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
         self.attempts.append(threading.get_ident())
         tell(Standing("running", 1))
-        stop.wait(20)
+        stop.wait(120)
         return Outcome("stopped")
 
     def wants(self, **said: object) -> None:
@@ -56,7 +56,7 @@ class Tier:
         return found.record if isinstance(found, Stored) else None
 
     def until(self, what: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not what():
             assert time.monotonic() < deadline, self.report()
             time.sleep(0.01)
@@ -75,7 +75,7 @@ def test_a_part_is_done_under_the_lease_and_told_before_the_worker_ends() -> Non
     ready = threading.Event()
 
     def part(id_: str) -> None:
-        ready.wait(20)
+        ready.wait(120)
         done.append((id_, tiers[0].lease.held()))
 
     tier = Tier(part, goal="stopped", task="7")

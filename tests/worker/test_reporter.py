@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +23,7 @@ from scribengin.local.contract import QueryView, RunView
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
+from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.board import Board
 from scribengin.watching.progress import Teller
 from scribengin.worker import progress
@@ -59,10 +60,10 @@ class Master:
 
     def close(self) -> None:
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
 
 
-def until(what: Callable[[], object], said: str, wait_s: float = 40) -> None:
+def until(what: Callable[[], object], said: str, wait_s: float = 120) -> None:
     deadline = time.monotonic() + wait_s
     while not what():
         assert time.monotonic() < deadline, f"never came: {said}"
@@ -90,19 +91,31 @@ def reporter(leader: Callable[[], str], claim: str) -> Reporter:
 def test_the_newest_is_told_and_after_a_take_over_the_next_master_hears_it() -> None:
     with plane() as (stack, registry, lease):
         first = Master(registry)
-        leading = [first.url]
-        tells = reporter(lambda: leading[0], lease.claim)
+        leading, may, asked = [first.url], threading.Event(), threading.Event()
+
+        def leader() -> str:
+            asked.set()
+            may.wait(120)
+            return leading[0]
+
+        may.set()
+        tells = reporter(leader, lease.claim)
         stack.callback(tells.close)
         tells.show(view(1))
         until(lambda: first.heard() == 1, "the first")
         first.close()
-        for batches in range(2, 50):
-            begun = time.monotonic()
+        may.clear()
+        asked.clear()
+        begun = time.monotonic()
+        tells.show(view(2))
+        assert asked.wait(120), "the next master is looked for"
+        for batches in range(3, 50):
             tells.show(view(batches))
-            assert time.monotonic() - begun < 0.1, "nobody is kept waiting"
+        assert time.monotonic() - begun < 100, "nobody is kept waiting while the answer to that hangs"
         second = Master(registry)
         stack.callback(second.close)
         leading[0] = second.url
+        may.set()
         until(lambda: second.heard() == 49, "the newest, at the next master")
 
 
@@ -111,10 +124,11 @@ def test_a_standby_sends_no_worker_away_for_good_and_takes_nothing_itself() -> N
         standby = Master(registry)
         stack.callback(standby.close)
         standby.leads = False
-        tells = reporter(lambda: standby.url, lease.claim)
+        asked: list[str] = []
+        tells = reporter(lambda: asked.append("") or standby.url, lease.claim)  # type: ignore[func-returns-value]
         stack.callback(tells.close)
         tells.show(view(1))
-        time.sleep(1.5)  # that nothing comes can only be waited for
+        until(lambda: len(asked) == 2, "the second try, for the first was in vain")
         assert standby.heard() == -1
         standby.leads = True
         until(lambda: standby.heard() == 1, "it leads now")
@@ -150,16 +164,25 @@ def test_who_does_not_hold_the_lease_is_not_heard() -> None:
 
 
 def test_what_is_not_new_is_told_every_ten_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
-    monkeypatch.setattr(progress, "AT_LEAST_EVERY_S", 1.5)
-    monkeypatch.setattr(progress, "EVERY_S", 0.1)
-    monkeypatch.setattr(Reporter, "_sent", lambda _self, _http, _address, what: told.append((time.monotonic(), what)) or True)
+    told: list[float] = []
+    clock = ManualClock()
+    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(Reporter, "_sent", lambda _self, _http, _address, what: told.append(clock()) or True)
+    looks: list[float] = []
+    look = Reporter._progress
+    monkeypatch.setattr(Reporter, "_progress", lambda self: looks.append(clock()) or look(self))
     tells = reporter(lambda: "http://127.0.0.1:1", "")
-    begun = time.monotonic()
-    while time.monotonic() - begun < 4.0:
-        tells.show(view(1))
-        time.sleep(0.05)
-    gaps = [after - before for (before, _), (after, _) in pairwise(told)]
-    assert len(told) <= 4
-    assert min(gaps) >= 1.4
+    begun = clock()
+    for second in range(25):
+        seen = len(looks)
+
+        def looks_on(seen: int = seen) -> bool:
+            tells.show(view(1))
+            return len(looks) >= seen + 3
+
+        until(looks_on, f"its looks of second {second}")
+        clock.advance(seconds=1.0)
     tells.close()
+    assert [at - begun for at in told[:3]] == [0.0, 10.0, 20.0]
+    assert len(told) == 4, "and the last, as it ends"

@@ -75,7 +75,7 @@ def test_a_worker_that_waits_for_its_lease_says_that_it_is_there() -> None:
             there = read_record(other, REPORT(ID.flow, ID.tier))
         finally:
             service.stop()
-            thread.join(20)
+            thread.join(120)
     assert isinstance(there, Stored)
     assert (there.record.run, there.record.state) == (1, "starting")
 

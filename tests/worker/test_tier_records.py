@@ -234,7 +234,7 @@ def test_it_writes_by_itself_until_it_is_closed(bench: Bench, monkeypatch: pytes
     monkeypatch.setattr("scribengin.worker.tier_records.LOOK_S", 0.01)
     bench.decide("kept", 0, streams=1, units=1)
     bench.records.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not bench.tasks():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -82,7 +82,7 @@ def messages(cluster: KafkaCluster, topic: str) -> list[dict[str, Any]]:
     """Those that are committed, in their order."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "t", "isolation.level": "read_committed", "enable.partition.eof": True}
     consumer, found = Consumer(settings), []
-    if topic not in consumer.list_topics(timeout=30).topics:
+    if topic not in consumer.list_topics(timeout=60).topics:
         consumer.close()
         return []
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])

@@ -164,4 +164,4 @@ def answering(kind: int, text: str) -> Iterator[str]:
         thread.start()
         yield f"thrift://127.0.0.1:{door.getsockname()[1]}"
         door.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(60)

@@ -40,18 +40,18 @@ class Topics:
     def make(self, partitions: int = 1, *, name: str = "", **config: str) -> str:
         name = name or f"topic-{next(_numbers)}"
         for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
-            future.result(30)
+            future.result(60)
         self._until_told(name, there=True)
         return name
 
     def delete(self, name: str) -> None:
         for future in self.admin.delete_topics([name]).values():
-            future.result(30)
+            future.result(60)
         self._until_told(name, there=False)
 
     def _until_told(self, name: str, *, there: bool) -> None:
         """Brokers answer before all of their parts know that a topic came, or went."""
-        within(30, lambda: (name in self.admin.list_topics(timeout=30).topics) == there)
+        within(120, lambda: (name in self.admin.list_topics(timeout=60).topics) == there)
 
     def make_anew(self, name: str) -> None:
         """Delete it, and make another one of one partition under its name."""
@@ -68,12 +68,12 @@ class Topics:
 
     def widen(self, name: str, partitions: int) -> None:
         for future in self.admin.create_partitions([NewPartitions(name, partitions)]).values():
-            future.result(30)
+            future.result(60)
 
     def forget(self, name: str, partition: int, before: int) -> None:
         """What retention does, at once."""
         for future in self.admin.delete_records([TopicPartition(name, partition, before)]).values():
-            future.result(30)
+            future.result(60)
 
     def write(self, name: str, ids: Iterable[int], partition: int = 0, **settings: Any) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, **settings})

@@ -66,31 +66,31 @@ class Guarded:
             for operation in operations
         ]
         for future in self.topics.admin.create_acls(asked).values():
-            future.result(30)
+            future.result(60)
         for operation in operations:
             self._await(_every(kind, name, operation), there=True)
 
     def withdraw(self, kind: ResourceType, name: str | None, operation: AclOperation = AclOperation.ANY) -> None:
         every = _every(kind, name, operation)
         for future in self.topics.admin.delete_acls([every]).values():
-            assert future.result(30)
+            assert future.result(60)
         self._await(every, there=False)
 
     def _await(self, every: AclBindingFilter, *, there: bool) -> None:
         """Brokers hear of it a moment later."""
-        assert within(30, lambda: bool(self.topics.admin.describe_acls(every).result(30)) == there)
+        assert within(120, lambda: bool(self.topics.admin.describe_acls(every).result(60)) == there)
 
     def alter(self, topic: str, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         for future in self.topics.admin.incremental_alter_configs([resource]).values():
-            future.result(30)
+            future.result(60)
 
     def end(self, topic: str) -> int:
         """The offset behind the last record of partition 0, committed or not, control records included."""
         place = TopicPartition(topic, 0)
         asked = self.topics.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return int(asked[place].result(30).offset)
+        return int(asked[place].result(60).offset)
 
 
 def _every(kind: ResourceType, name: str | None, operation: AclOperation) -> AclBindingFilter:

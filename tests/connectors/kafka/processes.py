@@ -41,7 +41,7 @@ def started(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
 def kill(child: subprocess.Popen[bytes]) -> None:
     """As a crash does, with its JVM."""
     os.killpg(child.pid, signal.SIGKILL)
-    child.wait(30)
+    child.wait(120)
 
 
 def said(folder: Path) -> str:

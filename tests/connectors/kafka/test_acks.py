@@ -44,7 +44,7 @@ def test_a_groups_offsets_follow_the_last_tier(folder: Any, cluster: KafkaCluste
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
 
     def committed() -> list[int]:
-        return [found.offset for found in consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=20)]
+        return [found.offset for found in consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=60)]
 
     try:
         assert folder.run(tier="edge").state == "finished"
@@ -70,7 +70,7 @@ def test_a_flow_that_is_not_cut_tells_at_each_batch(folder: Any, cluster: KafkaC
     assert folder.run().state == "finished"
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "scribengin.acked.kept"})
     try:
-        assert within(60, lambda: consumer.committed([TopicPartition(topic, 0)], timeout=20)[0].offset == 10)
+        assert within(60, lambda: consumer.committed([TopicPartition(topic, 0)], timeout=60)[0].offset == 10)
     finally:
         consumer.close()
 

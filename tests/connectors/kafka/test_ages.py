@@ -128,9 +128,9 @@ def test_lag_in_seconds_is_the_age_of_the_oldest_record_that_waits_also_right_af
     producer.produce(name, json.dumps({"id": 1001}), partition=0, timestamp=now_ms - 3_600_000)
     assert producer.flush(60) == 0
     begun = time.monotonic()
-    assert within(30, lambda: waiting.take(final=False) or waiting.reader.backlog().oldest_s) <= time.monotonic() - begun + 1.0
+    assert within(120, lambda: waiting.take(final=False) or waiting.reader.backlog().oldest_s) <= time.monotonic() - begun + 1.0
     oldest_s = waiting.reader.backlog().oldest_s
-    assert within(30, lambda: (now := waiting.reader.backlog().oldest_s) > oldest_s + 0.5 and now) < 40
+    assert within(120, lambda: (now := waiting.reader.backlog().oldest_s) > oldest_s + 0.5 and now) < 40
 
 
 def test_an_idle_look_costs_little_over_many_partitions(topics: Any, open_source: Any) -> None:
@@ -141,9 +141,9 @@ def test_an_idle_look_costs_little_over_many_partitions(topics: Any, open_source
     reading.take(final=False)
     ages, own_s = reading.reader._ages, 0.0
     for _ in range(100):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         ages.note(time.monotonic(), reading.reader._last, reading.reader._next)
         reading.reader.backlog()
-        own_s += time.perf_counter() - begun
-    # microseconds a partition; generous, for a machine that does other things
+        own_s += time.thread_time() - begun
+    # microseconds a partition, of this thread alone
     assert own_s / 100 < 0.005

@@ -123,7 +123,7 @@ def test_a_registry_that_is_silent_is_no_dead_letter(registry: RegistryServer, d
         begun_s = time.monotonic()
         with pytest.raises(Unreachable, match="does not answer"):
             made.rows(block(wire(1, b"")))
-        assert time.monotonic() - begun_s < 20
+        assert time.monotonic() - begun_s < 60
 
 
 def test_a_registry_lets_in_who_has_the_login(registry: RegistryServer, decoder: Any) -> None:

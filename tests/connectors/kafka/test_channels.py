@@ -166,10 +166,10 @@ def test_rows_of_one_key_keep_their_order(flow: Any, cluster: KafkaCluster) -> N
 def test_a_reset_takes_the_channels_with_it(flow: Any, topics: Any) -> None:
     folder = flow()
     folder.run()
-    assert f"scribengin-{flow.name}-small-mid" in topics.admin.list_topics(timeout=30).topics
+    assert f"scribengin-{flow.name}-small-mid" in topics.admin.list_topics(timeout=60).topics
     ended = scribengin(folder.path, "reset", "flow.yaml", "--outputs", "--yes")
     assert ended.returncode == 0, ended.stderr
-    assert not [name for name in topics.admin.list_topics(timeout=30).topics if flow.name in name]
+    assert not [name for name in topics.admin.list_topics(timeout=60).topics if flow.name in name]
     # by a process of its own: this one believes for a moment what it knows of the topics
     ended = scribengin(folder.path, "run", "flow.yaml", "--once")
     assert ended.returncode == 0, ended.stderr

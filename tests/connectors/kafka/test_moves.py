@@ -33,7 +33,7 @@ def messages(bootstrap: str, topic: str) -> list[int]:
     """The ids of the committed messages of partition 0, in their order."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "look", "isolation.level": "read_committed"})
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         consumer.assign([TopicPartition(topic, 0, low)])
         found = []
         until_s = time.monotonic() + 60

@@ -50,4 +50,4 @@ def test_a_reader_needs_no_right_but_read_on_the_topic(guarded: Guarded, topic: 
     reading.reader.committed(streams, query="f.q")
     begun_s = time.monotonic()
     reading.reader._committer.close()
-    assert time.monotonic() - begun_s < 20
+    assert time.monotonic() - begun_s < 60

@@ -51,10 +51,10 @@ def wait_for_ends(topics: Topics, topic: str) -> None:
     while time.monotonic() < give_up_s:
         ends = []
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
-            partitions = topics.admin.list_topics(topic, timeout=30).topics[topic].partitions
+            partitions = topics.admin.list_topics(topic, timeout=60).topics[topic].partitions
             asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
             futures = topics.admin.list_offsets(asked, isolation_level=level)
-            ends.append({place.partition: future.result(30).offset for place, future in futures.items()})
+            ends.append({place.partition: future.result(60).offset for place, future in futures.items()})
         if ends[0] == ends[1]:
             return
         time.sleep(0.02)
@@ -75,7 +75,7 @@ def read(topics: Topics, topic: str) -> list[Any]:
     )
     messages = []
     try:
-        partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        partitions = sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
         for partition in partitions:
             consumer.assign([TopicPartition(topic, partition, 0)])
             while True:
@@ -181,7 +181,7 @@ def test_a_missing_topic_is_refused_or_made(topics: Topics, sink: Callable[..., 
     out = claimed(sink("missing-2", missing_topic="make", partitions=3))
     out.publish(decided(out, 0, ROWS))
     assert len(read(topics, "missing-2")) == 5
-    assert len(topics.admin.list_topics("missing-2", timeout=30).topics["missing-2"].partitions) == 3
+    assert len(topics.admin.list_topics("missing-2", timeout=60).topics["missing-2"].partitions) == 3
 
 
 def test_aborted_and_open_messages_are_not_seen(topics: Topics, sink: Callable[..., KafkaSink]) -> None:

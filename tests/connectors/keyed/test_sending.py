@@ -205,7 +205,7 @@ def test_so_many_requests_are_under_way_at_once_and_no_more() -> None:
             with lock:
                 now += 1
                 most = max(most, now)
-            together.wait(timeout=20)
+            together.wait(timeout=120)
             with lock:
                 now -= 1
             return Answer()

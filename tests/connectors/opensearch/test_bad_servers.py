@@ -198,7 +198,7 @@ def test_a_full_disk_makes_the_flow_wait_and_each_row_is_there_once_it_is_not_fu
         heard.clear()
 
         def lift() -> None:
-            waited.append(within(30, lambda: sum(path == "/_bulk" for path, _, _ in heard) > 3))
+            waited.append(within(120, lambda: sum(path == "/_bulk" for path, _, _ in heard) > 3))
             block(index, full=None)
 
         waited: list[bool] = []

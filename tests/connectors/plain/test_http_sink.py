@@ -21,6 +21,7 @@ from scribengin.core.secret import Secret
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 from tests.connectors.plain.web_server import Answer, Came, WebServer
+from tests.looking import look_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,7 +125,7 @@ def test_a_request_is_as_large_as_it_may_be_and_a_row_that_is_larger_goes_alone(
 
 def test_no_more_requests_are_under_way_than_may_be(server: WebServer, tmp_path: Path) -> None:
     def slowly(_: Came) -> Answer:
-        time.sleep(0.05)
+        look_until(lambda: server.most_at_once >= 3, "three are under way", 60, 0.01)
         return Answer()
 
     server.answers = slowly

@@ -118,7 +118,7 @@ def test_attempts_at_once_under_a_unique_index_wait_and_one_of_them_counts(datab
             first.commit({"said": "first"})
         else:
             first.abort()
-        second, refused = waiting.result(30)
+        second, refused = waiting.result(120)
     second.close()
     if commits:
         assert len(refused) == 2

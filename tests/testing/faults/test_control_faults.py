@@ -80,7 +80,7 @@ def wire() -> Iterator[Wire]:
 
 
 def call(wire: Wire) -> socket.socket:
-    return socket.create_connection((HOST, wire.port), timeout=10)
+    return socket.create_connection((HOST, wire.port), timeout=60)
 
 
 def says(client: socket.socket, word: bytes) -> bytes:
@@ -181,7 +181,7 @@ def test_a_load_notes_when_the_output_grew_and_its_judge_sees_what_is_lost(tmp_p
     out = tmp_path / "filed" / "out"
     out.mkdir()
     with Load([feed], 0.05, time.monotonic) as load:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while feed.parts < 3 and time.monotonic() < deadline:
             time.sleep(0.05)
         load.stop_feeding()

@@ -35,7 +35,7 @@ def post(server: KeyServer, to: str, key: str | None, rows: list[dict[str, Any]]
     headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
     request = urllib.request.Request(f"{server.uri}/{to}", json.dumps(rows, default=str).encode(), headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
