@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.spark.session import PRESET, start_session, stop_session
+from scribengin.spark.lent import close_session, open_session
+from scribengin.spark.session import PRESET
 from scribengin.spark.user_code import deactivate_below
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def start_briefly(folder: Path) -> SparkSession:
     before = os.environ.get("SPARK_SUBMIT_OPTS")
     os.environ["SPARK_SUBMIT_OPTS"] = _BRIEF if before is None else f"{_BRIEF} {before}"
     try:
-        return start_session("test", master=MASTER, memory="", conf=CONF, folder=folder)
+        return open_session("test", master=MASTER, memory="", conf=CONF, folder=folder)
     finally:
         if before is None:
             del os.environ["SPARK_SUBMIT_OPTS"]
@@ -104,6 +105,6 @@ class Session:
     def close(self) -> None:
         """Stop it, and remove what tests have left."""
         if self._own and self._spark is not None and not self.ended:
-            stop_session(self._spark)
+            close_session(self._spark)
         deactivate_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)

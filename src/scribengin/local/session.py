@@ -8,7 +8,8 @@ from scribengin.connectors.abilities import is_written_by_spark, redacts
 from scribengin.core.errors import SinkError
 from scribengin.embedded.jars import fetch
 from scribengin.local.prepare import open_sinks
-from scribengin.spark.session import redactions, start_session
+from scribengin.spark.lent import open_session
+from scribengin.spark.session import redactions
 from scribengin.spec.model import Resources
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def start(flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[
     resources = _resources(flows)
     master, memory = _given(resources, settings)
     name = "+".join(flow.name for flow in flows)
-    return start_session(name, master=master, memory=memory, conf={**resources.spark, **conf}, folder=tiers[0].scratch)
+    return open_session(name, master=master, memory=memory, conf={**resources.spark, **conf}, folder=tiers[0].scratch)
 
 
 def _resources(flows: Sequence[PreparedFlow]) -> Resources:
