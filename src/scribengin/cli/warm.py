@@ -231,16 +231,15 @@ def end_warm(process: WarmProcess) -> None:
             receive(link)
 
 
-@contextmanager
-def locked(place: Path) -> Iterator[bool]:
-    """The right to be the folder's process; False where another has it."""
-    with (place / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
+def take_place(place: Path) -> int | None:
+    """The right to be the folder's process, as a file that holds it; None where another has it."""
+    lock = os.open(place / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def _identity() -> str:

@@ -6,6 +6,7 @@ It never talks to Java and never imports a flow's code, so each child is as good
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -22,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.cli.warm import _LENGTH, exactly, is_own, locked, say, serve_here, short_path
+from scribengin.cli.warm import _LENGTH, exactly, is_own, say, serve_here, short_path, take_place
 from scribengin.core.process import Process, birth_of
 
 if TYPE_CHECKING:
@@ -135,8 +136,10 @@ def _clear() -> None:
 
 
 class _Server:
-    def __init__(self, place: Path, folder: Path, idle_s: float) -> None:
+    def __init__(self, place: Path, folder: Path, idle_s: float, lock: int) -> None:
         self._place = place
+        self._lock = lock
+        self._socket = 0
         self._folder = folder
         self._idle_s = idle_s
         self._java: _Java | None = None
@@ -157,12 +160,12 @@ class _Server:
                     (self._place / "socket").unlink()
                 door.bind(f"{short}/socket")
             door.listen(8)
-            mine = (self._place / "socket").stat().st_ino
+            self._socket = (self._place / "socket").stat().st_ino
             known = {"pid": os.getpid(), "born": birth_of(os.getpid()), "folder": str(self._folder), "scratch": str(self._scratch)}
             (self._place / "info.json").write_text(json.dumps(known))
             try:
                 self._take(first)
-                while not self._is_over(mine):
+                while not self._is_over():
                     watched = [door, *([self._handover] if self._handover is not None else [])]
                     idle = self._ran and self._child is None
                     ready, _, _ = select.select(watched, [], [], 0 if idle and self._unloaded else _TICK_S)
@@ -177,18 +180,28 @@ class _Server:
                         else:
                             link.close()
             finally:
-                (self._place / "socket").unlink(missing_ok=True)
+                self._leave()
                 self._end()
 
-    def _is_over(self, mine: int) -> bool:
+    def _is_over(self) -> bool:
         if self._child is not None:
             return False
-        try:
-            replaced = (self._place / "socket").stat().st_ino != mine
-        except OSError:
-            replaced = True
         idle = time.monotonic() - self._last > self._idle_s
-        return self._ending or replaced or idle or self._calls >= _MOST_CALLS or not self._folder.is_dir()
+        return self._ending or not self._is_there() or idle or self._calls >= _MOST_CALLS or not self._folder.is_dir()
+
+    def _is_there(self) -> bool:
+        with suppress(OSError):
+            return (self._place / "socket").stat().st_ino == self._socket
+        return False
+
+    def _leave(self) -> None:
+        """Give the place up: another process may take it, while this one ends Java."""
+        if self._lock >= 0:
+            if self._is_there():
+                (self._place / "socket").unlink()
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            os.close(self._lock)
+            self._lock = -1
 
     def _take(self, link: socket.socket) -> None:
         with link, suppress(OSError, ValueError):
@@ -210,7 +223,7 @@ class _Server:
             say(link, say="busy")
         elif self._identity not in ("", request["identity"]):
             self._ending = True
-            (self._place / "socket").unlink()  # who asks next starts its own
+            self._leave()  # who asks next starts its own
             say(link, say="other")
         else:
             self._identity = request["identity"]
@@ -222,6 +235,8 @@ class _Server:
             child = os.fork()
             if child == 0:
                 ours.close()
+                os.close(self._lock)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 _serve(link, request, streams, _Lender(self._java, self._scratch, theirs))
             theirs.close()
             self._child, self._handover = child, ours
@@ -329,10 +344,11 @@ def _forward(link: socket.socket) -> None:
 
 def main(place: Path, folder: Path, idle_s: float, first: int) -> None:
     """Serve until idle."""
-    with locked(place) as mine, socket.socket(fileno=first) as link:
-        if mine:
+    lock = take_place(place)
+    with socket.socket(fileno=first) as link:
+        if lock is not None:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-            _Server(place, folder, idle_s).run(link)
+            _Server(place, folder, idle_s, lock).run(link)
 
 
 if __name__ == "__main__":
