@@ -113,9 +113,11 @@ def _ask(folder: str, idle_s: float) -> int | None:
         with link:
             try:
                 link.settimeout(_FIRST_TAKEN_S if started else _TAKEN_S)
-                _send(link, request)
+                say(link, **request)
                 answer = receive(link)
                 if answer.get("say") == "taken":
+                    # not before: streams that wait in the queue of a process that hangs stay open for who reads this command's output
+                    socket.send_fds(link, [b"."], [0, 1, 2])
                     return _followed(link)
             except (OSError, ValueError) as error:
                 _cold(f"the warm process does not answer ({error})")
@@ -227,7 +229,7 @@ def end_warm(process: WarmProcess) -> None:
     if link is not None:
         with link, suppress(OSError, ValueError):
             link.settimeout(_TAKEN_S)
-            _send(link, {"say": "end"})
+            say(link, say="end")
             receive(link)
 
 
@@ -265,13 +267,6 @@ def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
-
-
-def _send(link: socket.socket, value: dict[str, Any]) -> None:
-    """With this process's standard streams."""
-    data = json.dumps(value).encode()
-    socket.send_fds(link, [_LENGTH.pack(len(data))], [0, 1, 2])
-    link.sendall(data)
 
 
 def receive(link: socket.socket) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.cli.warm import _LENGTH, exactly, is_own, say, serve_here, short_path, take_place
+from scribengin.cli.warm import is_own, receive, say, serve_here, short_path, take_place
 from scribengin.core.process import Process, birth_of
 
 if TYPE_CHECKING:
@@ -206,16 +206,9 @@ class _Server:
     def _take(self, link: socket.socket) -> None:
         with link, suppress(OSError, ValueError):
             link.settimeout(_RECEIVE_S)
-            head, streams, _, _ = socket.recv_fds(link, _LENGTH.size, 3)
-            try:
-                head += exactly(link, _LENGTH.size - len(head))
-                request = json.loads(exactly(link, _LENGTH.unpack(head)[0]))
-                self._decide(link, request, streams)
-            finally:
-                for stream in streams:
-                    os.close(stream)
+            self._decide(link, receive(link))
 
-    def _decide(self, link: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
+    def _decide(self, link: socket.socket, request: dict[str, Any]) -> None:
         if request.get("say") == "end":
             self._ending = True
             say(link, say="ends")
@@ -237,7 +230,7 @@ class _Server:
                 ours.close()
                 os.close(self._lock)
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                _serve(link, request, streams, _Lender(self._java, self._scratch, theirs))
+                _serve(link, request, _Lender(self._java, self._scratch, theirs))
             theirs.close()
             self._child, self._handover = child, ours
 
@@ -264,11 +257,11 @@ class _Server:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
-def _serve(link: socket.socket, request: dict[str, Any], streams: list[int], lender: _Lender) -> None:
+def _serve(link: socket.socket, request: dict[str, Any], lender: _Lender) -> None:
     """Run the command as if this were its own process; never returns."""
     status: int | None = 1
     try:
-        status = _run(link, request, streams, lender)
+        status = _run(link, request, lender)
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:
@@ -285,10 +278,13 @@ def _serve(link: socket.socket, request: dict[str, Any], streams: list[int], len
         os._exit(0)
 
 
-def _run(link: socket.socket, request: dict[str, Any], streams: list[int], lender: _Lender) -> int | None:
+def _run(link: socket.socket, request: dict[str, Any], lender: _Lender) -> int | None:
     from scribengin.cli.main import main
     from scribengin.spark.lent import lend_sessions
 
+    say(link, say="taken")
+    _, streams, _, _ = socket.recv_fds(link, 1, 3)
+    link.settimeout(None)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["cwd"])
@@ -305,8 +301,6 @@ def _run(link: socket.socket, request: dict[str, Any], streams: list[int], lende
     sys.stderr = _stream(2)
     serve_here()
     lend_sessions(lender)
-    link.settimeout(None)
-    say(link, say="taken")
     threading.Thread(target=_forward, args=(link,), daemon=True).start()
     try:
         main(request["arguments"])
