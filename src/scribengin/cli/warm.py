@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,9 @@ _CONNECT_S = 0.5
 _TAKEN_S = 5.0
 """within which a process that is alive takes a command or refuses it"""
 _FIRST_TAKEN_S = 30.0
+_BUSY_S = 3.0
+"""for the last command, which has answered and puts Spark back; one that runs longer is not waited for"""
+_POLL_S = 0.05
 _LENGTH = struct.Struct("!I")
 _OF_THE_TERMINAL = frozenset(
     {"COLUMNS", "LINES", "TERM", "COLORTERM", "OLDPWD", "PWD", "SHLVL", "_", "WINDOWID", "TERM_SESSION_ID", "NO_COLOR"}
@@ -105,7 +109,9 @@ def _ask(folder: str, idle_s: float) -> int | None:
         "umask": _umask(),
         "identity": _identity(),
     }
-    for _ in range(2):  # one of another environment ends itself when it is asked; then this starts its own
+    replaced = False
+    deadline = time.monotonic() + _BUSY_S
+    while True:
         link = _connect(place)
         started = link is None
         if link is None:
@@ -122,10 +128,13 @@ def _ask(folder: str, idle_s: float) -> int | None:
             except (OSError, ValueError) as error:
                 _cold(f"the warm process does not answer ({error})")
                 return None
-        if answer.get("say") == "busy":
+        if answer.get("say") == "busy" and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        elif answer.get("say") == "other" and not replaced:
+            replaced = True  # it gives its place up: this starts its own
+        else:
             _cold("the warm process runs another command")
             return None
-    return None
 
 
 def _followed(link: socket.socket) -> int | None:
