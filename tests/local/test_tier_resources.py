@@ -30,7 +30,7 @@ tiers:
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "flow.yaml").write_text(FLOW)
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(session, "start_session", lambda name, **given: asked.update(given, name=name))
+    monkeypatch.setattr(session, "open_session", lambda name, **given: asked.update(given, name=name))
 
     def begin(tier: str | None, **settings: Any) -> tuple[str, str]:
         chosen = RunSettings(once=True, tier=tier, **settings)

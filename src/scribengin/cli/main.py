@@ -69,6 +69,7 @@ _COMMANDS = {
     "schema": "Print the JSON Schema of flow files, for editors.",
     "config": "Show every system setting and where it comes from.",
     "doctor": "Check this machine: Python, Java, PySpark, memory, folders.",
+    "warm": "List the Spark sessions kept warm for the next test, preview or plan; stop them.",
     "services": "Start, stop and look at servers of this project: Kafka, ZooKeeper, Spark, PostgreSQL, an object store.",
     "jars": "Fetch the jars that PySpark does not carry.",
     "completion": "Print the completion script of a shell.",

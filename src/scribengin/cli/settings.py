@@ -15,6 +15,7 @@ import click
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem, did_you_mean
+from scribengin.core.units import parse_duration_s
 from scribengin.state.places import is_elsewhere, located
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _OTHER_VARIABLES = frozenset(
     for name in ("CACHE", "CONFIG", "FAULT", "HOME", "IVY_SETTINGS", "LAUNCHED", "MASTER", "NODE", "REGISTRY", "REGISTRY_LOGIN")
 )
 
-Kind = Literal["path", "port", "flag", "text", "memory", "choice", "map"]
+Kind = Literal["path", "port", "flag", "text", "memory", "choice", "duration", "map"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ SETTINGS = (
     Setting("spark_master", "text", "Spark's master; all cores of this machine by default.", ""),
     Setting("spark_memory", "memory", "The heap of Spark's driver, such as 2g; Spark's own default without it.", ""),
     Setting("spark_conf", "map", "Further Spark settings.", {}),
+    Setting("warm", "flag", "Keep Spark ready for the next test, preview or deep plan; by default on a terminal, outside CI."),
+    Setting("warm_idle", "duration", "How long a warm Spark stays without a command, such as 10m.", "10m"),
 )
 
 
@@ -182,6 +185,8 @@ def _typed(setting: Setting, given: str | dict[str, str]) -> Any:
             if given.lower() not in ("true", "false", "1", "0"):
                 raise ValueError(f'"{given}" is neither true nor false')
             return given.lower() in ("true", "1")
+        case "duration":
+            parse_duration_s(given)
         case "choice":
             if given not in setting.choices:
                 raise ValueError(f'"{given}" is none of {", ".join(setting.choices)}')

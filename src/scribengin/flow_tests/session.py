@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.spark.session import PRESET, start_session, stop_session
+from scribengin.spark.lent import close_session, open_session
+from scribengin.spark.session import PRESET
 from scribengin.spark.user_code import deactivate_below
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _RULES = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.cas
 
 def start_briefly(folder: Path) -> SparkSession:
     """A session as all tests have it. Raises EnvironmentFault."""
-    return start_session("test", master=MASTER, memory="", conf=CONF, folder=folder, plans_only=True)
+    return open_session("test", master=MASTER, memory="", conf=CONF, folder=folder, plans_only=True)
 
 
 def check_lent(conf: Callable[[str], str]) -> None:
@@ -93,6 +94,6 @@ class Session:
     def close(self) -> None:
         """Stop it, and remove what tests have left."""
         if self._own and self._spark is not None and not self.ended:
-            stop_session(self._spark)
+            close_session(self._spark)
         deactivate_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -18,8 +18,8 @@ from scribengin.plan.split import CHANNEL
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.compile import Compiler
 from scribengin.spark.failures import step_failure
+from scribengin.spark.lent import close_session
 from scribengin.spark.query import check_streaming, streaming_inputs
-from scribengin.spark.session import stop_session
 from scribengin.spark.user_code import pack
 from scribengin.state.channels import ChannelFolder
 
@@ -43,7 +43,7 @@ def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
     try:
         return deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.here))[1]
     finally:
-        stop_session(spark)
+        close_session(spark)
 
 
 def deep_problems(

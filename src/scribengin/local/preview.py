@@ -75,23 +75,23 @@ class Previews:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._spark is not None and not self._lent:
-            from scribengin.spark.session import stop_session
+            from scribengin.spark.lent import close_session
 
-            stop_session(self._spark)
+            close_session(self._spark)
         if self._folder is not None:
             deactivate_below(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def session(self) -> SparkSession:
         """The warm session; takes some seconds the first time. Raises EnvironmentFault."""
-        from scribengin.spark.session import start_session
+        from scribengin.spark.lent import open_session
 
         assert self._folder is not None, "inside its context"
         if self._spark is None:
             # a worker that stays would keep the modules of an earlier save
             conf = {"spark.sql.shuffle.partitions": "1", "spark.python.worker.reuse": "false", **self._settings.spark_conf}
             self._tell("starting Spark, for steps that it runs")
-            self._spark = start_session(
+            self._spark = open_session(
                 "preview", master="local[2,1]", memory=self._settings.memory, conf=conf, folder=self._folder, plans_only=True
             )
         return self._spark

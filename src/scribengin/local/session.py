@@ -8,7 +8,8 @@ from scribengin.connectors.abilities import is_written_by_spark, redacts
 from scribengin.core.errors import SinkError
 from scribengin.embedded.jars import fetch
 from scribengin.local.prepare import open_sinks
-from scribengin.spark.session import redactions, start_session
+from scribengin.spark.lent import open_session
+from scribengin.spark.session import redactions
 from scribengin.spec.model import Resources
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def start(
     resources = _resources(flows)
     master, memory = _given(resources, settings)
     in_jvm = by_spark or any(node.stage == "native" for tier in tiers for query in tier.plan.queries for node in query.placed)
-    return start_session(
+    return open_session(
         "+".join(flow.name for flow in flows),
         master=master,
         memory=memory,

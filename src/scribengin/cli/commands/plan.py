@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
 from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
+from scribengin.cli.warm import WarmCommand
 from scribengin.core.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=WarmCommand)
 @flow_argument
 @click.option("--deep", is_flag=True, help="Let Spark check the name and type of every column too (needs Java, 5 to 15 s).")
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
-@setting_flags("state")
+@setting_flags("state", "warm")
 def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
     """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there."""
     from scribengin.local.inspect import planned_changes, run_advice

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
 from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.preview_settings import preview_settings
 from scribengin.cli.settings import setting_flags
+from scribengin.cli.warm import WarmCommand
 
 if TYPE_CHECKING:
     from scribengin.local.preview_contract import Preview
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=WarmCommand)
 @flow_argument
 @click.option("--at", metavar="NODE", help="This step only; what feeds it runs, nothing else.")
 @click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many rows are shown of each node.")
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     "--from", "files", multiple=True, metavar="[SOURCE=]FILE", help="Records of a file instead of a source's. Can be given again."
 )
 @click.option("--watch", is_flag=True, help="Again at each change of the flow file or its modules, until Ctrl-C.")
-@setting_flags("state", "spark_memory", "spark_conf")
+@setting_flags("state", "spark_memory", "spark_conf", "warm")
 def command(*, flow: str, at: str | None, rows: int, sample: int | None, files: tuple[str, ...], watch: bool, **flags: Any) -> Answer:
     """Show what a flow makes of some records, step by step: rows before and after, what each step drops, dead letters, types.
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
 from scribengin.cli.display import Display, open_display
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
+from scribengin.cli.warm import WarmCommand
 from scribengin.core.errors import Exit
 from scribengin.core.moments import now_text
 from scribengin.state.accepted import Word
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _DRAW_EVERY_S = 0.25
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=WarmCommand)
 @click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
 @click.option("--once", is_flag=True, help="Read what is there now, then end.")
 @click.option("--tier", help="Run this tier only, of a flow that is cut; the others may run elsewhere.")

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
 from scribengin.cli.flow_argument import flow_path
+from scribengin.cli.settings import setting_flags
+from scribengin.cli.warm import WarmCommand
 from scribengin.core.errors import Exit, InputError, Refused
 from scribengin.core.problems import Place, Problem
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from scribengin.flow_tests.suite import Suite
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=WarmCommand)
 @click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
 @click.option("-k", "named", metavar="TEXT", default="", help="Only tests whose name holds TEXT.")
 @click.option("--update", is_flag=True, help="Show what is not as expected, then make it what is expected.")
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     help="Make a test of real rows of a run with this state folder, and of what comes of them.",
 )
 @click.option("--rows", type=click.IntRange(1, 1000), default=10, show_default=True, help="With --from-run: how many rows of each source.")
+@setting_flags("warm")
 def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | None, state: Path | None, rows: int) -> Answer:
     """Run the tests of flow files: those under `tests:`, and those of the files that it names and of FLOW.test.yaml.
 

@@ -1,0 +1,26 @@
+"""`scribengin warm`: the warm processes of this user."""
+
+from __future__ import annotations
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.warm import end_warm, warm_processes
+
+
+@click.command(cls=AnsweringCommand)
+@click.option("--stop", is_flag=True, help="Stop them; a command that runs in one ends first.")
+def command(*, stop: bool) -> Answer:
+    """List the Spark sessions that are kept warm for this user, one for each folder of flows."""
+    found = warm_processes()
+    for each in found if stop else ():
+        end_warm(each)
+    result = {"warm": [{"folder": each.folder, "pid": each.pid} for each in found], "stopped": stop}
+
+    def show() -> None:
+        for each in found:
+            click.echo(f"{each.folder}  pid {each.pid}" + ("  stopped" if stop else ""))
+        if not found:
+            click.echo("no Spark is kept warm")
+
+    return Answer(result, show=show)

@@ -1,0 +1,171 @@
+"""A warm process: the same answers as without it, changed code seen, nobody else served, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scribengin.cli import warm
+from scribengin.core.process import Process, birth_of, within
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere commands run without it")
+
+FLOW = """version: 1
+name: small
+sources:
+  orders: {type: files, path: data, format: json, schema: "id BIGINT, amount DOUBLE"}
+steps:
+  twice: {from: orders, sql: "SELECT id, amount * 2 AS amount FROM orders"}
+  some: {from: twice, python: "steps:some"}
+sinks:
+  kept: {from: some, type: files, path: out, format: json}
+tests:
+  - {name: right, given: {orders: [{id: 1, amount: 1}]}, expect: {kept: [{id: 1, amount: 20}]}}
+"""
+STEPS = """def some(row):
+    if row["id"] == 2:
+        raise ValueError("two")
+    return row | {"amount": row["amount"] * 10}
+"""
+END_S = 120
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch):
+    """A flow's folder, and a cache of its own; what was kept warm for it has ended when the test has."""
+    monkeypatch.setenv("SCRIBENGIN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SCRIBENGIN_WARM", "true")
+    place = tmp_path / "flow"
+    (place / "data").mkdir(parents=True)
+    (place / "data" / "a.jsonl").write_text("".join(json.dumps({"id": n, "amount": float(n)}) + "\n" for n in range(4)))
+    (place / "steps.py").write_text(STEPS)
+    (place / "flow.yaml").write_text(FLOW)
+    yield place
+    for each in warm.warm_processes():
+        process = Process(each.pid, birth_of(each.pid) or "")
+        process.send(signal.SIGTERM)
+        if not process.gone_within(END_S):
+            process.send(signal.SIGKILL)
+
+
+def _ran(folder: Path, *words: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "scribengin.cli", *words]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=END_S, check=False)
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def _same(text: str) -> str:
+    """Without times."""
+    return re.sub(r'\d+\.\d+ s\b|"seconds": [\d.e-]+', "TIME", text)
+
+
+def _server() -> int:
+    (one,) = warm.warm_processes()
+    return one.pid
+
+
+def test_answers_are_those_of_a_cold_command_and_changes_are_seen(folder):
+    commands = [
+        ("test", "flow.yaml"),
+        ("test", "flow.yaml", "--json"),
+        ("preview", "flow.yaml"),
+        ("preview", "flow.yaml", "--json"),
+        ("plan", "--deep", "flow.yaml"),
+    ]
+
+    def compare() -> list[int]:
+        statuses = []
+        for command in commands:
+            kept, cold = _ran(folder, *command), _ran(folder, *command, "--no-warm")
+            assert [kept[0], *map(_same, kept[1:])] == [cold[0], *map(_same, cold[1:])], command
+            statuses.append(kept[0])
+        return statuses
+
+    assert compare() == [0, 0, 0, 0, 0]
+    pid = _server()
+    (folder / "steps.py").write_text(STEPS.replace("* 10", "* 11"))
+    assert compare()[0] == 1
+    (folder / "steps.py").write_text("def some(row):\n    return 1 / 0\n")
+    assert "steps.py:2" in _ran(folder, "preview", "flow.yaml")[1]
+    (folder / "flow.yaml").write_text(FLOW.replace("amount * 2", "no_such * 2"))
+    assert compare()[4] == 2
+    assert _server() == pid
+
+
+def test_a_process_that_is_killed_or_that_has_another_environment_is_replaced(folder, monkeypatch):
+    assert _ran(folder, "preview", "flow.yaml")[0] == 0
+    first = _server()
+    os.kill(first, signal.SIGKILL)
+    assert _ran(folder, "preview", "flow.yaml")[0] == 0
+    second = _server()
+    monkeypatch.setenv("MEANT_FOR_A_STEP", "a-secret")
+    assert _ran(folder, "preview", "flow.yaml")[0] == 0
+    third = _server()
+    assert len({first, second, third}) == 3
+    assert b"a-secret" not in Path(f"/proc/{third}/cmdline").read_bytes()
+    assert not any(b"a-secret" in file.read_bytes() for file in warm.warm_folder().rglob("*") if file.is_file())
+    assert _ran(folder, "warm", "--stop")[0] == 0
+    assert within(END_S, lambda: not warm.warm_processes())
+
+
+def test_it_ends_when_it_is_idle(folder, monkeypatch):
+    monkeypatch.setenv("SCRIBENGIN_WARM_IDLE", "1s")
+    assert _ran(folder, "preview", "flow.yaml")[0] == 0
+    assert within(END_S, lambda: not warm.warm_processes())
+
+
+def test_a_second_command_runs_without_it_and_ctrl_c_ends_the_first_alone(folder):
+    (folder / "steps.py").write_text(
+        "import time\nfrom pathlib import Path\n\ndef some(row):\n"
+        f"    if Path({str(folder / 'slow')!r}).exists():\n        Path({str(folder / 'begun')!r}).touch()\n        time.sleep(600)\n"
+        "    return row\n"
+    )
+    assert _ran(folder, "preview", "flow.yaml")[0] == 0
+    pid = _server()
+    (folder / "slow").touch()
+    command = [sys.executable, "-m", "scribengin.cli", "preview", "flow.yaml"]
+    slow = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert within(END_S, (folder / "begun").exists)
+        (folder / "slow").unlink()
+        status, _, told = _ran(folder, "preview", "flow.yaml")
+        assert (status, "runs another command" in told) == (0, True)
+        slow.send_signal(signal.SIGINT)
+        assert slow.wait(END_S) == 130
+    finally:
+        slow.kill()
+        slow.wait()
+    assert within(END_S, lambda: "runs another" not in _ran(folder, "preview", "flow.yaml")[2])
+    assert _server() == pid
+
+
+def test_a_process_that_hangs_is_not_waited_for(folder):
+    assert _ran(folder, "preview", "flow.yaml")[0] == 0
+    pid = _server()
+    os.kill(pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    try:
+        status, _, told = _ran(folder, "preview", "flow.yaml")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (status, "does not answer" in told) == (0, True)
+    assert time.monotonic() - begun < END_S
+
+
+def test_another_user_is_refused(monkeypatch, tmp_path):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert warm.is_own(ours)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert not warm.is_own(ours)
+        with pytest.raises(PermissionError):
+            warm.make_own_folder(tmp_path / "place")
