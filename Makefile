@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-rest test-all test-long test-hard check fmt bench bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -35,11 +35,22 @@ demo-kafka: setup ## the same from topic to topic, killed in the middle: make de
 	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))
 
 # much of the time is waiting, so four files at once, also on two cores; the tests of one stay in one process and in their order, for they share fixtures
-test: setup ## all tests, four files at a time: make test [ARGS="-k filter -n0"]
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-long: setup ## the tests that take minutes each, and that test leaves out
+test: setup ## the tests that need no stores, every part of the project in minutes: make test [ARGS="-k filter -n0"]
+	@$(PYTEST) -m "not long and not store and not slow" $(ARGS)
+
+test-rest: setup ## what test leaves out: tests of stores (fetched or built first; one needs Go), and slow ones
+	@$(PYTEST) -m "not long and (store or slow)" $(ARGS)
+
+test-all: setup ## test and test-rest in one
+	@$(PYTEST) $(ARGS)
+
+test-long: setup ## the tests that take minutes each, and that test-all leaves out
 	@$(BIN)/python -m pytest -n $(WORKERS) -m long $(ARGS)
+
+test-hard: setup ## test-all five times beside a busy loop on each core, in random orders: make test-hard [ROUNDS=5]
+	@$(BIN)/python .ci/hard.py --rounds $(or $(ROUNDS),5) -- -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## format, rules, types, floors
 	@$(BIN)/ruff format --check .

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from scribengin.local.contract import RunResult, RunView
 
+pytest_plugins = ("tests.plugins.selection", "tests.plugins.order", "tests.plugins.progress", "tests.plugins.provision")
+
 settings.register_profile("scribengin", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("scribengin")
 

@@ -1,0 +1,118 @@
+"""Which tests are `make test`'s, and what each needs that is neither Python nor Java: told here by place, for all tests.
+
+`make test` leaves out what needs a store (`store`) and what is slow beside a shorter test of the same floor (`slow`); `make test-rest` runs
+those, `make test-all` both. Each table is by file or folder, below `tests`; the nearest entry counts. A test that needs something by itself
+says so with the marker `needs`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+TESTS = Path(__file__).parents[1]
+
+LIGHT = frozenset({"kafka", "spark-kafka"})
+"""what `make test` may need: jars, which Ivy fetches. A ZooKeeper comes with PySpark"""
+
+STORES = ("kafka", "spark-kafka", "postgres", "cassandra", "hbase", "opensearch", "elasticsearch", "hdfs", "objects", "delta-spark", "s3a")
+"""all that tests may need"""
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "connectors/kafka": ("kafka",),
+    "connectors/kafka/test_spark_sink.py": ("kafka", "spark-kafka"),
+    "connectors/kafka/test_spark_rival.py": ("kafka", "spark-kafka"),
+    "connectors/group/test_kafka.py": ("kafka",),
+    "end_to_end/tiers/test_bad_channels.py": ("kafka",),
+    "embedded/test_jars.py": ("spark-kafka",),
+    "embedded/test_kafka.py": ("kafka",),
+    "embedded/test_services.py": ("kafka",),
+    "embedded/test_cassandra.py": ("cassandra",),
+    "embedded/test_hbase.py": ("hbase",),
+    "embedded/test_hdfs.py": ("hdfs",),
+    "embedded/test_objects.py": ("objects",),
+    "embedded/test_postgres.py": ("postgres",),
+    "embedded/test_search_servers.py": ("opensearch", "elasticsearch"),
+    "docs/test_delta_page.py": ("objects",),
+    "docs/test_kafka_page.py": ("kafka",),
+    "docs/test_tutorial.py": ("kafka",),
+    "docs/test_json.py": ("spark-kafka",),
+    "docs/test_store_pages.py": ("postgres", "cassandra", "hbase", "opensearch", "hdfs", "objects"),
+    "end_to_end/stores": ("postgres", "cassandra", "hbase", "opensearch", "objects"),
+    "connectors/delta/test_readers.py": ("delta-spark",),
+    "connectors/plain/test_spark_sink.py": ("delta-spark",),
+    "testing/faults/test_kafka_faults.py": ("kafka",),
+    "testing/faults/test_control_faults.py": ("kafka",),
+    "testing/faults/test_tier_faults.py": ("kafka",),
+    "testing/faults/test_campaign.py": ("postgres", "objects"),
+    "connectors/cassandra/test_full_disk.py": ("cassandra",),
+    "connectors/hbase/test_full_disk.py": ("hbase",),
+    "connectors/objects/test_full_disk.py": ("objects",),
+    "connectors/objects/test_hdfs_full_disk.py": ("hdfs",),
+    "connectors/objects/test_hdfs_state_flows.py": ("hdfs",),
+    "connectors/objects/test_hdfs_flows.py": ("hdfs",),
+}
+"""all tests of a place"""
+
+NEEDS_BY_FIXTURE: dict[str, dict[str, str]] = {
+    "connectors/cassandra": {"server": "cassandra"},
+    "connectors/hbase": {"server": "hbase"},
+    "connectors/postgres": {"server": "postgres"},
+    "connectors/opensearch": {"server": "opensearch"},
+    "connectors/objects": {"server": "objects", "hdfs": "hdfs"},
+    "connectors/delta": {"server": "objects"},
+    "end_to_end/tiers": {"cluster": "kafka"},
+}
+"""tests of a folder that ask for a fixture"""
+
+
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().split("\n"))
+"""tests beyond the minutes of `make test`: measured, see measure.py"""
+
+
+def places(path: Path) -> Iterator[str]:
+    """A test file below `tests`, and the folders around it, the nearest first."""
+    own = path.relative_to(TESTS)
+    yield own.as_posix()
+    yield from (parent.as_posix() for parent in own.parents)
+
+
+def needs_of(path: Path, fixtures: Iterable[str], values: Mapping[str, object]) -> frozenset[str]:
+    """Of a test in that file, with these fixtures, and these values of its parameters."""
+    here = list(places(path))
+    found = set(next((NEEDS[place] for place in here if place in NEEDS), ()))
+    for place in here:
+        by_fixture = NEEDS_BY_FIXTURE.get(place, {})
+        found |= {need for fixture, need in by_fixture.items() if fixture in fixtures}
+    if "opensearch" in found and values.get("server") == "elasticsearch":
+        found = found - {"opensearch"} | {"elasticsearch"}
+    return frozenset(found)
+
+
+def needs(item: pytest.Item) -> frozenset[str]:
+    """What a collected test needs, its own markers among it."""
+    asked = getattr(item, "callspec", None)
+    by_place = needs_of(item.path, getattr(item, "fixturenames", ()), asked.params if asked is not None else {})
+    return by_place.union(*(mark.args for mark in item.iter_markers("needs")))
+
+
+def is_slow(path: Path, name: str) -> bool:
+    """Of a test of that name, without its parameters."""
+    return f"{path.relative_to(TESTS).as_posix()}::{name}" in SLOW
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before what is not asked for is left out."""
+    for item in items:
+        if unknown := needs(item) - set(STORES):
+            raise pytest.UsageError(f"{item.nodeid} needs {', '.join(sorted(unknown))}, which tests/plugins cannot provide")
+        if needs(item) - LIGHT:
+            item.add_marker(pytest.mark.store)
+        if is_slow(item.path, getattr(item, "originalname", item.name)):
+            item.add_marker(pytest.mark.slow)
