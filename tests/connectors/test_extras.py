@@ -116,10 +116,14 @@ def test_without_its_client_a_connector_says_what_to_install(told: dict[tuple[st
 
 
 def test_each_extra_that_a_connector_needs_is_tried_here() -> None:
-    """`registry`, `avro`, `encryption`, `sasl` and `jre` are no connectors'; tests of their own ask for their remedies."""
+    """`schema-registry`, `avro`, `encryption`, `sasl` and `jre` are no connectors'; tests of their own ask for their remedies."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert set(project["project"]["optional-dependencies"]) == {extra.name for extra in EXTRAS} | {
-        "registry",
+        "spark",
+        "server",
+        "all",
+        "kafka-partition",
+        "schema-registry",
         "avro",
         "encryption",
         "sasl",
