@@ -8,7 +8,6 @@ _BY_PACKAGE = {
     "backports": "spark",
     "fastapi": "server",
     "kazoo": "server",
-    "numpy": "spark",
     "prometheus_client": "spark",
     "py4j": "spark",
     "pyarrow": "spark",
