@@ -128,7 +128,7 @@ lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(COMPILE) $(ARGS) pyproject.toml --extra all --group dev -o requirements-dev.lock
 	@$(COMPILE) pyproject.toml --extra all --constraints requirements-dev.lock -o requirements.lock
-	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"], sep="\n")' \
+	@$(BIN)/python -c 'import tomllib; print(*(need for need in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"] if not need.startswith("scribengin")), sep="\n")' \
 		| $(COMPILE) $(ARGS) - -o requirements-jre.lock
 
 clean: ## remove what setup, demo and the tools made

@@ -72,7 +72,14 @@ def test_a_thin_install_asks_a_control_plane(tmp_path: Path, arguments: tuple[st
 
 @pytest.mark.parametrize(
     ("arguments", "extra"),
-    [(("run", "flow.yaml", "--once"), "spark"), (("test", "flow.yaml"), "spark"), (("preview", "flow.yaml"), "spark"), (("up",), "server")],
+    [
+        (("run", "flow.yaml", "--once"), "spark"),
+        (("test", "flow.yaml"), "spark"),
+        (("preview", "flow.yaml"), "spark"),
+        (("up",), "all"),
+        (("master", "--registry", "zk://127.0.0.1:9/flows", "--insecure"), "all"),
+        (("node", "--registry", "zk://127.0.0.1:9/flows", "--insecure"), "all"),
+    ],
 )
 def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path, arguments: tuple[str, ...], extra: str) -> None:
     ended = thin(tmp_path, *arguments)
