@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-long test-install check fmt bench bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ test: setup ## all tests, four files at a time: make test [ARGS="-k filter -n0"]
 
 test-long: setup ## the tests that take minutes each, and that test leaves out
 	@$(BIN)/python -m pytest -n $(WORKERS) -m long $(ARGS)
+
+test-install: setup ## a wheel in empty environments: no extra, the locked, the lowest and the newest versions: make test-install [ARGS="--only lowest"]
+	@$(BIN)/python .ci/install.py $(ARGS)
 
 check: setup ## format, rules, types, floors
 	@$(BIN)/ruff format --check .
@@ -125,7 +128,6 @@ cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--upgrade]
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(COMPILE) $(ARGS) pyproject.toml --extra all --group dev -o requirements-dev.lock
 	@$(COMPILE) pyproject.toml --extra all --constraints requirements-dev.lock -o requirements.lock
 	@$(BIN)/python -c 'import tomllib; print(*(need for need in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"] if not need.startswith("scribengin")), sep="\n")' \
