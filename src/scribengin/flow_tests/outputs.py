@@ -97,9 +97,9 @@ def _opened(path: Path) -> IO[str]:
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8")
     if path.suffix == ".zst":
-        import zstandard
+        from scribengin.core.zstd import ZstdFile
 
-        return io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(path.open("rb")), encoding="utf-8")
+        return io.TextIOWrapper(ZstdFile(path, "rb"), encoding="utf-8")
     return path.open(encoding="utf-8")
 
 

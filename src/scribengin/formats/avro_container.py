@@ -239,9 +239,9 @@ def _decompressed(data: bytes, codec: str) -> bytes:
             raise ValueError("its checksum is another one")
         return plain
     if codec == "zstandard":
-        import zstandard
+        from scribengin.core.zstd import ZstdDecompressor
 
-        plain = zstandard.ZstdDecompressor().stream_reader(BytesIO(data)).read(_BLOCK_BYTES + 1)
+        plain = ZstdDecompressor().decompress(data, _BLOCK_BYTES + 1)
     elif codec == "deflate":
         plain = zlib.decompressobj(wbits=-15).decompress(data, _BLOCK_BYTES + 1)
     elif codec == "bzip2":

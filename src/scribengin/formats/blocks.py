@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-PAYLOAD_BYTES = 64 * 1024
-"""How much of a damaged or overlong record a dead letter keeps."""
-
 
 def count_lines(data: bytes | memoryview) -> int:
     r"""How many `\n`; several times faster than `bytes.count` where they are many."""

@@ -169,8 +169,9 @@ def compressed(file: IO[bytes], compression: str) -> tuple[IO[bytes], Callable[[
             zipped = gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0)
             return zipped, zipped.close, ".gz"  # type: ignore[return-value]
         case "zstd":
-            import zstandard
+            from scribengin.core.zstd import CompressionParameter, ZstdFile
 
-            writer = zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(file, closefd=False)
-            return writer, writer.close, ".zst"
+            options: dict[int, int] = {CompressionParameter.compression_level: 3, CompressionParameter.checksum_flag: 1}
+            writer = ZstdFile(file, "wb", options=options)
+            return writer, writer.close, ".zst"  # type: ignore[return-value]
     return file, lambda: None, ""

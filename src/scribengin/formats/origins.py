@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-DIGESTS = 1 << 64
-"""digests are added modulo this"""
 _CHILD, _LARGEST = 1 << 16, 0x7FFFFFFF
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from scribengin.formats.blocks import PAYLOAD_BYTES
 from scribengin.formats.contract import Bad
+from scribengin.formats.figures import PAYLOAD_BYTES
 from scribengin.formats.pack_header import PREFIX_BYTES
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from scribengin.core.errors import Unreachable
 from scribengin.core.types import Schema, arrow_schema, parse_schema
-from scribengin.formats.blocks import PAYLOAD_BYTES
 from scribengin.formats.contract import Bad, Handed, RecordPlace
+from scribengin.formats.figures import PAYLOAD_BYTES
 from scribengin.formats.json_lines import json_lines
 from scribengin.formats.origins import Origins
 from scribengin.formats.pack_body import TAG_BYTES, aesgcm, compress, decompress, decrypt, encrypt, new_nonce, read_batch

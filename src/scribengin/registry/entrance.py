@@ -20,7 +20,6 @@ from scribengin.core.errors import Refused
 from scribengin.core.secret import Secret
 from scribengin.registry.access import Address, DigestLogin, SaslLogin, Tls
 from scribengin.registry.contract import ANYONE, Grant, May
-from scribengin.registry.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +52,8 @@ class Entrance:
 
         Raises as `open_zookeeper`.
         """
+        from scribengin.registry.zookeeper import open_zookeeper  # kazoo is of an extra: who asks a master does without
+
         return open_zookeeper(
             self.address,
             login=self.login,

@@ -1,7 +1,7 @@
 """Spark's Python daemon with our modules loaded before it forks: a worker starts with all it needs.
 
 Without it every worker imports Arrow, msgspec and the stage by itself, about a second each at the first Batch and after a kill;
-so too pandas, which Arrow looks for when it first sees Python values.
+so too pandas where it is installed: Arrow looks for it when it first sees Python values.
 """
 
 import gc
@@ -11,7 +11,6 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 LOADED = (
-    "pandas",
     "pyarrow.parquet",
     "scribengin.connectors.files.sink",
     "scribengin.connectors.files.source",
@@ -41,6 +40,8 @@ if __name__ == "__main__":
     leave_zips()
     for name in LOADED:
         import_module(name)
+    if PathFinder.find_spec("pandas") is not None:
+        import_module("pandas")
     import_module("scribengin.connectors.catalog").source_types()  # looks through the installed packages, once for all workers
     # rows are many objects, and no cycles: by default every 700th of them makes Python look for some, a sixth of all that a worker does
     gc.set_threshold(COLLECT_EVERY)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.core.errors import StepError
-from scribengin.formats.blocks import PAYLOAD_BYTES
+from scribengin.formats.figures import PAYLOAD_BYTES
 from scribengin.formats.origins import Hop
 from scribengin.plan.graph import base
 from scribengin.spark.came_rows import CameRows, is_fixed, text_of

@@ -14,7 +14,7 @@ from uuid import uuid4
 from scribengin.connectors.abilities import offers
 from scribengin.core import faults
 from scribengin.core.errors import SinkError
-from scribengin.formats.blocks import PAYLOAD_BYTES
+from scribengin.formats.figures import PAYLOAD_BYTES
 from scribengin.formats.origins import Hop, split_id
 from scribengin.state.contract import DeadLetter, Refused
 from scribengin.state.dead import DeadWriter

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.formats.contract import Handed
-from scribengin.formats.origins import DIGESTS
+from scribengin.formats.figures import DIGESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

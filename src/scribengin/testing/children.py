@@ -38,9 +38,8 @@ def await_end(process: BaseProcess, limit_s: float = LIMIT_S) -> int:
 
 def _context() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    # pandas because Arrow imports it where it first takes Python values
     context.set_forkserver_preload(
-        ["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "pandas", "confluent_kafka.admin", "psycopg"]
+        ["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "confluent_kafka.admin", "psycopg"]
     )
     return context
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import zstandard
 
 from scribengin.core.storage import make_folder
+from scribengin.core.zstd import decompress
 from scribengin.embedded.java_server import HOST, check_port
 from scribengin.embedded.lone_server import LoneServer
 from scribengin.embedded.process import start_server
@@ -91,7 +91,7 @@ def once(requests: Iterable[Request]) -> list[Request]:
 def rows_in(headers: Mapping[str, str], body: bytes) -> list[dict[str, Any]]:
     """The rows of a request. `headers` have names in small letters."""
     encoding = headers.get("content-encoding")
-    body = gzip.decompress(body) if encoding == "gzip" else zstandard.decompress(body) if encoding == "zstd" else body
+    body = gzip.decompress(body) if encoding == "gzip" else decompress(body) if encoding == "zstd" else body
     if headers["content-type"] == "application/x-ndjson":
         return [json.loads(line) for line in body.splitlines()]
     found = json.loads(body)

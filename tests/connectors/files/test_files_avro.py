@@ -11,10 +11,10 @@ from zlib import crc32
 import fastavro
 import pyarrow as pa
 import pytest
-import zstandard
 
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits, Place
+from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
 from scribengin.formats.rows import batch_to_rows
@@ -64,7 +64,7 @@ def everything(source: Any) -> tuple[list[dict[str, Any]], list[tuple[str, str, 
 
 PACK = {
     "snappy": lambda data: pa.Codec("snappy").compress(data, asbytes=True) + struct.pack(">I", crc32(data)),
-    "zstandard": zstandard.ZstdCompressor().compress,
+    "zstandard": zstd.compress,
 }
 """codecs for which fastavro wants one more package"""
 

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from scribengin.connectors.contract import Limits, Place, SourceStream
 from scribengin.connectors.files import reader as files_reader
 from scribengin.connectors.files.pieces import without_file
 from scribengin.connectors.files.source import FilesSource
+from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema, parse_schema
 from scribengin.testing.manual_clock import ManualClock
@@ -234,7 +234,7 @@ def test_ten_thousand_tiny_files_make_a_few_tasks(tmp_path: Path) -> None:
     assert (time.process_time() - began) / 20 < 0.05  # 2 ms on an idle machine
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".zst", zstd.compress)])
 def test_compressed_files_of_several_members_are_read(tmp_path: Path, suffix: str, pack: Any) -> None:
     (tmp_path / "data").mkdir()
     members = [pack(b"".join(b'{"id":%d}\n' % n for n in range(start, start + 1000))) for start in (0, 1000)]

@@ -197,7 +197,7 @@ def test_without_the_registrys_packages_the_extra_is_named(decoder: Any, monkeyp
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
     with pytest.raises(EnvironmentFault) as caught:
         decoder(registry="http://nowhere:1")
-    assert (caught.value.code, caught.value.remedy) == ("registry-client", "install them: pip install 'scribengin[registry]'")
+    assert (caught.value.code, caught.value.remedy) == ("registry-client", "install them: pip install 'scribengin[schema-registry]'")
 
 
 # --- a whole flow ---

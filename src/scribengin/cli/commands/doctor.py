@@ -60,7 +60,7 @@ def _pyspark() -> Finding:
     try:
         found = version("pyspark")
     except PackageNotFoundError:
-        return Finding("PySpark", "missing", "not installed", "install Scribengin again: pip install scribengin")
+        return Finding("PySpark", "missing", "not installed", "install it: pip install 'scribengin[spark]'")
     if not found.startswith(_SPARK):
         return Finding("PySpark", "warning", found, f"Scribengin is tested with {_SPARK}x: pip install 'pyspark=={_SPARK}0'")
     return Finding("PySpark", "ok", found)

@@ -15,10 +15,10 @@ def command() -> Answer:
     scribengin schema > flow.schema.json
     and as the first line of a flow file:  # yaml-language-server: $schema=flow.schema.json
     """
-    text = schema_text()
-    import orjson
+    import json
 
-    return Answer(orjson.loads(text), show=lambda: click.echo(text, nl=False))
+    text = schema_text()
+    return Answer(json.loads(text), show=lambda: click.echo(text, nl=False))
 
 
 def schema_text() -> str:

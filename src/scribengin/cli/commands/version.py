@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import click
 
@@ -13,5 +13,9 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 @click.command(cls=AnsweringCommand)
 def command() -> Answer:
     """Print the version of Scribengin, and of what it runs on."""
-    result = {"scribengin": version("scribengin"), "pyspark": version("pyspark"), "python": platform.python_version()}
+    try:
+        pyspark = version("pyspark")
+    except PackageNotFoundError:
+        pyspark = "not installed"
+    result = {"scribengin": version("scribengin"), "pyspark": pyspark, "python": platform.python_version()}
     return Answer(result, show=lambda: click.echo("\n".join(f"{name:<10} {number}" for name, number in result.items())))

@@ -20,7 +20,7 @@ from scribengin.core import faults
 from scribengin.core.errors import Unreachable
 from scribengin.core.storage import SummedFile, explained, make_folder, names_in, read_or_none, remove_tree, sync_folder
 from scribengin.formats.contract import RecordPlace
-from scribengin.formats.origins import DIGESTS
+from scribengin.formats.figures import DIGESTS
 from scribengin.formats.pack_decoder import PackDecoder
 from scribengin.formats.pack_files import SUFFIX, PackFileEncoder, pack_frames
 from scribengin.formats.packs import damaged_block

@@ -142,6 +142,6 @@ _ZSTD_STEP = 2048
 def _decompressors(compression: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
     if compression == "gzip":
         return lambda: zlib.decompressobj(wbits=31), (zlib.error,)
-    import zstandard
+    from scribengin.core.zstd import ZstdDecompressor, ZstdError
 
-    return zstandard.ZstdDecompressor().decompressobj, (zstandard.ZstdError,)
+    return ZstdDecompressor, (ZstdError,)

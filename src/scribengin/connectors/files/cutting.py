@@ -7,8 +7,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from scribengin.core.units import show_bytes
-from scribengin.formats.blocks import PAYLOAD_BYTES, DamageBlock, LineBlock, count_lines
+from scribengin.formats.blocks import DamageBlock, LineBlock, count_lines
 from scribengin.formats.csv_records import CsvBlock, split_records, whole_records_end
+from scribengin.formats.figures import PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -166,9 +166,9 @@ class Endpoint:
             case "gzip":
                 return gzip.compress(body, 5, mtime=0)
             case "zstd":
-                import zstandard
+                from scribengin.core.zstd import compress
 
-                return zstandard.compress(body)
+                return compress(body)
             case _:
                 return body
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.connectors.kafka.partitioner import partitions_of
-from scribengin.core.errors import SinkError
+from scribengin.core.errors import EnvironmentFault, SinkError
 from scribengin.core.types import Schema
 from scribengin.formats.contract import Bad
 from scribengin.formats.message_values import value_encoder
@@ -306,11 +306,21 @@ class MessageMaker:
 
 
 class PartitionExpression:
-    """`partition:` over rows, by DuckDB. Raises SinkError for what is no expression of whole numbers over the columns."""
+    """`partition:` over rows, by DuckDB. Raises SinkError for what is no expression of whole numbers over the columns, and
+    EnvironmentFault where DuckDB is not installed."""
 
     def __init__(self, node: str, text: str, schema: Schema) -> None:
-        import duckdb
         import sqlglot
+
+        try:
+            import duckdb
+        except ImportError as error:
+            raise EnvironmentFault(
+                f'sink "{node}": `partition:` needs the package duckdb: {error}',
+                remedy="install it: pip install 'scribengin[kafka-partition]'",
+                code="kafka-partition-client",
+                node=node,
+            ) from error
 
         from scribengin.core.types import arrow_schema
 

@@ -167,6 +167,6 @@ def _client_class() -> Any:
     except ImportError as error:
         raise EnvironmentFault(
             f"registry: needs packages that are not installed: {error}",
-            remedy="install them: pip install 'scribengin[registry]'",
+            remedy="install them: pip install 'scribengin[schema-registry]'",
             code="registry-client",
         ) from error
