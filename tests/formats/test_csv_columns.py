@@ -47,6 +47,7 @@ def quickly(schema: str, data: bytes) -> bool:
         (b"1,a\n2,b\n", True), (b"1,a\r\n2,b", True), (b'1,"a,\n""b"""\n2,\n', True), ("1,é\n".encode(), True), (b"1.0,a\n2,b\n", True),
         (b'1,a"b\n', False), (b'1,"a"b\n', False), (b'1,"a\n', False), (b"1,a\r2,b\n", False), (b"1,a\r\r\n", False), (b"1\n", False),
         (b"1,a\n\n2,b\n", False), (b"\r\n1,a\r\n", False), (b"1,\xff\n", False), (b"\xef\xbb\xbf1,a\n", False), (b"", False),
+        (b'"1",', False), (b'"1",\n', True),
     ],
 )  # fmt: skip
 def test_a_block_that_is_not_in_order_goes_the_long_way(data: bytes, is_quick: bool) -> None:

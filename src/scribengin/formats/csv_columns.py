@@ -81,8 +81,11 @@ class QuickCsv:
             return None
         if data.startswith((b"\n", b"\r\n")) or b"\n\n" in data:  # an empty line, which Arrow takes for a record of empty cells
             return None
-        if b'"' in data and not has_whole_cells(data, self._delimiter):
-            return None
+        if b'"' in data:
+            if not has_whole_cells(data, self._delimiter):
+                return None
+            if data.endswith(self._delimiter.encode()):  # Arrow may take an empty cell at the end of the data for one in quotes
+                return None
         if not data.isascii():
             try:
                 data.decode()
