@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from scribengin.formats.blocks import DamageBlock
     from scribengin.formats.contract import Columns, Rows
+    from scribengin.formats.csv_columns import QuickCsv
 
 RIGHT: dict[str, list[str]] = {
     "BOOLEAN": ["true", "false"],
@@ -151,22 +152,33 @@ def blocks_of(made: MadeFile, *, quick: bool) -> list[CsvBlock | DamageBlock]:
     return list(cutter.cut(iter(made.pieces), 0))  # type: ignore[arg-type]
 
 
+class CountedQuick:
+    """A quick way that counts the blocks which it has taken."""
+
+    def __init__(self, quick: QuickCsv | None) -> None:
+        assert quick is not None
+        self._quick = quick
+        self.taken = 0
+
+    def decode(self, block: CsvBlock) -> Columns | None:
+        found = self._quick.decode(block)
+        self.taken += found is not None
+        return found
+
+
 def decoded(made: MadeFile, *, quick: bool) -> tuple[list[Any], int]:
-    """What either form of the decoder says of the file's blocks; and how many of them went the quick way."""
+    """What both forms of the decoder say of the file's blocks; and how many of them went the quick way."""
     decoder = CsvDecoder(made.schema, delimiter=made.delimiter, null=made.null)
+    counted = CountedQuick(decoder.quick)
+    decoder.quick = counted if quick else None  # type: ignore[assignment]
     found: list[Any] = []
-    quickly = 0
     for block in blocks_of(made, quick=quick):
-        if not quick:
-            decoder.quick = None
-        elif isinstance(block, CsvBlock) and decoder.quick is not None:
-            quickly += decoder.quick.decode(block) is not None
         for decode in (decoder.rows, decoder.columns):
             answer = decode(block)
             length = len(block)
             found.append([length, _of(answer), [(bad, block.place(bad.ordinal), block.payload(bad.ordinal)) for bad in answer.bad]])
         found.append([(block.place(ordinal), block.payload(ordinal)) for ordinal in range(len(block))])
-    return found, quickly
+    return found, counted.taken // 2
 
 
 def _of(answer: Rows | Columns) -> Any:
