@@ -8,7 +8,7 @@ WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-rest test-all test-long test-hard test-install check fmt bench bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-rest test-all test-long test-hard test-install check fmt bench bench-csv bench-tiers bench-kafka bench-start bench-recovery bench-control bench-isolation bench-utilities bench-postgres-read bench-postgres bench-opensearch bench-cassandra bench-cassandra-read bench-hbase bench-hbase-read bench-delta bench-plain bench-objects bench-hdfs bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,9 @@ bench: setup ## measure against hand-written PySpark, over files (over Kafka: be
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/engines.py
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/ledger.py
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/idle.py
+
+bench-csv: setup ## CSV beside Spark's own reader, and beside an earlier checkout: make bench-csv [ARGS="--rows 1000000 --before OTHER/src"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/csv_read.py $(ARGS)
 
 bench-tiers: setup ## a chain in one piece, cut into tiers, and as hand-written jobs: make bench-tiers [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/tiers.py $(ARGS)

@@ -9,13 +9,18 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.contract import RecordPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
 _QUOTED = r'[^"]*+(?:""[^"]*+)*+'
+_QUOTE, _LINE_END, _RETURN = b'"\n\r'
 _OPEN = b'"' + _QUOTED.encode()
 
 
@@ -42,11 +47,51 @@ def check_delimiter(delimiter: str) -> None:
         raise ValueError(f"`delimiter` is {delimiter!r}; it must be one ASCII character, no quote and no line end")
 
 
+def has_whole_cells(data: bytes, delimiter: str) -> bool:
+    """True where each quote of `data`, which begins at the start of a record, opens or closes a cell or stands for one in it, and
+    none is left open."""
+    quotes = _quotes(data, delimiter)
+    return quotes is not None and not len(quotes) % 2
+
+
+def _quotes(data: bytes, delimiter: str) -> NDArray[np.int64] | None:
+    """Where quotes stand; None where any stands wrong. Every second one closes its cell, or is followed by one that opens it again:
+    so two of them stand for a quote in the cell. The last may be left open."""
+    bytes_ = np.frombuffer(data, np.uint8)
+    at = np.flatnonzero(bytes_ == _QUOTE)
+    opening, closing = at[::2], at[1::2]
+    before = bytes_[opening - 1]  # of the first byte the last one, which says nothing
+    if not ((opening == 0) | _is_end(before, delimiter) | (before == _QUOTE)).all():
+        return None
+    after = closing[closing < len(data) - 1] + 1
+    returns = after[bytes_[after] == _RETURN] + 1
+    returns = returns[returns < len(data)]
+    follows = bytes_[after]
+    if (_is_end(follows, delimiter) | (follows == _QUOTE) | (follows == _RETURN)).all() and (bytes_[returns] == _LINE_END).all():
+        return at
+    return None
+
+
+def _is_end(bytes_: NDArray[np.uint8], delimiter: str) -> NDArray[np.bool_]:
+    ends: NDArray[np.bool_] = (bytes_ == ord(delimiter)) | (bytes_ == _LINE_END)
+    return ends
+
+
 def whole_records_end(data: bytes, delimiter: str) -> int:
     """Where the last whole record of `data`, which begins at the start of one, ends; 0 where none does."""
     end = data.rfind(b"\n") + 1
     if b'"' not in data:
         return end
+    quotes = _quotes(data, delimiter)
+    if quotes is not None:
+        while end and (inside := int(np.searchsorted(quotes, end))) % 2:  # that line end is in a cell
+            end = data.rfind(b"\n", 0, int(quotes[inside - 1])) + 1
+        return end
+    return end_by_records(data, end, delimiter)
+
+
+def end_by_records(data: bytes, end: int, delimiter: str) -> int:
+    """The same, record by record, for data in which quotes may stand wrong. `end` is behind the last line end."""
     record, unclosed = _patterns(delimiter)
     at = 0
     while at < end:
@@ -115,6 +160,8 @@ class CsvBlock(LineBlock):
 
     def __len__(self) -> int:
         """How many records."""
-        return len(self.lines())
+        if self._length < 0:
+            self._length = len(self.lines()) if b'"' in self.data else LineBlock.__len__(self)
+        return self._length
 
     _line_ends: list[int] | None = None

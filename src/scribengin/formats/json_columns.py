@@ -56,26 +56,35 @@ def _maker(type_: pa.DataType) -> Callable[[list[Any]], pa.Array]:
     return lambda values: pa.array(values, type_)
 
 
-def _times(values: list[str | None]) -> pa.Array | None:
-    """Timestamps. Of texts that end with Z and have up to six decimals Arrow reads the same ones the same way as msgspec, the
-    year 0 aside; texts of other forms msgspec reads. None where any is no timestamp."""
+def common_times(texts: pa.Array) -> pa.Array | None:
+    """Timestamps of the texts, where all that are not null end with Z and have up to six decimals: those Arrow reads the same way as
+    msgspec, the year 0 aside. None where any is of another form, or no timestamp."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = pa.array(values, pa.string())
-    lengths = pc.min_max(pc.binary_length(texts)).as_py()
     type_ = pa.timestamp("us", tz="UTC")
+    lengths = pc.min_max(pc.binary_length(texts)).as_py()
     if lengths["min"] is None:
-        return pa.nulls(len(values), type_)
-    if lengths["min"] >= _SHORTEST and lengths["max"] <= _LONGEST and pc.all(pc.ends_with(texts, "Z")).as_py():
-        try:
-            times = pc.cast(texts, type_)
-        except pa.ArrowInvalid:
-            return None
-        return times if pc.min(times).value >= _YEAR_1 else None
+        return pa.nulls(len(texts), type_)
+    if lengths["min"] < _SHORTEST or lengths["max"] > _LONGEST or not pc.all(pc.ends_with(texts, "Z")).as_py():
+        return None
+    try:
+        times = pc.cast(texts, type_)
+    except pa.ArrowInvalid:
+        return None
+    return times if pc.min(times).value >= _YEAR_1 else None
+
+
+def _times(values: list[str | None]) -> pa.Array | None:
+    """Timestamps; texts that are not of the common form msgspec reads. None where any is no timestamp."""
+    import pyarrow as pa
+
+    times = common_times(pa.array(values, pa.string()))
+    if times is not None:
+        return times
     try:
         read = _TIMES.decode(msgspec.json.encode(values))
-        return pa.array([None if time is None else to_utc(time) for time in read], type_)
+        return pa.array([None if time is None else to_utc(time) for time in read], pa.timestamp("us", tz="UTC"))
     except REFUSED:
         return None
 

@@ -1,0 +1,218 @@
+"""Columns of CSV whose records are in order: cells cut by `pyarrow.csv`, types by Arrow's kernels where these mean the same as the
+parse contract.
+
+Arrow reads more than the contract allows (`0x10`, `007`, `nan`, `TRUE`, text behind a closing quote, a line that ends in `\\r`). So the
+bytes are checked before Arrow sees them, and the texts of a column before or after a kernel takes them; whatever is not sure goes the
+long way: a column by `CellColumn`, a whole block by the decoder of `formats.csv`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from scribengin.core.types import INTEGER_BITS, arrow_schema
+from scribengin.formats.contract import Bad, Columns
+from scribengin.formats.csv_records import has_whole_cells
+from scribengin.formats.json_columns import common_times
+from scribengin.formats.json_types import MisfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scribengin.core.types import Field, Schema
+    from scribengin.formats.csv import CellColumn
+    from scribengin.formats.csv_records import CsvBlock
+
+_BOM = b"\xef\xbb\xbf"
+_NULL_CHARACTERS = 1000
+"""a longer text for null is for the long way: Arrow bounds it"""
+_NUMBER = r"^(?:0|-?[1-9][0-9]*|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))$"
+"""a number of JSON; without `-0`, which msgspec reads as 0.0"""
+_YEAR_1 = -719162
+"""days from 1970-01-01 to 0001-01-01: Arrow knows a year 0, the contract does not"""
+_REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+
+
+class QuickCsv:
+    """Decodes the blocks that it is sure of to what the long way gives, dead letters included."""
+
+    def __init__(self, schema: Schema, columns: Sequence[CellColumn], *, delimiter: str, null: str) -> None:
+        """`columns` are the schema's, for the texts that no kernel reads."""
+        self._schema = arrow_schema(schema)
+        self._names = schema.names
+        self._columns = columns
+        self._kernels = [_kernel(field) for field in schema.fields]
+        self._delimiter = delimiter
+        self._null = null
+        self._parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=False)
+
+    def decode(self, block: CsvBlock) -> Columns | None:
+        """The block's records; None where the long way has to decide."""
+        names = self._names if block.header is None else block.header
+        places = {name: f"c{index}" for index, name in enumerate(names)}
+        cells = self._cells(block.data, len(names), [places[name] for name in self._names if name in places])
+        if cells is None:
+            return None
+        size = cells.num_rows
+        arrays: list[pa.Array] = []
+        bad: dict[int, Bad] = {}
+        for column, kernel, arrow in zip(self._columns, self._kernels, self._schema, strict=True):
+            place = places.get(column.name)
+            texts = pa.nulls(size, pa.string()) if place is None else _one(cells.column(place))
+            array = None if texts.null_count and not column.nullable else kernel(texts)
+            arrays.append(_by_cells(column, texts, arrow.type, bad) if array is None else array)
+        block.has_lines(size)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if not bad:
+            return Columns(batch, range(size))
+        good = [ordinal for ordinal in range(size) if ordinal not in bad]
+        return Columns(batch.take(pa.array(good, pa.int64())), good, [bad[ordinal] for ordinal in sorted(bad)])
+
+    def _cells(self, data: bytes, width: int, wanted: list[str]) -> pa.Table | None:
+        """The cells of the wanted columns as texts; None where any record is not in order, or is blank."""
+        if not data or not wanted or data.startswith(_BOM) or len(self._null) > _NULL_CHARACTERS:
+            return None
+        returns = data.count(b"\r")
+        if returns and (returns != data.count(b"\r\n") or b"\n\r\n" in data):
+            return None
+        if data.startswith((b"\n", b"\r\n")) or b"\n\n" in data:  # an empty line, which Arrow takes for a record of empty cells
+            return None
+        if b'"' in data:
+            if not has_whole_cells(data, self._delimiter):
+                return None
+            if data.endswith(self._delimiter.encode()):  # Arrow may take an empty cell at the end of the data for one in quotes
+                return None
+        if not data.isascii():
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                return None
+        if self._delimiter in " \t" and "c0" not in wanted:
+            wanted = ["c0", *wanted]
+        try:
+            cells = pa.csv.read_csv(
+                pa.BufferReader(data),
+                read_options=pa.csv.ReadOptions(
+                    use_threads=False, block_size=len(data) + 1, column_names=[f"c{index}" for index in range(width)]
+                ),
+                parse_options=self._parse,
+                convert_options=pa.csv.ConvertOptions(
+                    check_utf8=False,
+                    column_types=dict.fromkeys(wanted, pa.string()),
+                    include_columns=list(dict.fromkeys(wanted)),
+                    null_values=[self._null],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid:  # ragged
+            return None
+        # A line of blanks is no record either. With several columns it is ragged, unless blanks stand between the cells.
+        if (width == 1 or self._delimiter in " \t") and _has_blank(cells.column("c0")):
+            return None
+        return cells
+
+
+def _has_blank(texts: pa.ChunkedArray) -> bool:
+    blank = pc.equal(pc.ascii_trim(texts, " \t"), "")
+    return texts.null_count > 0 or bool(pc.any(blank).as_py())
+
+
+def _one(texts: pa.ChunkedArray) -> pa.Array:
+    return texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()
+
+
+def _by_cells(column: CellColumn, texts: pa.Array, type_: pa.DataType, bad: dict[int, Bad]) -> pa.Array:
+    """The column's values by its own parse. A record whose cell does not fit is noted in `bad`, unless a column before it was unfit."""
+    given = texts.to_pylist()
+    values = column.values(given)
+    if values is None:
+        values = []
+        for ordinal, text in enumerate(given):
+            try:
+                values.append(column.value(text))
+            except MisfitError as misfit:
+                values.append(None)
+                bad.setdefault(ordinal, Bad(ordinal, misfit.reason, misfit.found))
+    return pa.array(values, type_)
+
+
+def _kernel(field: Field) -> Callable[[pa.Array], pa.Array | None]:
+    """What makes a column of its texts; it gives None where it is not sure of any of them."""
+    name = field.type.name
+    if name in INTEGER_BITS:
+        type_ = pa.from_numpy_dtype(f"int{INTEGER_BITS[name]}")
+        return lambda texts: _integers(texts, type_)
+    match name:
+        case "STRING":
+            return lambda texts: texts
+        case "BOOLEAN":
+            return _truths
+        case "DOUBLE":
+            return _doubles
+        case "FLOAT":
+            return _floats
+        case "DATE":
+            return _dates
+        case "TIMESTAMP":
+            return common_times
+        case "DECIMAL":
+            return _decimals(field.type.precision, field.type.scale)
+    return lambda texts: None  # noqa: ARG005 (a column's own parse reads it)
+
+
+def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array | None:
+    try:
+        return pc.cast(texts, type_)
+    except _REFUSED:
+        return None
+
+
+def _all(truths: pa.Array) -> bool:
+    """True where no element is false; a null is none."""
+    return bool(pc.all(truths).as_py() is not False)
+
+
+def _integers(texts: pa.Array, type_: pa.DataType) -> pa.Array | None:
+    """Whole numbers. One that is written as Arrow writes it is written as JSON asks."""
+    numbers = _cast(texts, type_)
+    return numbers if numbers is not None and _all(pc.equal(pc.cast(numbers, pa.string()), texts)) else None
+
+
+def _truths(texts: pa.Array) -> pa.Array | None:
+    truths = pc.equal(texts, "true")
+    return truths if _all(pc.or_(truths, pc.equal(texts, "false"))) else None
+
+
+def _doubles(texts: pa.Array) -> pa.Array | None:
+    if not _all(pc.match_substring_regex(texts, _NUMBER)):
+        return None
+    numbers = _cast(texts, pa.float64())
+    return numbers if numbers is not None and _all(pc.is_finite(numbers)) else None
+
+
+def _floats(texts: pa.Array) -> pa.Array | None:
+    wide = _doubles(texts)
+    if wide is None:
+        return None
+    numbers = pc.cast(wide, pa.float32(), safe=False)
+    return numbers if _all(pc.is_finite(numbers)) else None
+
+
+def _dates(texts: pa.Array) -> pa.Array | None:
+    if not _all(pc.equal(pc.binary_length(texts), len("2026-01-01"))):
+        return None
+    days = _cast(texts, pa.date32())
+    return days if days is not None and _all(pc.greater_equal(pc.cast(days, pa.int32()), _YEAR_1)) else None
+
+
+def _decimals(precision: int, scale: int) -> Callable[[pa.Array], pa.Array | None]:
+    """Numbers of no more digits than the type has on either side of the point: of others Arrow may lose digits, and not say so."""
+    whole = rf"(?:0|[1-9][0-9]{{0,{precision - scale - 1}}})" if precision > scale else "0"
+    pattern = rf"^-?{whole}(?:\.[0-9]{{1,{scale}}})?$" if scale else rf"^-?{whole}$"
+    type_ = pa.decimal128(precision, scale)
+    return lambda texts: _cast(texts, type_) if _all(pc.match_substring_regex(texts, pattern)) else None
