@@ -23,11 +23,11 @@ def test_the_locks_hold_every_package_with_hashes_and_no_address():
         *project["dependency-groups"]["dev"],
         *project["project"]["optional-dependencies"]["jre"],
     ]
-    locks = [(ROOT / name).read_text() for name in ("requirements.lock", "requirements-jre.lock")]
+    locks = [(ROOT / name).read_text() for name in ("requirements.lock", "requirements-dev.lock", "requirements-jre.lock")]
     entries = dict(re.findall(r"^([\w-]+)==\S+(.*?)(?=^\w|\Z)", "\n".join(locks), re.MULTILINE | re.DOTALL))
     for requirement in wanted:
         name = re.match(r"[\w.-]+", requirement).group().lower().replace(".", "-").replace("_", "-")
-        assert "--hash=sha256:" in entries[name], name
+        assert name == "scribengin" or "--hash=sha256:" in entries[name], name  # an extra may name another one of ours
     for lock in locks:
         assert "://" not in lock  # httpx2 is a package
         assert "via" not in lock
@@ -36,11 +36,16 @@ def test_the_locks_hold_every_package_with_hashes_and_no_address():
 def test_ci_run_checks_and_tests():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert re.findall(r"^make \w+$", script.read_text(), re.MULTILINE) == ["make check", "make test"]
+    assert re.findall(r"^make [\w-]+$", script.read_text(), re.MULTILINE) == [
+        "make check",
+        "make test",
+        "make test-install",
+        "make test-rest",
+    ]
 
 
 def test_without_a_fit_python_setup_says_what_to_install(tmp_path):
-    for name in ("Makefile", "requirements.lock", "requirements-jre.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements-dev.lock", "requirements-jre.lock", "pyproject.toml"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     ended = subprocess.run(["make", "setup", "PYTHON="], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode != 0
