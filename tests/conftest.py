@@ -8,6 +8,7 @@ from __future__ import annotations
 import compileall
 import json
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.local.contract import RunResult, RunView
+
+_DONT_WRITE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+"""while tests are collected: pytest rewrites the checks of each file, half a minute in all, and keeps that for the next process only so"""
 
 pytest_plugins = ("tests.plugins.selection", "tests.plugins.order", "tests.plugins.progress", "tests.plugins.provision")
 
@@ -77,6 +81,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Python leaves no compiled modules where PYTHONDONTWRITEBYTECODE says so, and each of a thousand processes compiles 300 anew."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(scribengin.__file__).parent, quiet=2)
+
+
+def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = _DONT_WRITE
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -84,7 +84,7 @@ def test_jars_are_fetched_once_and_then_taken_from_the_cache(repository: Path) -
     assert not missing(SET)
     assert fetch(SET, said.append) == paths
     assert len(said) == 1
-    assert sorted(path.name for path in jars_folder().iterdir()) == sorted(["lock", *(path.name for path in paths)])
+    assert sorted(path.name for path in jars_folder().iterdir()) == sorted([f"lock-{SET}", *(path.name for path in paths)])
 
 
 def test_a_damaged_jar_in_the_cache_is_fetched_anew(repository: Path) -> None:

@@ -31,7 +31,8 @@ def slow_tests(report: Path) -> list[str]:
     took_s: Counter[str] = Counter()
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = re.sub(r"\[.*", "", case.get("name", ""), flags=re.DOTALL)
-        file = case.get("classname", "").removeprefix("tests.").replace(".", "/")
+        place = re.sub(r"\.Test\w+$", "", case.get("classname", ""))  # without the class
+        file = place.removeprefix("tests.").replace(".", "/")
         took_s[f"{file}.py::{name}"] += float(case.get("time", 0))
     return sorted(test for test, seconds in took_s.items() if seconds > LIMIT_S and not test.startswith(KEPT))
 

@@ -32,6 +32,7 @@ class Progress:
         self._ended = 0
         self._total = 0
         self._said = 0
+        self._last = ""
         self._scratch = tempfile.TemporaryDirectory(prefix="scribengin-tests-")
         self.folder = Path(self._scratch.name)
         self._thread = threading.Thread(target=self._tick, daemon=True)
@@ -40,7 +41,8 @@ class Progress:
         """What is being done now."""
         at = f"t={time.monotonic() - self._began:.0f}s"
         if not self._total or not (self._ended or self._running):
-            return f"{at} collecting, and having the servers of the chosen tests there"
+            last = f" (last: {self._last})" if self._last else ""
+            return f"{at} collecting, and having the servers of the chosen tests there{last}"
         names = [_short(nodeid) for nodeid in list(self._running)[:_SHOWN]]
         return f"{at} {self._ended:,} of {self._total:,} tests, running: {', '.join(names) or 'none'}"
 
@@ -90,8 +92,8 @@ class Progress:
         file = self.folder / "said"
         lines = file.read_text().splitlines() if file.exists() else []
         new, self._said = lines[self._said :], len(lines)
-        for line in new:
-            self._show(line)
+        for self._last in new:
+            self._show(self._last)
         return bool(new)
 
     def _show(self, text: str) -> None:

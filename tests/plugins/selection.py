@@ -45,7 +45,6 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "docs/test_store_pages.py": ("postgres", "cassandra", "hbase", "opensearch", "hdfs", "objects"),
     "end_to_end/stores": ("postgres", "cassandra", "hbase", "opensearch", "objects"),
     "connectors/delta/test_readers.py": ("delta-spark",),
-    "connectors/plain/test_spark_sink.py": ("delta-spark",),
     "testing/faults/test_kafka_faults.py": ("kafka",),
     "testing/faults/test_control_faults.py": ("kafka",),
     "testing/faults/test_tier_faults.py": ("kafka",),
@@ -70,6 +69,11 @@ NEEDS_BY_FIXTURE: dict[str, dict[str, str]] = {
 }
 """tests of a folder that ask for a fixture"""
 
+NEEDS_BY_VALUE: dict[str, dict[str, str]] = {
+    "connectors/objects": {"s3": "objects", "s3-manifest": "objects", "s3-listing": "objects", "hdfs": "hdfs", "hdfs-listing": "hdfs"}
+}
+"""tests of a folder that have a parameter of this value, by which a fixture chooses"""
+
 
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().split("\n"))
 """tests beyond the minutes of `make test`: measured, see measure.py"""
@@ -85,10 +89,12 @@ def places(path: Path) -> Iterator[str]:
 def needs_of(path: Path, fixtures: Iterable[str], values: Mapping[str, object]) -> frozenset[str]:
     """Of a test in that file, with these fixtures, and these values of its parameters."""
     here = list(places(path))
+    texts = {value for value in values.values() if isinstance(value, str)}
     found = set(next((NEEDS[place] for place in here if place in NEEDS), ()))
     for place in here:
         by_fixture = NEEDS_BY_FIXTURE.get(place, {})
         found |= {need for fixture, need in by_fixture.items() if fixture in fixtures}
+        found |= {need for value, need in NEEDS_BY_VALUE.get(place, {}).items() if value in texts}
     if "opensearch" in found and values.get("server") == "elasticsearch":
         found = found - {"opensearch"} | {"elasticsearch"}
     return frozenset(found)
@@ -99,6 +105,16 @@ def needs(item: pytest.Item) -> frozenset[str]:
     asked = getattr(item, "callspec", None)
     by_place = needs_of(item.path, getattr(item, "fixturenames", ()), asked.params if asked is not None else {})
     return by_place.union(*(mark.args for mark in item.iter_markers("needs")))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file whose tests all need a store is not imported where these are left out: with its checks that takes a tenth of a second, in each
+    process."""
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    if "not store" not in config.getoption("markexpr") or collection_path.suffix != ".py" or collection_path in named:
+        return None
+    whole = next((NEEDS[place] for place in places(collection_path) if place in NEEDS), ())
+    return True if set(whole) - LIGHT else None
 
 
 def is_slow(path: Path, name: str) -> bool:

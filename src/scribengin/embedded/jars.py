@@ -74,12 +74,12 @@ def missing(name: str) -> list[Jar]:
 def fetch(name: str, tell: Callable[[str], None] = lambda _line: None) -> list[Path]:
     """The files of a set, in the cache, each with the right content; what is lacking is fetched, which takes minutes.
 
-    Any number of processes may fetch at once. `tell` gets a line before anything is fetched. Raises EnvironmentFault that names the
-    missing files and their folder where they cannot be had.
+    Any number of processes may fetch at once, different sets side by side. `tell` gets a line before anything is fetched. Raises
+    EnvironmentFault that names the missing files and their folder where they cannot be had.
     """
     folder = jars_folder()
     if missing(name):
-        with _only_fetcher(folder):
+        with _only_fetcher(folder, name):
             if lacking := missing(name):
                 tell(f"fetching {len(lacking)} jars into {folder}")
                 _fetch_into(folder, name, lacking)
@@ -133,7 +133,7 @@ def ivy_module(coordinates: Sequence[str], *, with_dependencies: bool) -> str:
 
 
 def _fetch_into(folder: Path, name: str, lacking: Sequence[Jar]) -> None:
-    scratch = folder / ".fetching"  # beside the jars, so that a finished one only changes its name
+    scratch = folder / f".fetching-{name}"  # beside the jars, so that a finished one only changes its name
     remove_tree(scratch)
     make_folder(scratch)
     try:
@@ -155,7 +155,7 @@ def _fetch_into(folder: Path, name: str, lacking: Sequence[Jar]) -> None:
 
 
 def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> EnvironmentFault:
-    log = folder / "fetch.log"
+    log = folder / f"fetch-{name}.log"
     replace(log, said.encode())
     reasons = [line.strip() for line in said.splitlines() if "xception" in line or "no answer" in line or ": not found" in line]
     reason = f" ({reasons[-1]})" if reasons else ""
@@ -168,10 +168,11 @@ def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> Environ
 
 
 @contextmanager
-def _only_fetcher(folder: Path) -> Iterator[None]:
-    """Others wait meanwhile, and find what this one has fetched."""
+def _only_fetcher(folder: Path, name: str) -> Iterator[None]:
+    """Others who want this set wait meanwhile, and find what this one has fetched."""
     make_folder(folder)
-    with explained(f"{folder / 'lock'} cannot be written"), (folder / "lock").open("w") as lock:
+    file = folder / f"lock-{name}"
+    with explained(f"{file} cannot be written"), file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

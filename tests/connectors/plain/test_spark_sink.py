@@ -253,6 +253,7 @@ def test_a_flow_that_is_killed_between_write_and_mark_loses_nothing_and_says_wha
 
 
 @pytest.mark.long
+@pytest.mark.needs("delta-spark")
 @pytest.mark.timeout(900)
 def test_delta_lake_leaves_out_a_batch_that_it_has(tmp_path: Path) -> None:
     from deltalake import DeltaTable
