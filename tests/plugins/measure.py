@@ -12,8 +12,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 SLOW = Path(__file__).with_name("slow.txt")
-LIMIT_S = 6.0
-"""of a test with all its parameters, in a run that shared two cores with other work: some 4 s alone"""
+LIMIT_S = 3.0
+"""of a test with all its parameters, in a run that shared two cores with other work: some 2 s alone"""
 KEPT = (
     "connectors/kafka/test_flows.py::",
     "control/test_up.py::",

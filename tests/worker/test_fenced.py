@@ -44,7 +44,7 @@ def test_a_worker_that_is_woken_after_another_took_over_loses_and_doubles_nothin
     until(lambda: len(farm.finds()) == 50, "the first Batch")
     farm.adds()
     until((farm.folder / "gate.waiting").exists, "the sleeper in the middle of the second Batch")
-    before = farm.finds()
+    before, sleeping = farm.finds(), farm.holder()
 
     # its machine sleeps, and is cut off: nobody can kill it
     farm.sends("a", SLEEPER, signal.SIGSTOP)
@@ -54,7 +54,6 @@ def test_a_worker_that_is_woken_after_another_took_over_loses_and_doubles_nothin
     farm.adds()
     until(lambda: len(farm.finds()) == 150, "the Batches of the successor")
     until(lambda: farm.holder() is not None, "its lease")
-    lease = farm.holder()
     assert before == farm.finds()[: len(before)]
 
     # woken, it goes on where it was: between two lines of a Batch's commit
@@ -64,10 +63,9 @@ def test_a_worker_that_is_woken_after_another_took_over_loses_and_doubles_nothin
     farm.adds()
     until(lambda: len(farm.finds()) == 200, "a further Batch of the successor")
     assert farm.finds() == list(range(1, 400, 2))
-    assert farm.holder() == lease
-    report = farm.report()
-    assert report is not None
-    assert (report.run, report.state) == (2, "running")
+    # on a busy machine the successor may have had a successor itself; only the sleeper must not have come back
+    until(lambda: (report := farm.report()) is not None and report.run >= 2 and report.state == "running", "a report of the successor")
+    assert farm.holder() != sleeping
     farm.wishes("stopped")
     until(lambda: farm.describes()["status"]["state"] == "stopped", "stopped")
     assert farm.audits() == ()
