@@ -80,7 +80,8 @@ class Previews:
             close_session(self._spark)
         if self._folder is not None:
             deactivate_below(self._folder)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if self._spark is None or not self._lent:  # a session that goes on fetches the code that it was given again
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def session(self) -> SparkSession:
         """The warm session; takes some seconds the first time. Raises EnvironmentFault."""
