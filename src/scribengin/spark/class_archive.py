@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.cache import cache_folder
-from scribengin.spark.java_process import spark_home
+from scribengin.spark.java_process import OPTION_VARIABLES, spark_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _FLAG = "-XX:SharedArchiveFile"
 VARIABLE = "SCRIBENGIN_CLASS_ARCHIVE"
 _PRINTED = "java_pid*_std???"
-_OTHERS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-"""where a person may have named an archive of his own"""
 _ROOM_BYTES = 500 * 2**20
 """free space that making one needs"""
 _TRY_AGAIN_S = 24 * 3600.0
@@ -51,7 +49,7 @@ def archive_path(java: Java) -> Path:
 
 
 def archive_options(java: Java) -> str:
-    """What Java is told at its start; empty where there is no archive, or a person has named one."""
+    """The options that name it; empty where there is no archive, or a person has named one."""
     path = archive_path(java)
     return f"{_FLAG}={path} -Xshare:auto" if _is_wanted(path) and path.exists() else ""
 
@@ -144,7 +142,11 @@ def _may_be_made(path: Path) -> bool:
 
 def _is_wanted(path: Path) -> bool:
     # Spark splits Java's options at blanks
-    return os.environ.get(VARIABLE) != "no" and " " not in str(path) and not any(_FLAG in os.environ.get(name, "") for name in _OTHERS)
+    return (
+        os.environ.get(VARIABLE) != "no"
+        and " " not in str(path)
+        and not any(_FLAG in os.environ.get(name, "") for name in OPTION_VARIABLES)
+    )
 
 
 def _dump(spark: SparkSession, file: Path) -> None:

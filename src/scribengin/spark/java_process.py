@@ -37,7 +37,8 @@ _SECOND_COMPILER_LATER = tuple(
 _SERIAL_CORES = 4
 """up to so many, one thread that collects garbage costs less than several that share the work"""
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-_PERSONS_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+OPTION_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+"""where a person may have set options of Java"""
 _LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """of the small Java that only makes the command of the large one"""
 _ASKS_LAUNCHER = (
@@ -106,8 +107,8 @@ def class_path() -> str:
 
 
 def java_options(*, plans_only: bool, cores: int) -> list[str]:
-    """What Java is told of compilers and memory. `plans_only`: no rows go through the JVM. A collector that a person has named stays."""
-    named = any(_COLLECTOR.search(os.environ.get(name, "")) for name in _PERSONS_OPTIONS)
+    """Java's options for compilers and memory. `plans_only`: no rows go through the JVM. A collector set in OPTION_VARIABLES stays."""
+    named = any(_COLLECTOR.search(os.environ.get(name, "")) for name in OPTION_VARIABLES)
     serial = [] if named or not (plans_only or cores <= _SERIAL_CORES) else ["-XX:+UseSerialGC"]
     return [*serial, "-XX:-UsePerfData", *(_FIRST_COMPILER_ONLY if plans_only else _SECOND_COMPILER_LATER)]
 

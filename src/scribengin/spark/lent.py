@@ -1,4 +1,4 @@
-"""Where commands get their Spark session: they start one, or take what somebody lends who keeps Spark's Java warm between commands."""
+"""Where commands get their Spark session: they start one, or take the one that the warm process lends, whose Java outlives a command."""
 
 from __future__ import annotations
 
