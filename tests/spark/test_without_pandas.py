@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy
@@ -41,3 +42,13 @@ def test_values_of_numpy_are_taken_as_before(spark: SparkSession) -> None:
     java = spark._jvm.java  # type: ignore[union-attr]
     assert java.lang.Long.valueOf(numpy.int64(2)) == 2
     assert java.util.Arrays.toString(numpy.array([1, 2])) == "[1, 2]"
+
+
+def test_a_plain_function_of_a_person_runs_in_spark_and_nothing_warns(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession as Sessions
+    from pyspark.sql.functions import udf
+
+    monkeypatch.setattr(Sessions, "_instantiatedSession", spark)  # PySpark asks this one, where it has one, whether Arrow is wanted
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [row[0] for row in spark.range(3).select(udf(lambda value: value + 1, "long")("id")).collect()] == [1, 2, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
@@ -44,6 +45,7 @@ PRESET = {
     f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STREAMING}.metricsEnabled": "false",
 }
+_ARROW_UDFS = "spark.sql.execution.pythonUDF.arrow.enabled"
 _REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key", "spark.sql.redaction.options.regex": "(?i)url"}
 """with Spark's defaults"""
 # Refused: they break exactly-once (DESIGN: real-time mode, asynchronous progress tracking).
@@ -80,6 +82,8 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
         "spark.sql.shuffle.partitions": str(cores),
         "spark.local.dir": str(folder / "spark"),
     }
+    if find_spec("pandas") is None:  # without it PySpark runs them so in any case, and warns of each
+        settings[_ARROW_UDFS] = "false"
     if wanted.startswith("spark://") and not is_loopback(
         wanted
     ):  # whoever starts it on a cluster says where executors find it; else Spark does
