@@ -164,7 +164,8 @@ def _scribengin(python: str, folder: Path, *arguments: str, expected: int = 0) -
 
 
 def _uv(*arguments: str) -> None:
-    _do([sys.executable, "-m", "uv", "--quiet", "--no-python-downloads", *arguments])
+    # --system-certs: the machine's own certificates, as pip and curl take them there
+    _do([sys.executable, "-m", "uv", "--quiet", "--system-certs", "--no-python-downloads", *arguments])
 
 
 def _do(command: list[str], cwd: Path | None = None, expected: int = 0) -> subprocess.CompletedProcess[str]:
