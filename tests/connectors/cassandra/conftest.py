@@ -12,6 +12,7 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, N
 from cassandra.policies import RoundRobinPolicy
 from cassandra.query import dict_factory
 
+from scribengin.connectors.cassandra import client
 from scribengin.core.process import within
 from scribengin.embedded.cassandra import Cassandra
 
@@ -63,6 +64,12 @@ def connected(server: Cassandra) -> Session:
 
     assert within(60, tries)
     return found[0]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow tries again where a server does not answer within the client's time; a test that calls a sink once must not depend on it."""
+    monkeypatch.setattr(client, "_CONNECT_S", 60.0)
 
 
 @pytest.fixture(scope="session")
