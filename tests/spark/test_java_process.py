@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.core.java import find_java
-from scribengin.spark.java_process import java_command, java_options, spark_home
+from scribengin.spark.java_process import JavaProcess, java_command, java_options, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +79,22 @@ def test_where_a_person_has_configured_spark_its_own_launcher_starts_it(name: st
 )
 def test_what_only_the_launcher_knows_is_left_to_it(more: dict[str, str], tmp_path: Path) -> None:
     assert java_command(_SETTINGS | more, find_java(), tmp_path) is None
+
+
+def test_java_boots_before_pyspark_and_arrow_are_imported_and_no_mistake_in_a_flow_needs_them() -> None:
+    loaded = "import sys, scribengin.local.run; print(*sorted({'pyspark', 'py4j', 'pyarrow', 'pandas'} & sys.modules.keys()))"
+    ended = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == []
+
+
+def test_a_java_that_is_not_needed_any_more_is_ended_at_once_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with (tmp_path / "log").open("wb") as log:
+        java = JavaProcess(_SETTINGS, find_java(), log)
+        assert java._process is not None
+        java.end()
+    assert java._process.poll() is not None
+    assert list(tmp_path.glob("scribengin-java-*")) == []
 
 
 def test_one_compiler_where_the_jvm_only_plans_and_a_second_one_later_where_it_works_on_rows() -> None:

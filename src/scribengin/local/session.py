@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.abilities import is_written_by_spark, redacts
 from scribengin.core.errors import SinkError
 from scribengin.embedded.jars import fetch
 from scribengin.local.prepare import open_sinks
-from scribengin.spark.lent import open_session
+from scribengin.spark.lent import begin_session
 from scribengin.spark.session import redactions
 from scribengin.spec.model import Resources
 
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import PreparedFlow
+    from scribengin.spark.lent import LentStart
+    from scribengin.spark.session import SparkStart
 
 
-def start(
+def begin(
     flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[str], None] | None = None, *, lasting: bool = False
-) -> SparkSession:
-    """A session for the flows; its scratch files and its log lie where the first tier has its own.
+) -> SparkStart | LentStart:
+    """A session for the flows, whose Java boots from now on; its scratch files and its log lie where the first tier has its own.
 
     Args:
         flows: what runs in it.
@@ -41,7 +44,7 @@ def start(
     resources = _resources(flows)
     master, memory = _given(resources, settings)
     in_jvm = by_spark or any(node.stage == "native" for tier in tiers for query in tier.plan.queries for node in query.placed)
-    return open_session(
+    return begin_session(
         "+".join(flow.name for flow in flows),
         master=master,
         memory=memory,
@@ -49,6 +52,14 @@ def start(
         folder=tiers[0].scratch,
         plans_only=tell is None or not (in_jvm or lasting),
     )
+
+
+def start(
+    flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[str], None] | None = None, *, lasting: bool = False
+) -> SparkSession:
+    """`begin`, and wait for the session."""
+    with closing(begin(flows, settings, tell, lasting=lasting)) as begun:
+        return begun.session()
 
 
 def _resources(flows: Sequence[PreparedFlow]) -> Resources:

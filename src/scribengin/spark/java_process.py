@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,14 @@ def class_path() -> str:
     return ":".join([str(home / "conf"), *map(str, first), str(home / "jars" / "*")])
 
 
+def _version() -> str:
+    """PySpark's, without importing it; empty where it was not installed as a package."""
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return ""
+
+
 def java_options(*, plans_only: bool, cores: int) -> list[str]:
     """Java's options for compilers and memory. `plans_only`: no rows go through the JVM. A collector set in OPTION_VARIABLES stays."""
     named = any(_COLLECTOR.search(os.environ.get(name, "")) for name in OPTION_VARIABLES)
@@ -116,11 +125,9 @@ def java_options(*, plans_only: bool, cores: int) -> list[str]:
 def java_command(settings: Mapping[str, str], java: Java, properties: Path) -> list[str] | None:
     """The command of a Spark with these settings, which Java reads from the file `properties`: some are secrets, and anyone may read the
     arguments of a process. None where only Spark's launcher knows the command."""
-    from pyspark import __version__
-
     home = spark_home()
     if (
-        not __version__.startswith(f"{COMPARED}.")
+        not _version().startswith(f"{COMPARED}.")
         or os.name != "posix"
         or any(os.environ.get(name) for name in _ASKS_LAUNCHER)
         or any(name in settings for name in _LAUNCHER_SETTINGS)
@@ -135,41 +142,69 @@ def java_command(settings: Mapping[str, str], java: Java, properties: Path) -> l
     return [*program, "org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties), "pyspark-shell"]
 
 
-def launch(settings: Mapping[str, str], java: Java, output: BinaryIO) -> Any:
-    """The Py4J gateway of a new Java, which ends with this process. What it prints goes to `output`.
+class JavaProcess:
+    """A Java that has been told to start: it boots while its maker does other things. It ends with this process."""
 
-    Raises OSError, PySparkRuntimeError or Py4JError where it does not start.
-    """
-    from pyspark import SparkConf
-    from pyspark.java_gateway import launch_gateway
+    def __init__(self, settings: Mapping[str, str], java: Java, output: BinaryIO) -> None:
+        """Start it; returns at once.
 
-    with tempfile.TemporaryDirectory(prefix="scribengin-java-") as folder:  # nobody else may enter it
-        properties, answer = Path(folder, "spark.properties"), Path(folder, "gateway")
+        Args:
+            settings: Spark's.
+            java: which.
+            output: takes what Java prints; stays open until `gateway` or `end` has returned.
+
+        Raises:
+            OSError: the program cannot be started.
+        """
+        self._settings, self._output = settings, output
+        self._folder = tempfile.TemporaryDirectory(prefix="scribengin-java-")  # nobody else may enter it
+        properties, self._answer = Path(self._folder.name, "spark.properties"), Path(self._folder.name, "gateway")
         command = java_command(settings, java, properties)
+        self._process: subprocess.Popen[bytes] | None = None
+        """None where Spark's launcher is to start it, which `gateway` then asks to"""
         if command is None:
-            os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
-            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-            return launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+            return
         properties.write_text("".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items()))
-        process = subprocess.Popen(
+        self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # Java ends when the pipe breaks: with this process, however this one ends
             stdout=output,
             stderr=output,
             env=os.environ
             | {
-                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._answer),
                 "SPARK_HOME": str(spark_home()),
                 "SPARK_CONNECT_MODE": "0",
                 "PYTHONHASHSEED": "0",
             },
             preexec_fn=_leave_ctrl_c_to_python,  # noqa: PLW1509 (as PySpark does: between fork and exec it calls the kernel only)
         )
-        port, secret = _address(process, answer)
-    with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
-        gateway = launch_gateway()  # type: ignore[no-untyped-call]
-    gateway.proc = process
-    return gateway
+
+    def gateway(self) -> Any:
+        """Its Py4J gateway, when it is up.
+
+        Raises OSError, PySparkRuntimeError or Py4JError where it does not start.
+        """
+        from pyspark import SparkConf
+        from pyspark.java_gateway import launch_gateway
+
+        with self._folder:
+            if self._process is None:
+                os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
+                conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
+                return launch_gateway(conf, {"stdout": self._output, "stderr": self._output})  # type: ignore[no-untyped-call]
+            port, secret = _address(self._process, self._answer)
+        with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+            gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        gateway.proc = self._process
+        return gateway
+
+    def end(self) -> None:
+        """End a Java whose gateway nobody has asked for, and wait until it has."""
+        with self._folder:
+            if self._process is not None:
+                self._process.kill()
+                self._process.communicate()
 
 
 def _address(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from scribengin.spark.session import start_session, stop_session
+from scribengin.spark.session import SparkStart, stop_session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -28,8 +30,11 @@ def lend_sessions(lender: Lender) -> None:
     _lenders[:] = [lender]
 
 
-def open_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> SparkSession:
-    """A session under the preset, started here or lent. A lent one has its scratch files with its lender, not in `folder`.
+def begin_session(
+    name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False
+) -> SparkStart | LentStart:
+    """A session under the preset, whose Java boots from now on, or one to be lent. A lent one has its scratch files with its lender, not in
+    `folder`.
 
     Args:
         name: what Spark calls the application, behind "scribengin".
@@ -40,14 +45,29 @@ def open_session(name: str, *, master: str, memory: str, conf: Mapping[str, str]
         plans_only: as for `start_session`; a lender starts its JVM for that in any case.
 
     Returns:
-        The session; `close_session` gives it back.
+        Its `session` waits for the session, which `close_session` gives back; its `close` is for when nobody has asked.
 
     Raises:
-        EnvironmentFault: Spark does not start; with the remedy.
+        EnvironmentFault: Spark does not start; with the remedy. So does `session`.
     """
     if _lenders:
-        return _lenders[0].open(name, master=master, memory=memory, conf=conf)
-    return start_session(name, master=master, memory=memory, conf=conf, folder=folder, plans_only=plans_only)
+        return LentStart(partial(_lenders[0].open, name, master=master, memory=memory, conf=conf))
+    return SparkStart(name, master=master, memory=memory, conf=conf, folder=folder, plans_only=plans_only)
+
+
+class LentStart(NamedTuple):
+    """As `SparkStart`, of a session whose Java runs already."""
+
+    session: Callable[[], SparkSession]
+
+    def close(self) -> None:
+        """Nothing was begun."""
+
+
+def open_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> SparkSession:
+    """`begin_session`, and wait for it."""
+    with closing(begin_session(name, master=master, memory=memory, conf=conf, folder=folder, plans_only=plans_only)) as begun:
+        return begun.session()
 
 
 def close_session(spark: SparkSession) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
+from contextlib import closing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
 from scribengin.core.spark_master import is_loopback
 from scribengin.spark.class_archive import archive_options
-from scribengin.spark.java_process import java_options, launch
+from scribengin.spark.java_process import JavaProcess, java_options
 from scribengin.spark.python_command import python_command
 from scribengin.spark.without_pandas import ask_for_numpys_own_only
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-    from scribengin.core.java import Java
 
 _STREAMING = "spark.sql.streaming"
 _INTERNAL = "org.apache.spark.sql.execution.streaming"
@@ -52,6 +52,89 @@ _REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key",
 _FORBIDDEN = ("asyncProgressTrackingEnabled", "spark.sql.streaming.realTimeMode")
 
 
+class SparkStart:
+    """A Spark session whose Java has been told to start; `session` waits for it. Between the two is time to import PySpark."""
+
+    def __init__(self, name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> None:
+        """See `start_session`."""
+        java = find_java()
+        os.environ["JAVA_HOME"] = str(java.home)
+        for key in conf:
+            if any(word in key for word in _FORBIDDEN):
+                raise EnvironmentFault(f"{key} cannot be set: it breaks exactly-once", remedy="leave it out of spark_conf")
+        cores = os.cpu_count() or 2
+        self._master = master or f"local[{cores},3]"
+        self._folder = folder
+        settings = PRESET | {
+            "spark.app.name": f"scribengin {name}",
+            "spark.master": self._master,
+            "spark.sql.shuffle.partitions": str(cores),
+            "spark.local.dir": str(folder / "spark"),
+        }
+        if find_spec("pandas") is None:  # without it PySpark runs them so in any case, and warns of each
+            settings[_ARROW_UDFS] = "false"
+        if self._master.startswith("spark://") and not is_loopback(self._master):
+            # whoever starts it on a cluster says where executors find it; else Spark does
+            del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
+        settings |= dict(conf)
+        if memory:
+            settings["spark.driver.memory"] = memory
+        log = folder / "log4j2.properties"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_command(folder, self._master)
+        log.write_text(_LOG4J)
+        options = f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
+        if "spark.driver.extraJavaOptions" not in settings:
+            words = [options, *java_options(plans_only=plans_only, cores=cores), archive_options(java)]
+            settings["spark.driver.extraJavaOptions"] = " ".join(word for word in words if word)
+        self._settings = settings
+        # the JVM's words (and what Python steps print) go to a file: a terminal shows the run, not Spark's start
+        self._output = (folder / "spark.log").open("ab")
+        try:
+            self._java: JavaProcess | None = JavaProcess(settings, java, self._output)
+        except OSError as error:
+            self._output.close()
+            raise self._failed(error) from error
+
+    def session(self) -> SparkSession:
+        """The session, when Spark is up; to be asked for once. Raises EnvironmentFault where it does not start."""
+        from py4j.protocol import Py4JError
+        from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.sql import SparkSession
+
+        ask_for_numpys_own_only()
+        # tells every exception of Spark a second time, as a page of JSON on stderr; `failures` tells it once, for people
+        logging.getLogger("SQLQueryContextLogger").disabled = True
+        if SparkContext._active_spark_context is not None:
+            raise EnvironmentFault("a Spark session runs in this process already", remedy="pass it on, or stop it first")
+        assert self._java is not None
+        java, self._java = self._java, None
+        try:
+            with self._output:
+                gateway = java.gateway()
+            # SparkConf reads the JVM's properties: only the gateway that was just launched may be asked
+            SparkContext._ensure_initialized(gateway=gateway)
+            session = SparkSession(SparkContext(conf=SparkConf().setAll(list(self._settings.items()))))
+        except (PySparkRuntimeError, Py4JError, OSError) as error:
+            raise self._failed(error) from error
+        found = session.sparkContext.master
+        if found != self._master:
+            raise EnvironmentFault(f"Spark runs on {found}; expected {self._master}", remedy="stop the other session of this process first")
+        return session
+
+    def close(self) -> None:
+        """End the Java of a session that nobody has asked for."""
+        if self._java is not None:
+            self._java.end()
+            self._java = None
+            self._output.close()
+
+    def _failed(self, error: Exception) -> EnvironmentFault:
+        remedy = f"see {self._folder / 'spark.log'}, and run: scribengin doctor"
+        return EnvironmentFault(f"Spark did not start: {error}", remedy=remedy, code="spark-start")
+
+
 def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> SparkSession:
     """A session under the preset, `conf` on top.
 
@@ -66,51 +149,8 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     Raises:
         EnvironmentFault: no Java, a setting that breaks exactly-once, or Spark does not start.
     """
-    java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkRuntimeError
-
-    for key in conf:
-        if any(word in key for word in _FORBIDDEN):
-            raise EnvironmentFault(f"{key} cannot be set: it breaks exactly-once", remedy="leave it out of spark_conf")
-    cores = os.cpu_count() or 2
-    wanted = master or f"local[{cores},3]"
-    settings = PRESET | {
-        "spark.app.name": f"scribengin {name}",
-        "spark.master": wanted,
-        "spark.sql.shuffle.partitions": str(cores),
-        "spark.local.dir": str(folder / "spark"),
-    }
-    if find_spec("pandas") is None:  # without it PySpark runs them so in any case, and warns of each
-        settings[_ARROW_UDFS] = "false"
-    if wanted.startswith("spark://") and not is_loopback(
-        wanted
-    ):  # whoever starts it on a cluster says where executors find it; else Spark does
-        del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
-    settings |= dict(conf)
-    if memory:
-        settings["spark.driver.memory"] = memory
-    log = folder / "log4j2.properties"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_command(folder, wanted)
-    log.write_text(_LOG4J)
-    options = f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
-    if "spark.driver.extraJavaOptions" not in settings:
-        words = [options, *java_options(plans_only=plans_only, cores=cores), archive_options(java)]
-        settings["spark.driver.extraJavaOptions"] = " ".join(word for word in words if word)
-    # tells every exception of Spark a second time, as a page of JSON on stderr; `failures` tells it once, for people
-    logging.getLogger("SQLQueryContextLogger").disabled = True
-    try:
-        session = _started(settings, java, folder / "spark.log")
-    except (PySparkRuntimeError, Py4JError, OSError) as error:
-        raise EnvironmentFault(
-            f"Spark did not start: {error}", remedy=f"see {folder / 'spark.log'}, and run: scribengin doctor", code="spark-start"
-        ) from error
-    found = session.sparkContext.master
-    if found != wanted:
-        raise EnvironmentFault(f"Spark runs on {found}, asked was {wanted}", remedy="stop the other session of this process first")
-    return session
+    with closing(SparkStart(name, master=master, memory=memory, conf=conf, folder=folder, plans_only=plans_only)) as begun:
+        return begun.session()
 
 
 def leave_checkpoints_to_spark(session: SparkSession) -> None:
@@ -134,6 +174,10 @@ def stop_session(spark: SparkSession) -> None:
     """Stop it. Where its Java is gone already (who stops a service asks all its processes to end), there is nothing left to stop."""
     from py4j.protocol import Py4JNetworkError
 
+    # PySpark's server of accumulators notices only every half second that it shall close: nobody need wait for that
+    context = spark.sparkContext
+    accumulators = getattr(context, "_accumulatorServer", None)  # None where it was stopped before
+    context._accumulatorServer = None  # type: ignore[assignment]
     try:
         spark.stop()
     except (Py4JNetworkError, ConnectionError):
@@ -141,27 +185,15 @@ def stop_session(spark: SparkSession) -> None:
     except Exception:
         if jvm_status(spark) is None:
             raise
+    finally:
+        if accumulators is not None:
+            threading.Thread(target=accumulators.shutdown, name="accumulators", daemon=True).start()
 
 
 def jvm_status(spark: SparkSession) -> int | None:
     """How its JVM has ended; None where it runs."""
     status: int | None = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
     return status
-
-
-def _started(settings: Mapping[str, str], java: Java, log: Path) -> SparkSession:
-    """The JVM's words (and what Python steps print) go to `log`: a terminal shows the run, not Spark's start."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
-    ask_for_numpys_own_only()
-    if SparkContext._active_spark_context is not None:
-        raise EnvironmentFault("a Spark session runs in this process already", remedy="pass it on, or stop it first")
-    with log.open("ab") as file:
-        gateway = launch(settings, java, file)
-    # SparkConf reads the JVM's properties: only the gateway that was just launched may be asked
-    SparkContext._ensure_initialized(gateway=gateway)
-    return SparkSession(SparkContext(conf=SparkConf().setAll(list(settings.items()))))
 
 
 _LOG4J = """rootLogger.level = error
