@@ -12,7 +12,7 @@ import pytest
 
 from scribengin.core.java import find_java
 from scribengin.spark import class_archive
-from scribengin.spark.class_archive import archive_options, archive_path, claim, dump_archive, make_archive, start_training
+from scribengin.spark.class_archive import archive_options, archive_path, claim, dump_archive, start_training
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,11 +109,14 @@ def test_archives_of_a_spark_that_is_gone_go_too(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is read from /proc")
 def test_a_running_jvm_makes_it_once_and_the_next_one_starts_from_it(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
     java, before = find_java(), set(Path.cwd().iterdir())
-    assert make_archive(spark, java)
+    with claim(java) as claimed:
+        assert claimed
+        assert dump_archive(spark, java)
     assert set(Path.cwd().iterdir()) == before, "what the second JVM prints"
     made = archive_path(java)
     assert {path.suffix for path in made.parent.iterdir()} == {".jsa", ".lock", ".spark"}, "nothing else is left"
-    assert not make_archive(spark, java), "it is there"
+    with claim(java) as claimed:
+        assert not claimed, "it is there"
     ended = subprocess.run(
         [sys.executable, "-c", _TAKES_IT, str(tmp_path / "scratch"), str(made)], capture_output=True, text=True, env=os.environ, check=False
     )

@@ -2,7 +2,7 @@
 the time (measured: docs/recovery.md).
 
 One for each Java and PySpark, in the cache folder. A session takes it where it is there; Java ignores one that does not fit. It is made of
-the classes that a JVM has loaded in a training run, or in a flow, by a second JVM: some 20 s of one core, 170 MB.
+the classes that a JVM has loaded in a training run, by a second JVM: some 20 s of one core, 170 MB.
 SCRIBENGIN_CLASS_ARCHIVE=no does without; `use` takes one that is there, and makes none.
 """
 
@@ -52,13 +52,6 @@ def archive_options(java: Java) -> str:
     """The options that name it; empty where there is no archive, or a person has named one."""
     path = archive_path(java)
     return f"{_FLAG}={path} -Xshare:auto" if _is_wanted(path) and path.exists() else ""
-
-
-def make_archive(spark: SparkSession, java: Java) -> bool:
-    """Have this session's JVM make it, where there is none; True where this call has. Blocks until it is made; another process that makes
-    it meanwhile is left to it. False also where this Java cannot (before 17), or the disk has no room."""
-    with claim(java) as claimed:
-        return claimed and dump_archive(spark, java)
 
 
 @contextmanager

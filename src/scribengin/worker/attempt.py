@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import FencedError, ScribenginError, SourceMissing
-from scribengin.core.java import find_java
 from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
 from scribengin.local.deep import deep_problems
 from scribengin.local.prepare import prepare
 from scribengin.local.run import look_at_sources, run_flow
 from scribengin.local.session import start
-from scribengin.spark.class_archive import make_archive
+from scribengin.spark.class_archive import start_training
 from scribengin.spark.session import jvm_status, stop_session
 from scribengin.spark.user_code import pack
 from scribengin.spark.warm_up import warm_up, warm_up_streams
@@ -199,12 +198,12 @@ class TierAttempt:
         return self._spark
 
     def _archive(self) -> None:
-        """Once, when the tier has run for a while: its start is over, and what it needs has been loaded."""
+        """Once, when the tier has run for a while: its start is over. A process of its own makes it, of the lowest priority."""
         now_s = time.monotonic()
         self._archive_at_s = self._archive_at_s or now_s + _ARCHIVE_AFTER_S
         if now_s >= self._archive_at_s and self._spark is not None:
             self._archive_at_s = float("inf")
-            threading.Thread(target=make_archive, args=(self._spark, find_java()), name="archive", daemon=True).start()
+            start_training()
 
 
 def standing_of(view: RunView) -> Standing | None:

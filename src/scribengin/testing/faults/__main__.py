@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.testing.faults.archive import prepare_archive
+from scribengin.core.java import find_java
+from scribengin.spark.class_archive import archive_path
 from scribengin.testing.faults.brokers import Brokers
 from scribengin.testing.faults.cells import STRIKES, Sample, count_open, open_meetings
 from scribengin.testing.faults.drivers import Ended
@@ -45,7 +47,7 @@ _LOOK_S = 0.2
 @click.option(
     "--records", type=click.IntRange(min=0), default=20_000, show_default=True, help="What a life over a store takes in, at least; 0: few."
 )
-@click.option("--archive/--no-archive", default=True, help="First an archive of Spark's classes: a minute, once a folder; halves a start.")
+@click.option("--archive/--no-archive", default=True, help="First an archive of Spark's classes: half a minute, once; halves a start.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(".scribengin-faults"), show_default=True)
 def main(
     *, minutes: float, only: str, seed: int | None, lives: int, strikes: int, limit_s: float, records: int, archive: bool, folder: Path
@@ -55,10 +57,7 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
     folder = folder.resolve()
-    try:
-        made = prepare_archive(folder, stop) if archive else None
-    except Ended:
-        sys.exit(130)
+    made = _archive() if archive else None
     if only.startswith("control"):
         sys.exit(_control(folder, only, minutes, seed, stop, made))
     with Brokers(folder / "brokers") as brokers:
@@ -77,6 +76,13 @@ def main(
     still = f"{count_open(campaign.outcomes)} seeds and {open_meetings(campaign.outcomes).total()} strikes of kinds without an origin"
     click.echo(f"{len(campaign.new)} lives, {failed} failed; open are {still}; {folder / 'report.md'}")
     sys.exit(1 if failed else 0)
+
+
+def _archive() -> Path | None:
+    """The archive of Spark's classes for this Java, made where there is none; None where none can be made."""
+    subprocess.run([sys.executable, "-m", "scribengin.local.training_run"], check=False)
+    made = archive_path(find_java())
+    return made if made.exists() else None
 
 
 def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: threading.Event, archive: Path | None) -> int:
