@@ -20,6 +20,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.cli.warm import warm_processes
 from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError
 from scribengin.core.java import find_java
 from scribengin.core.problems import Place, Problem
@@ -130,7 +131,8 @@ def _elsewhere(check: str, folder: RemotePath) -> Finding:
 
 def _session() -> Finding:
     """A thousand rows through Spark and a Python worker."""
-    from scribengin.spark.session import start_session
+    from scribengin.spark.session import start_session, stop_session
+    from scribengin.spark.without_pandas import map_in_arrow
 
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="scribengin-") as folder:
@@ -139,11 +141,17 @@ def _session() -> Finding:
         except EnvironmentFault as fault:
             return Finding("Spark", "missing", fault.message, fault.remedy)
         try:
-            rows = spark.range(1000).mapInArrow(lambda batches: batches, "id BIGINT").count()
+            rows = map_in_arrow(spark.range(1000), lambda batches: batches, "id BIGINT").count()
         finally:
-            spark.stop()
+            stop_session(spark)
     found = f"{rows} rows through Spark and a Python worker in {show_duration(time.monotonic() - begun)}"
     return Finding("Spark", "ok", found) if rows == 1000 else Finding("Spark", "missing", f"{found}, sent were 1000", "please report it")
+
+
+def _warm() -> Finding:
+    kept = warm_processes()
+    sessions = ", ".join(f"{each.folder} (pid {each.pid})" for each in kept)
+    return Finding("warm", "ok", f"Spark sessions kept for the next test, preview or plan: {sessions or 'none'}")
 
 
 @click.command(cls=AnsweringCommand)
@@ -153,7 +161,7 @@ def command(spark: bool, state: Path | None) -> Answer:
     """Check this machine, and say what to do where something is missing."""
     chosen = read_settings({"state": state})
     folder = chosen["state"].value or Path.cwd()
-    checks: list[Callable[[], Finding]] = [_python, _java, _pyspark, _jars, _memory, _loopback]
+    checks: list[Callable[[], Finding]] = [_python, _java, _pyspark, _jars, _memory, _loopback, _warm]
     findings = [check() for check in checks]
     findings.append(_folder("state", folder, "name a folder that can be written with --state or SCRIBENGIN_STATE"))
     findings.append(_folder("scratch", Path(tempfile.gettempdir()), "point TMPDIR at a folder that can be written"))
