@@ -9,6 +9,7 @@ from scribengin.connectors.files.cutting import CsvCutter
 from scribengin.core.types import Schema, parse_schema
 from scribengin.formats.csv import CsvDecoder
 from scribengin.formats.csv_records import CsvBlock, end_by_records
+from scribengin.formats.dialect import AUTO, CR, CRLF, LF, Dialect
 
 if TYPE_CHECKING:
     from random import Random
@@ -75,6 +76,18 @@ BROKEN = [
     "\udced\udca0\udc80",
 ]
 ENDS = ["\n", "\r\n"]
+OTHERS: dict[str, list[Any]] = {
+    "quote": [None, "'"],
+    "escape": ["\\", "^"],
+    "nulls": [("NA", ""), ("\\N",), ("", "0", " ")],
+    "quoted_null": ["typed", "always"],
+    "trim": [True],
+    "comment": ["#", "1"],
+    "extra_cells": ["empty", "drop"],
+    "line_end": [LF, CRLF, CR],
+    "delimiter": ["||", "\u00a6", "a|a"],
+}
+"""field of a Dialect → values other than those of RFC 4180"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +96,27 @@ class MadeFile:
 
     schema: Schema
     header: tuple[str, ...] | None
-    delimiter: str
-    null: str
+    dialect: Dialect
     data: bytes
     pieces: tuple[bytes, ...]
 
 
-def make_file(random: Random) -> MadeFile:
-    """One of endlessly many."""
-    types = [random.choice(list(RIGHT)) for _ in range(random.choice([1, 1, 2, 3, 4]))]
-    schema = parse_schema(", ".join(f"c{n} {type_}{random.choice(['', '', ' NOT NULL'])}" for n, type_ in enumerate(types)))
+def make_dialect(random: Random, *, others: bool) -> Dialect:
+    """With `others` one that says something other than the delimiter and null."""
     delimiter = random.choice([",", ",", ",", ";", "\t", "|", " "])
     null = random.choice(["", "", "NA", "\\N", "0", " "])
+    fields: dict[str, Any] = {"delimiter": delimiter, "nulls": (null,)}
+    for name in random.sample(list(OTHERS), random.choice([1, 1, 2, 3])) if others else ():
+        fields[name] = random.choice(OTHERS[name])
+    return Dialect(**fields)
+
+
+def make_file(random: Random, *, others: bool = False) -> MadeFile:
+    """One of endlessly many; with `others` in any dialect."""
+    types = [random.choice(list(RIGHT)) for _ in range(random.choice([1, 1, 2, 3, 4]))]
+    schema = parse_schema(", ".join(f"c{n} {type_}{random.choice(['', '', ' NOT NULL'])}" for n, type_ in enumerate(types)))
+    dialect = make_dialect(random, others=others)
+    delimiter, null = dialect.delimiter, dialect.nulls[0]
     header, given = None, types
     if random.random() < 0.5:
         order = random.sample(range(len(types)), len(types))
@@ -105,17 +127,32 @@ def make_file(random: Random) -> MadeFile:
             names, given = names[1:] or ["x"], given[1:] or ["STRING"]
         header = tuple(names)
     wrong, broken, quoted = (random.choice([0, 0, 0.03, 0.3]) for _ in range(3))
-    end = random.choice(ENDS)
+    end = random.choice(ENDS) if dialect.line_end == AUTO else dialect.line_end.mark.decode()
     lines = [
         _line(random, given, delimiter, null, wrong, broken, quoted) + _end(random, end, broken)
         for _ in range(random.choice([1, 3, 8, 20]))
     ]
-    text = "".join(lines)
+    text = "".join(_as(random, line, dialect, broken) for line in lines) if others else "".join(lines)
     if random.random() < 0.3:
         text = text.removesuffix("\n")
     data = text.encode("utf-8", "surrogateescape")
     size = random.choice([5, 40, 10_000])
-    return MadeFile(schema, header, delimiter, null, data, tuple(data[at : at + size] for at in range(0, len(data), size)))
+    return MadeFile(schema, header, dialect, data, tuple(data[at : at + size] for at in range(0, len(data), size)))
+
+
+def _as(random: Random, line: str, dialect: Dialect, broken: float) -> str:
+    """A line of RFC 4180 nearly as the dialect has it."""
+    if dialect.quote == "'":
+        line = line.replace('"', "'")
+    if dialect.escape is not None and random.random() < 0.3:
+        line = random.choice([line.replace('""', f'{dialect.escape}"'), line.replace("a", f"{dialect.escape}n"), line])
+    if dialect.trim and random.random() < 0.5:
+        line = f" {line}".replace(dialect.delimiter, f" {dialect.delimiter}\t")
+    if dialect.comment is not None and random.random() < 0.1:
+        line = f'{dialect.comment} it is "{dialect.delimiter}"so{dialect.line_end.mark.decode()}{line}'
+    if dialect.extra_cells != "refuse" and random.random() < broken:
+        line = random.choice([dialect.delimiter, f"{dialect.delimiter}x"]) + line
+    return line
 
 
 def _line(random: Random, types: list[str], delimiter: str, null: str, wrong: float, broken: float, quoted: float) -> str:
@@ -143,12 +180,13 @@ class LongCutter(CsvCutter):
     """Looks at each record for the end of the last."""
 
     def _end(self, data: bytes) -> int:
-        return end_by_records(data, data.rfind(b"\n") + 1, self.delimiter)
+        mark = self.dialect.line_end.mark
+        return end_by_records(data, data.rfind(mark) + len(mark) if mark in data else 0, self.dialect)
 
 
 def blocks_of(made: MadeFile, *, quick: bool) -> list[CsvBlock | DamageBlock]:
     """As a source cuts it."""
-    cutter = (CsvCutter if quick else LongCutter)("f", 1000, delimiter=made.delimiter, header=made.header)
+    cutter = (CsvCutter if quick else LongCutter)("f", 1000, dialect=made.dialect, header=made.header)
     return list(cutter.cut(iter(made.pieces), 0))  # type: ignore[arg-type]
 
 
@@ -168,7 +206,7 @@ class CountedQuick:
 
 def decoded(made: MadeFile, *, quick: bool) -> tuple[list[Any], int]:
     """What both forms of the decoder say of the file's blocks; and how many of them went the quick way."""
-    decoder = CsvDecoder(made.schema, delimiter=made.delimiter, null=made.null)
+    decoder = CsvDecoder(made.schema, made.dialect)
     counted = CountedQuick(decoder.quick)
     decoder.quick = counted if quick else None  # type: ignore[assignment]
     found: list[Any] = []

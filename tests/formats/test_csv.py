@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from scribengin.core.types import parse_schema
 from scribengin.formats.contract import Bad
 from scribengin.formats.csv import CsvDecoder
-from scribengin.formats.csv_records import CsvBlock, split_records, whole_records_end
+from scribengin.formats.csv_records import RFC_4180, CsvBlock, split_records, whole_records_end
+from scribengin.formats.dialect import Dialect
 from scribengin.formats.rows import rows_to_batch
 
 
 def one(type_: str, cell: str, **options: Any) -> Any:
     """The value of a cell, the same alone and among good ones, as rows and as columns; or its Bad."""
     schema = parse_schema(f"v {type_}, n INT")
-    decoder = CsvDecoder(schema, **options)
+    decoder = CsvDecoder(schema, Dialect.of(options))
     block = CsvBlock("f", f"{cell},1\n".encode("utf-8", "surrogateescape"))
     rows, columns = decoder.rows(block), decoder.columns(block)
     assert columns.bad == rows.bad
@@ -80,11 +81,11 @@ def test_a_column_that_the_header_lacks_is_null_or_dead() -> None:
 
 
 def test_null_text_and_delimiter_are_as_told() -> None:
-    block = CsvBlock("f", b'NA|"NA"|\n', delimiter="|")
-    found = CsvDecoder(parse_schema("a STRING, b STRING, c STRING"), delimiter="|", null="NA").rows(block)
+    block = CsvBlock("f", b'NA|"NA"|\n', dialect=Dialect(delimiter="|"))
+    found = CsvDecoder(parse_schema("a STRING, b STRING, c STRING"), Dialect(delimiter="|", nulls=("NA",))).rows(block)
     assert found.rows == [{"a": None, "b": "NA", "c": ""}]
-    with pytest.raises(ValueError, match="must be one ASCII character"):
-        CsvDecoder(parse_schema("a STRING"), delimiter="||")
+    with pytest.raises(ValueError, match="holds a line end"):
+        Dialect.of({"delimiter": "\n"})
 
 
 def test_a_parse_step_takes_values() -> None:
@@ -107,11 +108,11 @@ def test_what_pythons_csv_module_writes_is_read(table: list[list[str]], end: str
 @given(st.lists(st.sampled_from(["a", '"', ",", "\n", "\r\n", '""', '"x"']), max_size=25).map("".join), st.integers(0, 25))
 def test_records_are_the_same_wherever_the_data_are_cut(text: str, at: int) -> None:
     data = text.encode()
-    whole = list(split_records(data, ","))
+    whole = list(split_records(data, RFC_4180))
     assert b"".join(whole) == data
-    end = whole_records_end(data[:at], ",")
+    end = whole_records_end(data[:at], RFC_4180)
     if '"' not in text or all(record.count(b'"') % 2 == 0 for record in whole):
-        assert list(split_records(data[:end], ",")) + list(split_records(data[end:], ",")) == whole
+        assert list(split_records(data[:end], RFC_4180)) + list(split_records(data[end:], RFC_4180)) == whole
 
 
 def test_a_value_holds_one_record_and_perhaps_its_line_end() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         HoldingReader,
         JsonStream,
         KeptSink,
+        LookingSource,
         OfferingSink,
         OriginStream,
         RecheckingReader,
@@ -53,6 +54,11 @@ def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
 def stages(sink: Sink) -> TypeGuard[StagingSink]:
     """True for a StagingSink."""
     return hasattr(sink, "stream")
+
+
+def looks_ahead(source: Source) -> TypeGuard[LookingSource]:
+    """True for a LookingSource."""
+    return hasattr(source, "check_first")
 
 
 def gives_rows(stream: SinkStream | OriginStream) -> TypeGuard[RowStream]:

@@ -118,6 +118,13 @@ class TellingReader(SourceReader, Protocol):
         crash: nothing may rest on it. Quick; never raises."""
 
 
+class LookingSource(Protocol):
+    """What a source may have besides, where what it is going to read says its columns itself."""
+
+    def check_first(self) -> None:
+        """Raises SourceError where the first that is there now has so few of the columns that nobody can have meant it. Quick."""
+
+
 class RecheckingReader(SourceReader, Protocol):
     """What a reader may have besides, where what was handed out can be gone before it is read."""
 
@@ -373,6 +380,8 @@ class Place:
     """None: the same as `folder`"""
     kept_elsewhere: frozenset[str] = frozenset()
     """folders of sinks of which somebody else does the upkeep"""
+    any_columns: bool = False
+    """True where somebody has agreed that the first file of a source has other columns than the flow says"""
     learned: tuple[str, ...] = ()
     """columns of `schema` that nobody has declared: what does not fit them is null, and stops nothing"""
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-OptionKind = Literal["text", "int", "float", "bool", "duration", "bytes", "choice", "list", "schema", "path", "map", "section"]
-"""What a value is: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts,
-`map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is used, `section` a mapping with keys
-of its own (`Option.keys`). A `list` with such keys holds texts and sections."""
+OptionKind = Literal["text", "int", "float", "bool", "duration", "bytes", "choice", "list", "words", "schema", "path", "map", "section"]
+"""What a value is: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts, `words` a text or
+a tuple of texts that may be blank, `map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is
+used, `section` a mapping with keys of its own (`Option.keys`). A `list` with such keys holds texts and sections."""
 
 REQUIRED: Any = object()
 """The default of an option that must be given."""
@@ -44,6 +44,8 @@ class Option:
     """True where the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
     adds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """of a choice: value → abilities that the node has beside it, over those of its type; of a section: GIVEN → those"""
+    check: Callable[[Any], tuple[str, str] | None] | None = None
+    """(what is wrong with a value, what to do); None where nothing is"""
     keys: tuple[Option, ...] = ()
     """of a section: what it may hold, in single values"""
 

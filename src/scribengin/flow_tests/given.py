@@ -11,6 +11,8 @@ from scribengin.core.errors import InputError
 from scribengin.core.problems import Problem
 from scribengin.core.types import Field, Schema
 from scribengin.formats.catalog import encoder_for
+from scribengin.formats.csv_records import join_cells, split_cells, split_records
+from scribengin.formats.dialect import AUTO, LINE_ENDS, Dialect, codec_of
 from scribengin.formats.json_types import MisfitError
 from scribengin.formats.text import TEXT_SCHEMA
 from scribengin.formats.written_values import typed_row
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from scribengin.spec.flow_tests import Rows
     from scribengin.spec.model import Source
 
+_NULL = "\N{OBJECT REPLACEMENT CHARACTER}null"
+_PLAIN = Dialect(nulls=(_NULL,))
 _SUFFIX = {"json": ".jsonl", "csv": ".csv", "text": ".txt", "parquet": ".parquet"}
 
 
@@ -60,7 +64,7 @@ def _bytes(source: Source, rows: Sequence[Mapping[str, Any] | str], place: Calla
     """The file. Rows that are texts stand in it as they are."""
     format_, options = source.options["format"], source.options
     schema = source.schema.fields if source.schema else TEXT_SCHEMA
-    parts: list[bytes] = []
+    parts: list[bytes] = [b"\n"] * (options.get("skip_lines") or 0)
     if format_ == "csv" and options.get("header", True):
         parts.append(_encoded(format_, [], schema, {**options, "header": True}))
     numbered = list(enumerate(rows))
@@ -74,7 +78,18 @@ def _bytes(source: Source, rows: Sequence[Mapping[str, Any] | str], place: Calla
         else:
             typed = [_typed(row, schema, place(index), source.id) for index, row in members]
             parts.append(_encoded(format_, typed, schema, {**options, "header": False}))
-    return b"".join(parts)
+    return _as_the_source_reads(b"".join(parts), format_, options)
+
+
+def _as_the_source_reads(data: bytes, format_: str, options: Mapping[str, Any]) -> bytes:
+    """Lines that end in LF, in UTF-8, as its options say."""
+    if format_ not in ("csv", "text"):
+        return data
+    mark = LINE_ENDS[options.get("line_end") or "auto"].mark
+    encoding = codec_of(options.get("encoding") or "utf-8") or "utf-8"
+    if mark != b"\n":
+        data = data.replace(b"\n", mark)
+    return data if encoding == "utf-8" else data.decode("utf-8", "surrogateescape").encode(encoding, "surrogateescape")
 
 
 def _raw(text: str, format_: str, place: Place, source: str) -> bytes:
@@ -100,8 +115,23 @@ def _encoded(format_: str, rows: list[dict[str, Any]], schema: Schema, options: 
 
     loose = Schema(tuple(Field(field.name, field.type) for field in schema.fields))  # that a NOT NULL is null is for the decoder to say
     file = io.BytesIO()
-    cells = {name: options[name] for name in ("header", "delimiter", "null") if name in options}
+    cells = {"header": options.get("header", True), "null": _NULL} if format_ == "csv" else {}
     encoder = encoder_for(format_, options=cells)(file, loose)
     encoder.write(rows_to_batch(rows, loose, range(len(rows)))[0])
     encoder.close()
-    return file.getvalue()
+    if format_ != "csv":
+        return file.getvalue()
+    return _in_dialect(file.getvalue(), Dialect.of(options), (options.get("columns") or {}) if options.get("header", True) else {})
+
+
+def _in_dialect(data: bytes, dialect: Dialect, columns: Mapping[str, str]) -> bytes:
+    """Records of RFC 4180 as the source reads them; `columns`: name → what the header calls it. A cell that the dialect has no form for
+    stands in it as it is."""
+    found: list[str] = []
+    dialect = dialect.ending(AUTO)
+    for record in split_records(data, _PLAIN):
+        cells = split_cells(record.removesuffix(b"\n").decode(), _PLAIN) or []
+        cells = [columns.get(cell or "", cell) for cell in cells] if columns and not found else cells
+        joined = join_cells(cells, dialect)
+        found.append(dialect.delimiter.join(cell or "" for cell in cells) if joined is None else joined)
+    return "".join(f"{record}\n" for record in found).encode()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
+from scribengin.connectors.files.options import READ_AS
 from scribengin.core.errors import InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
 from scribengin.local.prepare import source_place
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.spec.model import Flow, Sink, Source
 
-_DECODED = ("format", "parse", "delimiter", "null", "header", "on_change", "max_record")
+_DECODED = ("format", "parse", "on_change", "max_record", *READ_AS)
 """options of a files source that say what its bytes mean"""
 _WRITTEN = ("format", "compression", "partition_by", "header", "delimiter", "null", "evolve")
 _NEVER_FULL = 2**50
@@ -86,7 +87,7 @@ def _source(flow: Flow, source: Source, scratch: Scratch, *, given: bool) -> Sou
         return replace(plain, options=options | kept | {"on_change": "ignore"}, schema=schema)
     format_ = source.options.get("format")
     if source.type == "kafka" and format_ in ("json", "csv", "text") and not source.options.get("metadata"):
-        cells = {name: source.options[name] for name in ("delimiter", "null") if name in source.options}
+        cells = {name: source.options[name] for name in READ_AS if name in source.options}
         more = cells | {"header": False} if format_ == "csv" else {}
         return replace(plain, type="files", options=options | {"format": format_} | more)
     return replace(plain, type="files", options=options | {"format": "json"}, schema=SchemaSpec(_columns(flow, source)))

@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scribengin.formats.contract import Bad, RecordPlace
+from scribengin.formats.dialect import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
+    from scribengin.formats.dialect import LineEnd
 
-def count_lines(data: bytes | memoryview) -> int:
-    r"""How many `\n`; several times faster than `bytes.count` where they are many."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
+
+def count_lines(data: bytes | memoryview, mark: bytes = b"\n") -> int:
+    """How many line ends; several times faster than `bytes.count` where they are many."""
+    if len(mark) > 1:
+        return bytes(data).count(mark)
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == mark[0]))
 
 
 @dataclass(slots=True)
@@ -35,15 +40,17 @@ class LineBlock:
     first_line: int | None = None
     find_line: Callable[[int], int | None] | None = None
     """byte offset → line number"""
+    end: LineEnd = AUTO
+    """what ends each line"""
     _lines: list[bytes] | None = None
     _length: int = -1
     _begins: list[int] | None = None
     """where each line begins in `data`, once one was asked for"""
 
     def lines(self) -> list[bytes]:
-        r"""The lines without `\n`; a `\r` before it stays."""
+        r"""The lines without what ends them; a `\r` before a `\n` stays where it is no part of that."""
         if self._lines is None:
-            self._lines = self.data.split(b"\n")
+            self._lines = self.data.split(self.end.mark)
             if not self._lines[-1]:
                 self._lines.pop()
         return self._lines
@@ -54,12 +61,12 @@ class LineBlock:
             self.first_line, self.find_line = self.find_line(self.offset), None
         line = None if self.first_line is None else self.first_line + ordinal
         if self._begins is None:
-            self._begins = [0, *accumulate(len(each) + 1 for each in self.lines())]
+            self._begins = [0, *accumulate(len(each) + len(self.end.mark) for each in self.lines())]
         return RecordPlace(self.file, line=line, offset=self.offset + self._begins[ordinal])
 
     def payload(self, ordinal: int) -> bytes:
         """The line without its end."""
-        return self.lines()[ordinal].removesuffix(b"\r")
+        return self.end.stripped(self.lines()[ordinal])
 
     def has_lines(self, number: int) -> None:
         """Who has seen each line says how many there are: they need not be counted."""
@@ -68,7 +75,8 @@ class LineBlock:
     def __len__(self) -> int:
         """How many lines, empty ones included."""
         if self._length < 0:
-            self._length = count_lines(self.data) + (not self.data.endswith(b"\n") and bool(self.data))
+            mark = self.end.mark
+            self._length = count_lines(self.data, mark) + (not self.data.endswith(mark) and bool(self.data))
         return self._length
 
 

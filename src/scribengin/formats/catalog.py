@@ -24,12 +24,13 @@ def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Deco
             return JsonDecoder(schema)
         case "csv":
             from scribengin.formats.csv import CsvDecoder
+            from scribengin.formats.dialect import Dialect
 
-            return CsvDecoder(schema, delimiter=options.get("delimiter", ","), null=options.get("null", ""))
+            return CsvDecoder(schema, Dialect.of(options))
         case "text":
             from scribengin.formats.text import TextDecoder
 
-            return TextDecoder(schema)
+            return TextDecoder(schema, comment=options.get("comment"), encoding=options.get("encoding") or "utf-8")
         case "parquet":
             from scribengin.formats.parquet import ArrowDecoder
 

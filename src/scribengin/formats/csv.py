@@ -6,6 +6,7 @@ structs as JSON. A cell in quotes is never null. Blanks around a number are no p
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +16,8 @@ from scribengin.core.types import INTEGER_BITS, arrow_schema
 from scribengin.formats.blocks import DamageBlock
 from scribengin.formats.contract import Bad, Columns, Rows
 from scribengin.formats.csv_columns import QuickCsv
-from scribengin.formats.csv_records import CsvBlock, check_delimiter, split_cells, split_records
+from scribengin.formats.csv_records import RFC_4180, CsvBlock, split_cells, split_records
+from scribengin.formats.dialect import in_utf_8, undecodable
 from scribengin.formats.json_types import MisfitError, fit_decimal, mender, value_type
 from scribengin.formats.rows import batch_to_rows
 
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Field, Schema
     from scribengin.formats.contract import Block
+    from scribengin.formats.dialect import Dialect
 
 _BARE = frozenset({"BOOLEAN", "FLOAT", "DOUBLE", *INTEGER_BITS})
 _TEXTS = frozenset({"DATE", "TIMESTAMP", "BINARY"})
+EMPTY_IS_A_VALUE = frozenset({"STRING", "BINARY"})
 _REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 _Cells = list[str | None]
 
@@ -34,13 +38,16 @@ _Cells = list[str | None]
 class CsvDecoder:
     """Decodes `CsvBlock`s. Columns go by the block's header, or by position where it has none."""
 
-    def __init__(self, schema: Schema, *, delimiter: str = ",", null: str = "") -> None:
-        check_delimiter(delimiter)
+    def __init__(self, schema: Schema, dialect: Dialect = RFC_4180) -> None:
         self.schema = schema
-        self._delimiter = delimiter
-        self._null = null
+        self.dialect = dialect
+        """how it takes records apart"""
+        self._comment = None if dialect.comment is None else dialect.comment.encode()
         self._columns = [CellColumn(field) for field in schema.fields]
-        self.quick: QuickCsv | None = QuickCsv(schema, self._columns, delimiter=delimiter, null=null)
+        for column in self._columns:
+            in_quotes = "; a cell in quotes that is empty is null with quoted_null: typed"
+            column.if_empty = in_quotes if "" in dialect.nulls else '; an empty cell is null too with "" in the list of null'
+        self.quick: QuickCsv | None = QuickCsv(schema, self._columns, dialect)
         """reads the blocks that are in order; without it all go the long way, to the same end"""
 
     def rows(self, block: Block) -> Rows:
@@ -70,7 +77,7 @@ class CsvDecoder:
             if value is None:
                 found.add(ordinal, [None] * width)
             else:
-                self._take_value(found, ordinal, value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass"), width)
+                self._take_value(found, ordinal, value, width)
         columns, ordinals = self._typed(found, [list(column) for column in zip(*found.cells, strict=True)] or [[] for _ in self._columns])
         names = self.schema.names
         return Rows([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], ordinals, found.sorted_bad(), found.skipped)
@@ -85,7 +92,7 @@ class CsvDecoder:
         names = self.schema.names if block.header is None else block.header
         found = _Found()
         for ordinal, line in enumerate(block.lines()):
-            self._take(found, ordinal, line.removesuffix(b"\r"), len(names))
+            self._take(found, ordinal, block.end.stripped(line), len(names))
         by_position = list(zip(*found.cells, strict=True)) or [()] * len(names)
         places = {name: index for index, name in enumerate(names)}
         absent: _Cells = [None] * len(found.cells)
@@ -93,41 +100,64 @@ class CsvDecoder:
         columns, ordinals = self._typed(found, texts)
         return columns, ordinals, found.sorted_bad(), found.skipped
 
-    def _take_value(self, found: _Found, ordinal: int, value: bytes, width: int) -> None:
+    def _take_value(self, found: _Found, ordinal: int, value: bytes | str, width: int) -> None:
         """A value may end in a line end; what follows one would be another record."""
+        value = in_utf_8(value, self.dialect.encoding) if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
         record = value.removesuffix(b"\n").removesuffix(b"\r")
-        if b"\n" in record and sum(1 for _ in split_records(record + b"\n", self._delimiter)) > 1:
+        if b"\n" in record and sum(1 for _ in split_records(record + b"\n", self.dialect)) > 1:
             found.bad.append(Bad(ordinal, "malformed", "the value holds more than one record; one was asked"))
             return
         self._take(found, ordinal, record, width)
 
     def _take(self, found: _Found, ordinal: int, line: bytes, width: int) -> None:
         """Split one record into cells."""
-        if not line.strip(b" \t"):
+        if not line.strip(b" \t") or (self._comment is not None and line.startswith(self._comment)):
             found.skipped += 1
             return
+        dialect = self.dialect
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
-            found.bad.append(Bad(ordinal, "invalid-utf8", f"byte {error.start} of the record is not UTF-8: {error.reason}"))
+            found.bad.append(Bad(ordinal, "invalid-utf8", undecodable(error, "record", dialect.encoding)))
             return
         cells: _Cells | None
-        if '"' in text:
-            cells = split_cells(text, self._delimiter, self._null)
-            if cells is None:
-                problem = "a quote stands inside of a cell, or is not closed; a cell with quotes in it is written in quotes, each twice"
-                found.bad.append(Bad(ordinal, "malformed", problem))
-                return
+        if dialect.is_plain and '"' not in text:
+            null = dialect.nulls[0]
+            cells = [None if cell == null else cell for cell in text.split(dialect.delimiter)]
         else:
-            null = self._null
-            cells = [None if cell == null else cell for cell in text.split(self._delimiter)]
+            cells = split_cells(text, dialect)
+        if cells is None:
+            found.bad.append(Bad(ordinal, "malformed", self._wrong_quotes(text)))
+            return
+        if len(cells) > width and dialect.extra_cells != "refuse" and (dialect.extra_cells == "drop" or not any(cells[width:])):
+            del cells[width:]
         if len(cells) != width:
-            found.bad.append(Bad(ordinal, "ragged", f"found {len(cells)} cells; asked are {width}"))
+            found.bad.append(Bad(ordinal, "ragged", self._ragged(cells, width)))
             return
         found.add(ordinal, cells)
 
+    def _wrong_quotes(self, text: str) -> str:
+        """With the option that would read it, where one does."""
+        dialect, quote = self.dialect, self.dialect.quote
+        problem = "a quote stands inside of a cell, or is not closed; a cell with quotes in it is written in quotes, each twice"
+        if dialect.escape is None and f"\\{quote}" in text:
+            return f'{problem}, or with a backslash before it: escape: "\\\\"'
+        if not dialect.trim and split_cells(text, replace(dialect, trim=True)) is not None:
+            return f"{problem}; blanks before and behind quotes are left out with trim: true"
+        return f"{problem}; where quotes mean nothing, as in most files with tabs: quote: none"
+
+    def _ragged(self, cells: _Cells, width: int) -> str:
+        found = f"found {len(cells)} cells; asked are {width}"
+        if len(cells) > width and not any(cells[width:]):
+            return f"{found}; those that are too many are empty: extra_cells: empty leaves such out"
+        if self.dialect.quote is not None and any(cell is not None and "\n" in cell for cell in cells):
+            return f"{found}; a cell in quotes goes over several lines; where quotes mean nothing: quote: none"
+        return found
+
     def _typed(self, found: _Found, cells: list[_Cells]) -> tuple[list[list[Any]], Sequence[int]]:
         """The columns' values, without the records in which any of them does not fit."""
+        if self.dialect.quoted_null == "typed":
+            cells = [column.without(self.dialect.nulls, texts) for column, texts in zip(self._columns, cells, strict=True)]
         typed = [column.values(texts) for column, texts in zip(self._columns, cells, strict=True)]
         columns = [values for values in typed if values is not None]
         if len(columns) == len(typed):
@@ -167,6 +197,8 @@ class CellColumn:
         self.name = field.name
         self._type = field.type
         self.nullable = field.nullable
+        self.if_empty = ""
+        """what is told besides where the text is empty and does not fit"""
         self._mend: Callable[[Any], Any] | None = None
         self._number = msgspec.json.Decoder(float)
         if field.type.name not in ("STRING", "DECIMAL"):
@@ -174,6 +206,10 @@ class CellColumn:
             self._one = msgspec.json.Decoder(asked)
             self._many = msgspec.json.Decoder(list[asked])  # type: ignore[valid-type]
             self._mend = mender(field.type)
+
+    def without(self, nulls: Sequence[str], texts: _Cells) -> _Cells:
+        """The texts without those that are null, unless they are values of this type."""
+        return texts if self._type.name in EMPTY_IS_A_VALUE else [None if text in nulls else text for text in texts]
 
     def values(self, texts: _Cells) -> list[Any] | None:
         """The values, or None where any text does not fit."""
@@ -209,7 +245,9 @@ class CellColumn:
                 ranged = any(word in str(error) for word in ("out of range", "<=", ">="))
                 reason = "out-of-range" if ranged else "wrong-type"
             shown = text if len(text) <= 60 else text[:57] + "..."
-            raise MisfitError(reason, f'column "{self.name}": found "{shown}"; asked is {self._type}') from None
+            raise MisfitError(
+                reason, f'column "{self.name}": found "{shown}"; asked is {self._type}{"" if text else self.if_empty}'
+            ) from None
 
     def _all(self, given: list[str]) -> list[Any] | None:
         if self._type.name == "STRING":

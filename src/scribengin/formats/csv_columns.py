@@ -16,7 +16,8 @@ import pyarrow.csv
 
 from scribengin.core.types import INTEGER_BITS, arrow_schema
 from scribengin.formats.contract import Bad, Columns
-from scribengin.formats.csv_records import has_whole_cells
+from scribengin.formats.csv_records import has_whole_cells, is_commented, is_escaped
+from scribengin.formats.dialect import CR, CRLF, LF
 from scribengin.formats.json_columns import common_times
 from scribengin.formats.json_types import MisfitError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Field, Schema
     from scribengin.formats.csv import CellColumn
     from scribengin.formats.csv_records import CsvBlock
+    from scribengin.formats.dialect import Dialect, LineEnd
 
 _BOM = b"\xef\xbb\xbf"
 _NULL_CHARACTERS = 1000
@@ -34,27 +36,39 @@ _NUMBER = r"^(?:0|-?[1-9][0-9]*|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+
 """a number of JSON; without `-0`, which msgspec reads as 0.0"""
 _YEAR_1 = -719162
 """days from 1970-01-01 to 0001-01-01: Arrow knows a year 0, the contract does not"""
+_STAND_IN = b"\x1f"
+"""for a delimiter of several bytes, which Arrow does not take"""
+_EMPTY_IS_A_VALUE = (pa.string(), pa.binary())
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
 
 class QuickCsv:
     """Decodes the blocks that it is sure of to what the long way gives, dead letters included."""
 
-    def __init__(self, schema: Schema, columns: Sequence[CellColumn], *, delimiter: str, null: str) -> None:
+    def __init__(self, schema: Schema, columns: Sequence[CellColumn], dialect: Dialect) -> None:
         """`columns` are the schema's, for the texts that no kernel reads."""
         self._schema = arrow_schema(schema)
         self._names = schema.names
         self._columns = columns
         self._kernels = [_kernel(field) for field in schema.fields]
-        self._delimiter = delimiter
-        self._null = null
-        self._parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=False)
+        self._dialect = dialect
+        self._delimiter = dialect.delimiter.encode()
+        self._null_values = sorted(dialect.raw_nulls)
+        self._nulls = pa.array(self._null_values, pa.string())
+        self._able = all(len(null) <= _NULL_CHARACTERS for null in self._null_values)
+        self._quote = None if dialect.quote is None else dialect.quote.encode()
+        self._parse = pa.csv.ParseOptions(
+            delimiter=dialect.delimiter if len(self._delimiter) == 1 else _STAND_IN.decode(),
+            quote_char=dialect.quote or False,
+            newlines_in_values=True,
+            ignore_empty_lines=False,
+        )
 
     def decode(self, block: CsvBlock) -> Columns | None:
         """The block's records; None where the long way has to decide."""
         names = self._names if block.header is None else block.header
         places = {name: f"c{index}" for index, name in enumerate(names)}
-        cells = self._cells(block.data, len(names), [places[name] for name in self._names if name in places])
+        cells = self._cells(block, len(names), [places[name] for name in self._names if name in places])
         if cells is None:
             return None
         size = cells.num_rows
@@ -63,6 +77,8 @@ class QuickCsv:
         for column, kernel, arrow in zip(self._columns, self._kernels, self._schema, strict=True):
             place = places.get(column.name)
             texts = pa.nulls(size, pa.string()) if place is None else _one(cells.column(place))
+            if self._dialect.quoted_null == "typed" and arrow.type not in _EMPTY_IS_A_VALUE:
+                texts = _without(texts, self._nulls)
             array = None if texts.null_count and not column.nullable else kernel(texts)
             arrays.append(_by_cells(column, texts, arrow.type, bad) if array is None else array)
         block.has_lines(size)
@@ -72,27 +88,31 @@ class QuickCsv:
         good = [ordinal for ordinal in range(size) if ordinal not in bad]
         return Columns(batch.take(pa.array(good, pa.int64())), good, [bad[ordinal] for ordinal in sorted(bad)])
 
-    def _cells(self, data: bytes, width: int, wanted: list[str]) -> pa.Table | None:
+    def _cells(self, block: CsvBlock, width: int, wanted: list[str]) -> pa.Table | None:
         """The cells of the wanted columns as texts; None where any record is not in order, or is blank."""
-        if not data or not wanted or data.startswith(_BOM) or len(self._null) > _NULL_CHARACTERS:
+        data, dialect = block.data, block.dialect
+        if not data or not wanted or data.startswith(_BOM) or not self._able:
             return None
-        returns = data.count(b"\r")
-        if returns and (returns != data.count(b"\r\n") or b"\n\r\n" in data):
+        if not _has_lines(data, block.end):
             return None
-        if data.startswith((b"\n", b"\r\n")) or b"\n\n" in data:  # an empty line, which Arrow takes for a record of empty cells
-            return None
-        if b'"' in data:
-            if not has_whole_cells(data, self._delimiter):
+        if self._quote is not None and self._quote in data:
+            # Arrow may take an empty cell at the end of the data for one in quotes, and does not say which cells are
+            if dialect.trim or not has_whole_cells(data, dialect) or data.endswith(self._delimiter):
                 return None
-            if data.endswith(self._delimiter.encode()):  # Arrow may take an empty cell at the end of the data for one in quotes
+        elif len(self._delimiter) > 1:
+            if _STAND_IN in data:
                 return None
+            data = data.replace(self._delimiter, _STAND_IN)
+        if is_commented(data, dialect) or is_escaped(data, dialect):
+            return None
         if not data.isascii():
             try:
                 data.decode()
             except UnicodeDecodeError:
                 return None
-        if self._delimiter in " \t" and "c0" not in wanted:
+        if self._dialect.delimiter in " \t" and "c0" not in wanted:
             wanted = ["c0", *wanted]
+        blanks = dialect.blanks if dialect.trim and any(blank in data for blank in (b" ", b"\t")) else ""
         try:
             cells = pa.csv.read_csv(
                 pa.BufferReader(data),
@@ -104,17 +124,45 @@ class QuickCsv:
                     check_utf8=False,
                     column_types=dict.fromkeys(wanted, pa.string()),
                     include_columns=list(dict.fromkeys(wanted)),
-                    null_values=[self._null],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
+                    null_values=self._null_values,
+                    strings_can_be_null=not blanks,
+                    quoted_strings_can_be_null=dialect.quoted_null == "always",
                 ),
             )
         except pa.ArrowInvalid:  # ragged
             return None
         # A line of blanks is no record either. With several columns it is ragged, unless blanks stand between the cells.
-        if (width == 1 or self._delimiter in " \t") and _has_blank(cells.column("c0")):
+        if (width == 1 or self._dialect.delimiter in " \t") and _has_blank(cells.column("c0")):
+            return None
+        if blanks:
+            trimmed = [_without(pc.utf8_trim(_one(texts), blanks), self._nulls) for texts in cells.columns]
+            cells = pa.table(trimmed, names=cells.column_names)
+        if dialect.escape is not None and dialect.escape.encode() in data and _hold(cells, dialect.escape):
             return None
         return cells
+
+
+def _has_lines(data: bytes, end: LineEnd) -> bool:
+    """True where Arrow ends the same lines, and none is empty, which it takes for a record of empty cells."""
+    mark = end.mark
+    if end == CR:
+        return b"\n" not in data and not data.startswith(mark) and b"\r\r" not in data
+    returns = data.count(b"\r")
+    if returns and (end == LF or returns != data.count(b"\r\n") or b"\n\r\n" in data):
+        return False
+    if end == CRLF and returns != data.count(b"\n"):
+        return False
+    return not data.startswith((b"\n", b"\r\n")) and b"\n\n" not in data
+
+
+def _without(texts: pa.Array, nulls: pa.Array) -> pa.Array:
+    """Null where it is one of these texts."""
+    return pc.if_else(pc.is_in(texts, nulls), pa.scalar(None, pa.string()), texts)
+
+
+def _hold(cells: pa.Table, escape: str) -> bool:
+    """True where a cell that is not null has an escape in it."""
+    return any(pc.any(pc.match_substring(texts, escape)).as_py() for texts in cells.columns)
 
 
 def _has_blank(texts: pa.ChunkedArray) -> bool:

@@ -1,5 +1,5 @@
-"""Where a CSV record ends, and its cells: RFC 4180. A quote opens a cell only at its very beginning; a cell in quotes may hold
-delimiters, line ends, and quotes that are written twice."""
+"""Where a CSV record ends, and its cells: RFC 4180, and what a `Dialect` says otherwise. A quote opens a cell only at its very beginning; a
+cell in quotes may hold delimiters, line ends, and quotes that are written twice."""
 
 from __future__ import annotations
 
@@ -13,110 +13,188 @@ import numpy as np
 
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.contract import RecordPlace
+from scribengin.formats.dialect import AUTO, CR, CRLF, Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-_QUOTED = r'[^"]*+(?:""[^"]*+)*+'
-_QUOTE, _LINE_END, _RETURN = b'"\n\r'
-_OPEN = b'"' + _QUOTED.encode()
+RFC_4180 = Dialect()
+_LINE_END, _RETURN = b"\n\r"
+
+
+class _Words:
+    """The parts of a dialect's patterns. Nothing in them goes back, so that each takes time in proportion to what it reads: by `*+` where
+    what is repeated has no choice, else by `(?>…)`, since `*+` is wrong there in Python before 3.11.5 (cpython 106052)."""
+
+    def __init__(self, dialect: Dialect, *, of_bytes: bool) -> None:
+        """For patterns of bytes the parts are texts whose characters are the bytes."""
+        end = dialect.line_end
+        delimiter, comment = (_as_bytes(each) if of_bytes else each for each in (dialect.delimiter, dialect.comment or ""))
+        self.escape = re.escape(dialect.escape or "")
+        self.quote = re.escape(dialect.quote or "")
+        self.blank = f"[{''.join(map(re.escape, dialect.blanks))}]*+" if dialect.trim and dialect.blanks else ""
+        self.delimiter = re.escape(delimiter)
+        self.comment = re.escape(comment)
+        mark = end.mark.decode()
+        self.mark = (r"\r*+" if end.loose else "") + re.escape(mark)
+        self.at_end = {AUTO: r"\r*+\Z", CRLF: r"\r?\Z"}.get(end, r"\Z")
+        lone_return = [r"\r(?!\n)"] * (end == CRLF)
+        self.rest = _run(re.escape(mark[0]), lone_return)
+        """of a line"""
+        parted = [rf"{re.escape(delimiter[0])}(?!{re.escape(delimiter[1:])})"] * (len(delimiter) > 1)
+        escaped = [rf"{self.escape}(?:\r\n|.|\Z)"] * bool(self.escape)
+        self.plain = _run(re.escape(delimiter[0]) + re.escape(mark[0]) + self.escape, [*parted, *lone_return, *escaped])
+        """a cell of a record that begins with no quote"""
+        self.unquoted = _run(re.escape(delimiter[0]) + self.quote + self.escape, [*parted, *escaped])
+        """the same, of a record of its own, with no quote that is not escaped"""
+        self.inside = _run(self.quote + self.escape, [self.quote * 2, *([rf"{self.escape}."] if self.escape else [])])
+        """of a cell in quotes"""
+        self.no_quote = f"(?!{self.blank}{self.quote})"
+
+
+def _run(stops: str, others: list[str]) -> str:
+    """Any characters but `stops`, and the others, in any order."""
+    one = f"[^{stops}]*+"
+    if not others:
+        return one
+    each = others[0] if len(others) == 1 else f"(?:{'|'.join(others)})"
+    return f"{one}(?>(?:{each}{one})*)"
+
+
+def _as_bytes(text: str) -> str:
+    return text.encode().decode("latin-1")
 
 
 @cache
-def _patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """One record with its line end; and a record whose last quote is not closed before the data end. Nothing goes back, so that each
-    takes time in proportion to what it reads: by `*+` where what is repeated has no choice, else by `(?>…)`, since `*+` is wrong there
-    in Python before 3.11.5 (cpython 106052)."""
-    d = re.escape(delimiter.encode())
-    cell = rb"(?:" + _OPEN + rb'"|(?!")[^' + d + rb"\n]*+)"
-    begin = cell + rb"(?>(?:" + d + cell + rb")*)"
-    return re.compile(begin + rb"(?:\r?\n|\r?\Z)"), re.compile(rb"(?>(?:" + cell + d + rb")*)" + _OPEN + rb"\Z")
+def _patterns(dialect: Dialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """One record, and as its group the line end where it has one; and a record whose last cell, in quotes, goes on behind the data."""
+    words = _Words(dialect, of_bytes=True)
+    d = words.delimiter
+    cell, unclosed = words.plain, r"(?!)"
+    comment = f"(?!{words.comment})" if words.comment else ""
+    if words.quote:
+        opened = f"{words.blank}{words.quote}{words.inside}"
+        cell = f"(?:{opened}{words.quote}{words.blank}|{words.no_quote}{words.plain})"
+        unclosed = rf"{comment}(?>(?:{cell}{d})*){opened}{f'{words.escape}?' if words.escape else ''}\Z"
+    record = rf"{comment}{cell}(?>(?:{d}{cell})*)"
+    if words.comment:
+        record = f"(?>{words.comment}{words.rest}|{record})"
+    record = rf"{record}(?:({words.mark})|{words.at_end})"
+    return re.compile(record.encode("latin-1"), re.DOTALL), re.compile(unclosed.encode("latin-1"), re.DOTALL)
 
 
 @cache
-def _cell(delimiter: str) -> re.Pattern[str]:
-    d = re.escape(delimiter)
-    return re.compile(rf'(?:"({_QUOTED})"|((?!")[^{d}"]*+))({d}|\Z)')
+def _cell(dialect: Dialect) -> re.Pattern[str]:
+    """A cell and what ends it, the delimiter or the record. Its groups: what is in the quotes, or else all of it; what ends it."""
+    words = _Words(dialect, of_bytes=False)
+    ends = rf"({words.delimiter}|\Z)"
+    if not words.quote:
+        return re.compile(rf"(?:((?!))|({words.unquoted})){ends}", re.DOTALL)
+    quoted = f"{words.blank}{words.quote}({words.inside}){words.quote}{words.blank}"
+    return re.compile(rf"(?:{quoted}|({words.no_quote}{words.unquoted})){ends}", re.DOTALL)
 
 
-def check_delimiter(delimiter: str) -> None:
-    """Raises ValueError for anything but one ASCII character that can stand between cells."""
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-        raise ValueError(f"`delimiter` is {delimiter!r}; it must be one ASCII character, no quote and no line end")
+def is_commented(data: bytes, dialect: Dialect) -> bool:
+    """True where a line of `data` may be a comment."""
+    if dialect.comment is None:
+        return False
+    comment = dialect.comment.encode()
+    return data.startswith(comment) or dialect.line_end.mark + comment in data
 
 
-def has_whole_cells(data: bytes, delimiter: str) -> bool:
+def is_escaped(data: bytes, dialect: Dialect) -> bool:
+    r"""True where `data` hold an escape other than that of `\N`, which stands for nothing that cuts a record or a cell."""
+    if dialect.escape is None:
+        return False
+    escapes = data.count(dialect.escape.encode())
+    return escapes > 0 and (dialect.escape != "\\" or escapes != data.count(b"\\N"))
+
+
+def _holds_quotes(data: bytes, dialect: Dialect) -> bool:
+    return dialect.quote is not None and dialect.quote.encode() in data
+
+
+def has_whole_cells(data: bytes, dialect: Dialect) -> bool:
     """True where each quote of `data`, which begins at the start of a record, opens or closes a cell or stands for one in it, and
     none is left open."""
-    quotes = _quotes(data, delimiter)
+    quotes = _quotes(data, dialect)
     return quotes is not None and not len(quotes) % 2
 
 
-def _quotes(data: bytes, delimiter: str) -> NDArray[np.int64] | None:
-    """Where quotes stand; None where any stands wrong. Every second one closes its cell, or is followed by one that opens it again:
-    so two of them stand for a quote in the cell. The last may be left open."""
+def _quotes(data: bytes, dialect: Dialect) -> NDArray[np.int64] | None:
+    """Where quotes stand; None where any stands wrong, or that cannot be said so. Every second one closes its cell, or is followed by one
+    that opens it again: so two of them stand for a quote in the cell. The last may be left open."""
+    end = dialect.line_end
+    if dialect.quote is None or len(dialect.delimiter) > 1 or not dialect.delimiter.isascii() or end not in (AUTO, CR):
+        return None
+    quote, delimiter, mark = ord(dialect.quote), ord(dialect.delimiter), end.mark[0]
     bytes_ = np.frombuffer(data, np.uint8)
-    at = np.flatnonzero(bytes_ == _QUOTE)
+    at = np.flatnonzero(bytes_ == quote)
     opening, closing = at[::2], at[1::2]
     before = bytes_[opening - 1]  # of the first byte the last one, which says nothing
-    if not ((opening == 0) | _is_end(before, delimiter) | (before == _QUOTE)).all():
+    if not ((opening == 0) | (before == delimiter) | (before == mark) | (before == quote)).all():
         return None
     after = closing[closing < len(data) - 1] + 1
-    returns = after[bytes_[after] == _RETURN] + 1
-    returns = returns[returns < len(data)]
     follows = bytes_[after]
-    if (_is_end(follows, delimiter) | (follows == _QUOTE) | (follows == _RETURN)).all() and (bytes_[returns] == _LINE_END).all():
-        return at
-    return None
+    ends = (follows == delimiter) | (follows == mark) | (follows == quote)
+    if end == CR:
+        return at if ends.all() else None
+    returns = after[follows == _RETURN] + 1
+    returns = returns[returns < len(data)]
+    return at if (ends | (follows == _RETURN)).all() and (bytes_[returns] == _LINE_END).all() else None
 
 
-def _is_end(bytes_: NDArray[np.uint8], delimiter: str) -> NDArray[np.bool_]:
-    ends: NDArray[np.bool_] = (bytes_ == ord(delimiter)) | (bytes_ == _LINE_END)
-    return ends
-
-
-def whole_records_end(data: bytes, delimiter: str) -> int:
+def whole_records_end(data: bytes, dialect: Dialect) -> int:
     """Where the last whole record of `data`, which begins at the start of one, ends; 0 where none does."""
-    end = data.rfind(b"\n") + 1
-    if b'"' not in data:
+    mark = dialect.line_end.mark
+    end = data.rfind(mark) + len(mark) if mark in data else 0
+    escaped = is_escaped(data, dialect)
+    if not escaped and not _holds_quotes(data, dialect):
         return end
-    quotes = _quotes(data, delimiter)
-    if quotes is not None:
-        while end and (inside := int(np.searchsorted(quotes, end))) % 2:  # that line end is in a cell
-            end = data.rfind(b"\n", 0, int(quotes[inside - 1])) + 1
-        return end
-    return end_by_records(data, end, delimiter)
+    quotes = None if escaped or is_commented(data, dialect) else _quotes(data, dialect)
+    if quotes is None:
+        return end_by_records(data, end, dialect)
+    while end and (inside := int(np.searchsorted(quotes, end))) % 2:  # that line end is in a cell
+        end = data.rfind(mark, 0, int(quotes[inside - 1])) + 1
+    return end
 
 
-def end_by_records(data: bytes, end: int, delimiter: str) -> int:
+def end_by_records(data: bytes, end: int, dialect: Dialect) -> int:
     """The same, record by record, for data in which quotes may stand wrong. `end` is behind the last line end."""
-    record, unclosed = _patterns(delimiter)
+    record, unclosed = _patterns(dialect)
+    mark = dialect.line_end.mark
     at = 0
     while at < end:
         found = record.match(data, at)
-        if (found and found.end() > end) or (not found and unclosed.match(data, at)):
+        if (found and found.group(1) is None) or (not found and unclosed.match(data, at)):
             break
-        at = found.end() if found else data.find(b"\n", at) + 1
+        at = found.end() if found else data.find(mark, at) + len(mark)
     return at
 
 
-def split_records(data: bytes, delimiter: str) -> Iterator[bytes]:
+def split_records(data: bytes, dialect: Dialect) -> Iterator[bytes]:
     """The records with their line ends. Where quotes stand wrong the record ends with its line: a bad one takes no other with it."""
-    match = _patterns(delimiter)[0].match
+    match = _patterns(dialect)[0].match
+    mark = dialect.line_end.mark
     at = 0
     while at < len(data):
         found = match(data, at)
-        end = found.end() if found else data.find(b"\n", at) + 1 or len(data)
+        end = found.end() if found else data.find(mark, at) + len(mark)
+        if end < at + len(mark) and not found:  # no line end is left
+            end = len(data)
         yield data[at:end]
         at = end
 
 
-def split_cells(record: str, delimiter: str, null: str) -> list[str | None] | None:
-    """The cells of a record without its line end; None for a cell that is `null` without quotes. None where quotes stand wrong."""
+def split_cells(record: str, dialect: Dialect) -> list[str | None] | None:
+    """The cells of a record without its line end; None for a cell that is null. None where quotes stand wrong."""
     cells: list[str | None] = []
-    match = _cell(delimiter).match
+    match = _cell(dialect).match
+    nulls, escape, quote = dialect.raw_nulls, dialect.escape, dialect.quote or ""
+    quoted_nulls = dialect.nulls if dialect.quoted_null == "always" else ()
+    blanks = dialect.blanks if dialect.trim else ""
     at = 0
     while True:
         found = match(record, at)
@@ -124,27 +202,62 @@ def split_cells(record: str, delimiter: str, null: str) -> list[str | None] | No
             return None
         quoted, plain, end = found.groups()
         if quoted is not None:
-            cells.append(quoted.replace('""', '"'))
+            text = quoted.replace(quote * 2, quote) if escape is None or escape not in quoted else _unescaped(quoted, dialect)
+            cells.append(None if text in quoted_nulls else text)
         else:
-            cells.append(None if plain == null else plain)
+            text = plain.strip(blanks) if blanks else plain
+            cells.append(None if text in nulls else text if escape is None else dialect.unescaped(text))
         if not end:
             return cells
         at = found.end()
+
+
+def join_cells(cells: Sequence[str | None], dialect: Dialect) -> str | None:
+    """The record of which `split_cells` makes these; None where the dialect has no form for one of them."""
+    texts = [_written(cell, dialect) for cell in cells]
+    return None if None in texts else dialect.delimiter.join(text for text in texts if text is not None)
+
+
+def _written(cell: str | None, dialect: Dialect) -> str | None:
+    if cell is None:
+        return dialect.nulls[0]
+    quote, escape = dialect.quote, dialect.escape
+    plain = cell if escape is None else cell.replace(escape, escape * 2).replace(dialect.delimiter, escape + dialect.delimiter)
+    inside = cell if escape is None else cell.replace(escape, escape * 2)
+    for text in (plain, None if quote is None else f"{quote}{inside.replace(quote, quote * 2)}{quote}"):
+        if text is not None and not any(mark in text for mark in "\r\n") and split_cells(text, dialect) == [cell]:
+            return text
+    return f"{quote}{inside.replace(quote, quote * 2)}{quote}" if quote is not None else None
+
+
+@cache
+def _inside(quote: str, escape: str) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(quote)}{re.escape(quote)}|{re.escape(escape)}.", re.DOTALL)
+
+
+def _unescaped(quoted: str, dialect: Dialect) -> str:
+    """What is in quotes, where some are escaped and others may be written twice."""
+    quote, escape = dialect.quote or "", dialect.escape or ""
+    return _inside(quote, escape).sub(lambda two: quote if two[0][0] == quote else dialect.unescaped(two[0]), quoted)
 
 
 @dataclass(slots=True)
 class CsvBlock(LineBlock):
     """Whole CSV records of one file. `header` names the columns that the cells stand under; None where the file has no header."""
 
-    delimiter: str = ","
+    dialect: Dialect = RFC_4180
     header: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """How its lines end is the dialect's to say."""
+        self.end = self.dialect.line_end
 
     def lines(self) -> list[bytes]:
         """The records without their line ends."""
         if self._lines is None:
-            if b'"' in self.data:
-                records = split_records(self.data, self.delimiter)
-                self._lines = [record.removesuffix(b"\n") for record in records]
+            if self._has_longer_records():
+                mark = self.end.mark
+                self._lines = [record.removesuffix(mark) for record in split_records(self.data, self.dialect)]
             else:
                 self._lines = LineBlock.lines(self)
         return self._lines
@@ -152,16 +265,24 @@ class CsvBlock(LineBlock):
     def place(self, ordinal: int) -> RecordPlace:
         """The line on which the record begins, and its offset."""
         place = LineBlock.place(self, ordinal)
-        if place.line is None or b'"' not in self.data:
+        if place.line is None or not self._has_longer_records():
             return place
         if self._line_ends is None:
-            self._line_ends = list(accumulate((line.count(b"\n") + 1 for line in self.lines()), initial=0))
+            mark = self.end.mark
+            self._line_ends = list(accumulate((line.count(mark) + 1 for line in self.lines()), initial=0))
         return RecordPlace(place.file, line=self.first_line + self._line_ends[ordinal], offset=place.offset)  # type: ignore[operator]
 
     def __len__(self) -> int:
         """How many records."""
         if self._length < 0:
-            self._length = len(self.lines()) if b'"' in self.data else LineBlock.__len__(self)
+            self._length = len(self.lines()) if self._has_longer_records() else LineBlock.__len__(self)
         return self._length
+
+    def _has_longer_records(self) -> bool:
+        """True where a record may go over several lines."""
+        if _holds_quotes(self.data, self.dialect):
+            return True
+        escape = (self.dialect.escape or "").encode()
+        return bool(escape) and (escape + b"\n" in self.data or escape + b"\r" in self.data)
 
     _line_ends: list[int] | None = None

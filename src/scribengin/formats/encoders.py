@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.types import arrow_schema, type_of_arrow
-from scribengin.formats.csv_records import check_delimiter
+from scribengin.formats.dialect import sink_delimiter
 from scribengin.formats.json_lines import JSON, changed_for_text, iso_texts, json_lines
 from scribengin.formats.rows import column_to_values
 
@@ -59,7 +59,9 @@ class CsvEncoder:
     """CSV as `formats.csv` reads it: quotes where they are needed, and around texts that would read as null."""
 
     def __init__(self, file: IO[bytes], schema: Schema, *, compression: str, delimiter: str, null: str, header: bool) -> None:
-        check_delimiter(delimiter)
+        fault = sink_delimiter(delimiter)
+        if fault is not None:
+            raise ValueError(f"`delimiter` {fault[0]}; {fault[1]}")
         self._file, self._end, suffix = compressed(file, compression)
         self.suffix = f".csv{suffix}"
         self._delimiter = delimiter

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.core.types import Field, Type
 from scribengin.formats.csv import CellColumn
 from scribengin.formats.csv_records import split_cells, split_records
+from scribengin.formats.dialect import Dialect, line_end_of
 from scribengin.formats.json_types import MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DELIMITERS = (",", ";", "\t", "|", ":")
+    from scribengin.formats.dialect import LineEnd
+
+DELIMITERS = (",", ";", "\t", "|", ":", "^", "~", "\x01")
 _LOOKED_AT = 50
 _NULLS = ("NA", "N/A", "NULL", "null", "None", "\\N", "nan", "NaN", "-", "?")
 _STRING = Type("STRING")
@@ -30,24 +33,123 @@ _WHOLE = re.compile(r"\s*-?[0-9]+\s*")
 Cells = list[str | None]
 
 
-def guess_delimiter(data: bytes) -> str:
-    """The one by which the first records of whole lines have the most equal widths; a comma where none cuts them."""
-    best, most = ",", (0.0, 1)
-    for delimiter in DELIMITERS:
-        widths = Counter(len(cells) for cells in _first_cells(data, delimiter) if cells != [None])
-        if not widths:
-            continue
-        width, count = widths.most_common(1)[0]
-        found = (count / widths.total(), width)
-        if width > 1 and found[0] > 0.5 and found > most:
-            best, most = delimiter, found
+@dataclass(slots=True)
+class Shape:
+    """How a file is cut into cells. `skip_lines` lines stand before the first record."""
+
+    dialect: Dialect
+    skip_lines: int = 0
+
+
+def guess_shape(head: bytes, delimiter: str | None = None) -> Shape:
+    """Of the first lines of a file, in UTF-8: the delimiter where none is given, lines before the records, quotes and what escapes them."""
+    end = line_end_of("auto", head)
+    comment, skip = _before(head, end)
+    shape = Shape(Dialect(line_end=end, comment=comment), skip)
+    rest = _lines_from(head, end, skip)
+    plain = Dialect(line_end=end, comment=comment, delimiter=delimiter or guess_delimiter(rest, shape.dialect))
+    widths = [_width(cells) for cells in _first_cells(rest, plain) if cells != [None]]
+    usual = Counter(widths).most_common(1)[0][0] if widths else 0
+    before = next((at for at, width in enumerate(widths) if width * 2 > usual), 0)
+    if usual > 1 and before and not skip:
+        records = [record for record in split_records(rest, plain) if record.strip() and not _is_comment(record, plain)]
+        shape.skip_lines = head[: head.find(records[before])].count(end.mark)
+        rest = _lines_from(head, end, shape.skip_lines)
+    shape.dialect = _quoting(rest, plain)
+    return shape
+
+
+def _is_comment(record: bytes, dialect: Dialect) -> bool:
+    return dialect.comment is not None and record.startswith(dialect.comment.encode())
+
+
+def _lines_from(head: bytes, end: LineEnd, skip: int) -> bytes:
+    return end.mark.join(head.split(end.mark)[skip:])
+
+
+def _before(head: bytes, end: LineEnd) -> tuple[str | None, int]:
+    """(what comments begin with, lines to skip): lines that begin with # are comments, but one that names the columns."""
+    lines = [end.stripped(line) for line in head.split(end.mark)[:_LOOKED_AT]]
+    marked = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith(b"#")), 0)
+    if not marked or not lines[0].startswith(b"#"):
+        return None, 0
+    named = lines[marked - 1]
+    if any(mark in named and named.count(mark) == lines[marked].count(mark) for mark in (b"\t", b",", b";")):
+        return None, marked - 1
+    return "#", 0
+
+
+def _quoting(head: bytes, plain: Dialect) -> Dialect:
+    """What of quotes and escapes cuts the most records into cells of the usual number."""
+    backslash_null = b"\\N" in head
+    escapes = b'\\"' in head or (backslash_null and head.count(b"\\") != head.count(b"\\N"))
+    unquoted = replace(plain, quote=None)
+    if b'"' not in head:
+        if plain.delimiter == "\t" and backslash_null:
+            plain = unquoted
+        return replace(plain, escape="\\") if escapes else _trimmed(head, plain)
+    tried = [plain, replace(plain, trim=True), *([replace(plain, escape="\\")] if escapes else []), unquoted]
+    if backslash_null and escapes:
+        tried.append(replace(unquoted, escape="\\"))
+    best = max(tried, key=lambda dialect: _fitting(head, dialect))
+    return _trimmed(head, best)
+
+
+def _fitting(head: bytes, dialect: Dialect) -> float:
+    """The share of lines that are in records of the usual width; those in a cell over several lines do not count where there are tabs."""
+    records = [record for record in split_records(head, dialect) if record.strip() and not _is_comment(record, dialect)][: _LOOKED_AT * 4]
+    cut = [split_cells(_text(record, dialect), dialect) for record in records]
+    longer = dialect.delimiter == "\t" and dialect.quote is not None
+    mark = dialect.line_end.mark
+    lines = [max(1, record.count(mark)) for record in records]
+    best = 0.0
+    for measure in (len, _width):
+        widths = [None if cells is None or (longer and each > 1) else measure(cells) for cells, each in zip(cut, lines, strict=True)]
+        known = Counter(width for width in widths if width is not None)
+        usual = known.most_common(1)[0][0] if known else None
+        good = sum(each for width, each in zip(widths, lines, strict=True) if width is not None and width == usual)
+        best = max(best, good / max(1, sum(lines)))
     return best
 
 
-def guess_header(data: bytes, delimiter: str) -> bool:
+def _trimmed(head: bytes, dialect: Dialect) -> Dialect:
+    """With blanks taken away where names in the first record have some."""
+    first = next((cells for cells in _first_cells(head, dialect) if cells != [None]), [])
+    blank = any(cell is not None and cell != cell.strip(" \t") and cell.strip(" \t") for cell in first)
+    return replace(dialect, trim=True) if blank and len(first) > 1 else dialect
+
+
+def _width(cells: Cells) -> int:
+    """Without the empty cells at its end."""
+    width = len(cells)
+    while width > 1 and not cells[width - 1]:
+        width -= 1
+    return width
+
+
+def guess_delimiter(data: bytes, dialect: Dialect = Dialect()) -> str:  # noqa: B008 (frozen)
+    """The one by which the first records of whole lines have the most equal widths; a comma where none cuts them."""
+    best, most = ",", (0.0, 1)
+    for delimiter in DELIMITERS:
+        cut = [cells for cells in _first_cells(data, replace(dialect, delimiter=delimiter)) if cells != [None]]
+        for measure in (len, _width):
+            widths = Counter(map(measure, cut))
+            if not widths:
+                continue
+            width, count = widths.most_common(1)[0]
+            found = (count / widths.total(), width)
+            if width > 1 and found[0] > 0.5 and found > most:
+                best, most = delimiter, found
+    doubled = best.encode() * 2
+    if best == "|" and doubled in data and data.count(best.encode()) == 2 * data.count(doubled):
+        return best * 2
+    return best
+
+
+def guess_header(data: bytes, dialect: Dialect) -> bool:
     """True where the first record may be names: each of its cells is a text of its own, and no value. One that is empty, or twice there, as
     some programs write it, may be a name where the values below another are no texts."""
-    records = [cells for cells in _first_cells(data, delimiter) if cells != [None]]
+    records = [cells for cells in _first_cells(data, dialect) if cells != [None]]
     first = records[0] if records else []
     named = [cell for cell in first if cell is not None]
     if not named or any(map(is_value, named)):
@@ -90,34 +192,44 @@ def guess_column(name: str, cells: Cells) -> Guessed:
     return Guessed(_STRING)
 
 
-def guess_null(records: Sequence[Cells]) -> str:
-    """The cell that makes the most columns more than STRING when it means null; the empty one where no other does better.
+def guess_null(records: Sequence[Cells]) -> str | tuple[str, ...]:
+    """The cell that makes the most columns more than STRING when it means null; the empty one where no other does better. Several, where
+    each of them does better than without it.
 
     `records` are of one width, with the empty text where a cell is empty."""
     columns = [list(column) for column in zip(*records, strict=True)]
 
-    def typed(null: str) -> int:
-        emptied = ([None if cell in (null, None) else cell for cell in column] for column in columns)
+    def typed(nulls: tuple[str, ...]) -> int:
+        emptied = ([None if cell in nulls or cell is None else cell for cell in column] for column in columns)
         return sum(any(cell is not None for cell in cells) and guess_column("", cells).type != _STRING for cells in emptied)
 
     seen = {cell for column in columns for cell in column}
-    best, most = "", typed("")
+    best: tuple[str, ...] = ("",)
+    most = typed(best)
     for null in (null for null in _NULLS if null in seen):
-        if (count := typed(null)) > most:
-            best, most = null, count
-    return best
+        if (count := typed((null,))) > most:
+            best, most = (null,), count
+    for null in ("", *_NULLS):
+        if null in seen and null not in best and (count := typed((*best, null))) > most:
+            best, most = (*best, null), count
+    if best == ("",) and "\\N" in seen:  # nobody writes that for anything else
+        best = ("\\N", "") if "" in seen else ("\\N",)
+    return best[0] if len(best) == 1 else best
 
 
-def _first_cells(data: bytes, delimiter: str) -> list[Cells]:
+def _first_cells(data: bytes, dialect: Dialect) -> list[Cells]:
     found: list[Cells] = []
-    for record in split_records(data, delimiter):
-        text = record.decode("utf-8", "replace").rstrip("\r\n")
-        cells = split_cells(text, delimiter, null="")
+    for record in split_records(data, dialect):
+        cells = None if _is_comment(record, dialect) else split_cells(_text(record, dialect), dialect)
         if cells is not None:
             found.append(cells)
         if len(found) == _LOOKED_AT:
             break
     return found
+
+
+def _text(record: bytes, dialect: Dialect) -> str:
+    return dialect.line_end.stripped(record.removesuffix(dialect.line_end.mark)).decode("utf-8", "replace")
 
 
 def _likely(type_: Type, cells: list[str]) -> bool:

@@ -10,6 +10,7 @@ from scribengin.core.types import Schema
 from scribengin.formats.contract import Bad, Columns, Rows
 from scribengin.formats.csv import CellColumn
 from scribengin.formats.csv_records import CsvBlock, split_cells
+from scribengin.formats.dialect import Dialect
 from scribengin.formats.json import JsonDecoder
 from scribengin.formats.json_types import MisfitError
 
@@ -34,8 +35,7 @@ class LenientDecoder:
         self.schema = strict.schema
         self._strict = strict
         self._noticer = noticer
-        self._delimiter = options.get("delimiter", ",")
-        self._null = options.get("null", "")
+        self._dialect = Dialect.of(options) if options.get("format") == "csv" else Dialect()
         self._one = {field.name: JsonDecoder(Schema((field,))) for field in self.schema.fields} if options.get("format") == "json" else {}
         self._cells = {field.name: CellColumn(field) for field in self.schema.fields}
         structs = getattr(strict, "structs", None)
@@ -105,9 +105,15 @@ class LenientDecoder:
         """What gives a column's value, or raises MisfitError."""
         if isinstance(block, CsvBlock):
             names = self.schema.names if block.header is None else block.header
-            cells = split_cells(block.payload(ordinal).decode(), self._delimiter, self._null) or []
+            cells = split_cells(block.payload(ordinal).decode(), self._dialect) or []
             by_name = dict(zip(names, cells, strict=False))
-            return lambda name: self._cells[name].value(by_name.get(name))
+            nulls = self._dialect.nulls if self._dialect.quoted_null == "typed" else ()
+
+            def cell(name: str) -> Any:
+                column = self._cells[name]
+                return column.value(column.without(nulls, [by_name.get(name)])[0])
+
+            return cell
         fields = _RAW.decode(block.payload(ordinal))
 
         def value(name: str) -> Any:

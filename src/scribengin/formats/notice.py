@@ -9,8 +9,9 @@ from typing import Any
 @dataclass(slots=True)
 class Notice:
     """`kind` is `new` (a column that the schema has not), `field` (the same of an object in a column: `column.field`), `missing` (one that
-    files lack) or `nulled` (values that did not fit became null). `type` is what was seen of a new one, as far as that says it, and else
-    what is declared. The place is that of the first."""
+    files lack), `nulled` (values that did not fit became null), `lines` (a cell in quotes over several lines in a file with tabs) or
+    `empty` (a file with bytes and no record; these two have no column). `type` is what was seen of a new one, as far as that says it, and
+    else what is declared. The place is that of the first."""
 
     source: str
     column: str

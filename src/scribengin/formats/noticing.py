@@ -61,6 +61,7 @@ class Noticer:
                 if block.header is not None and block.header is not self._seen:
                     self._seen = block.header
                     self._file(block, ((name, "STRING") for name in block.header))
+                self._shape(block)
             case ArrowBlock():
                 if block.columns is not None and block.columns is not self._seen:
                     self._seen = block.columns
@@ -100,6 +101,18 @@ class Noticer:
         for name, type_ in self._types.items():
             if name not in there:
                 self._note(Notice(self._source, name, "missing", type_, file))
+
+    def _shape(self, block: CsvBlock) -> None:
+        """Whether records are there, and go over several lines in a file with tabs, of which hardly any program quotes cells."""
+        if not block.data:
+            self.found.setdefault(("", "empty"), Notice(self._source, "", "empty", "", block.file))
+        elif block.dialect.delimiter == "\t" and block.dialect.quote is not None and ("", "lines") not in self.found:
+            quote = block.dialect.quote.encode()
+            if quote in block.data:
+                mark = block.end.mark
+                at = next((at for at, line in enumerate(block.lines()) if quote in line and mark in line), None)
+                if at is not None:
+                    self.found["", "lines"] = Notice(self._source, "", "lines", "", block.file, block.place(at).line)
 
     def _record(self, block: Block, record: bytes, ordinal: int) -> None:
         try:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from scribengin.core.types import Field, Schema, Type, arrow_schema
 from scribengin.formats.blocks import DamageBlock, LineBlock
 from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.dialect import AUTO, in_utf_8, undecodable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,34 +21,38 @@ TEXT_SCHEMA = Schema((Field("value", Type("STRING"), nullable=False),))
 
 class TextDecoder:
     """Every line is a record, an empty one too; a line that is not UTF-8 is dead. A carriage return before the line end is no part of it.
+    `comment`: what lines begin with that are no records. `encoding`: of values; a file's bytes are UTF-8 when they come here.
 
     The schema must have exactly one column, a STRING; it may have any name. Raises ValueError.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, comment: str | None = None, encoding: str = "utf-8") -> None:
         if len(schema.fields) != 1 or schema.fields[0].type.name != "STRING":
             raise ValueError(f"text has exactly one column, such as: value STRING; declared are: {schema}")
         self.schema = schema
         self._name = schema.fields[0].name
+        self._comment = None if comment is None else comment.encode()
+        self._encoding = encoding
         self._form = arrow_schema(schema)
 
     def rows(self, block: Block) -> Rows:
         """One dict a line."""
         texts, ordinals, bad = self._decode(block)
         name = self._name
-        return Rows([{name: text} for text in texts], ordinals, bad)
+        return Rows([{name: text} for text in texts], ordinals, bad, self._skipped(block, ordinals, bad))
 
     def columns(self, block: Block) -> Columns:
         """The lines as one column."""
         texts, ordinals, bad = self._decode(block)
-        return Columns(pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=self._form), ordinals, bad)
+        batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=self._form)
+        return Columns(batch, ordinals, bad, self._skipped(block, ordinals, bad))
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
         """One record a value, for a `parse` step; null is missing where the column is NOT NULL."""
         found = Rows([], [])
         ordinals: list[int] = []
         for ordinal, value in enumerate(values):
-            text = _text(ordinal, value) if isinstance(value, bytes) else value
+            text = _text(ordinal, in_utf_8(value, self._encoding), self._encoding) if isinstance(value, bytes) else value
             if text is None and not self.schema.fields[0].nullable:
                 text = Bad(ordinal, "missing", f'field "{self._name}" is null and NOT NULL')
             if isinstance(text, Bad):
@@ -62,33 +67,40 @@ class TextDecoder:
         if isinstance(block, DamageBlock):
             return [], [], block.bad()
         assert isinstance(block, LineBlock)
+        comment = self._comment
+        if comment is not None and (block.data.startswith(comment) or block.end.mark + comment in block.data):
+            return self._line_by_line(block)
         try:
-            lines = block.data.decode().split("\n")
+            lines = block.data.decode().split(block.end.mark.decode())
         except UnicodeDecodeError:
-            return _line_by_line(block.lines())
+            return self._line_by_line(block)
         if not lines[-1]:
             lines.pop()
-        if b"\r\n" in block.data:
-            lines = [line.removesuffix("\r") for line in lines]
+        if block.end == AUTO and b"\r\n" in block.data:
+            lines = [line.rstrip("\r") for line in lines]
         return lines, range(len(lines)), []
 
+    def _skipped(self, block: Block, ordinals: Sequence[int], bad: list[Bad]) -> int:
+        return 0 if self._comment is None else len(block) - len(ordinals) - len(bad)
 
-def _line_by_line(lines: list[bytes]) -> tuple[list[str], list[int], list[Bad]]:
-    texts: list[str] = []
-    ordinals: list[int] = []
-    bad: list[Bad] = []
-    for ordinal, line in enumerate(lines):
-        text = _text(ordinal, line.removesuffix(b"\r"))
-        if isinstance(text, Bad):
-            bad.append(text)
-        else:
-            texts.append(text)
-            ordinals.append(ordinal)
-    return texts, ordinals, bad
+    def _line_by_line(self, block: LineBlock) -> tuple[list[str], list[int], list[Bad]]:
+        texts: list[str] = []
+        ordinals: list[int] = []
+        bad: list[Bad] = []
+        for ordinal, line in enumerate(block.lines()):
+            if self._comment is not None and line.startswith(self._comment):
+                continue
+            text = _text(ordinal, block.end.stripped(line), self._encoding)
+            if isinstance(text, Bad):
+                bad.append(text)
+            else:
+                texts.append(text)
+                ordinals.append(ordinal)
+        return texts, ordinals, bad
 
 
-def _text(ordinal: int, line: bytes) -> str | Bad:
+def _text(ordinal: int, line: bytes, encoding: str) -> str | Bad:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        return Bad(ordinal, "invalid-utf8", f"byte {error.start} of the line is not UTF-8: {error.reason}")
+        return Bad(ordinal, "invalid-utf8", undecodable(error, "line", encoding))

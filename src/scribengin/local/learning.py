@@ -200,6 +200,11 @@ def sentence(notice: Notice, evolve: Evolve, why: str = "") -> str:
             return f"source {notice.source}: {what}; it is dropped; name it in the column's type to have it"
         case "missing":
             return f'source {notice.source}: {at} has no column "{notice.column}"; null there, or dead letters where it is NOT NULL'
+        case "lines":
+            what = "a cell in quotes goes over several lines, in a file with tabs"
+            return f"source {notice.source}: {what}, first in {at}; if quotes mean nothing there: quote: none"
+        case "empty":
+            return f"source {notice.source}: {at} has bytes and no record: all of it was taken for the line that names the columns"
     return f'source {notice.source}: values of "{notice.column}" are no {notice.type}, the first in {at}; they become null, and are counted'
 
 
@@ -266,10 +271,14 @@ def noticed_text(row: Mapping[str, Any]) -> str:
             return f"{column} ({row['type']}) is a new field of objects, first in {at}: {row['now']}"
         case "missing":
             return f"{column} is not in {at}: null there"
+        case "lines":
+            return f"source {row['source']}: cells in quotes go over several lines in a file with tabs, first in {at}; perhaps quote: none"
+        case "empty":
+            return f"source {row['source']}: {at} has bytes and no record"
     return f"{column}: {row['records']:,} values are no {row['type']}, the first in {at}: null"
 
 
 def _now(notice: Notice, evolve: Evolve, *, declared: bool) -> str:
     if notice.kind == "new":
         return "taken in" if declared else "taken in at the next start" if evolve == "add" else "dropped"
-    return "dropped" if notice.kind == "field" else "null"
+    return {"field": "dropped", "lines": "read as one cell", "empty": "read"}.get(notice.kind, "null")

@@ -103,7 +103,8 @@ def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, setting
     """Every Query, checked by Spark, recovered, its sinks claimed; nothing has started."""
     plan = prepared.plan
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow, plan, prepared.folder, settings.kept_elsewhere)
-    benches = [_bench(spark, prepared, query, lease, code, sources, sinks) for query in plan.queries]
+    any_columns = settings.word is not None
+    benches = [_bench(spark, prepared, query, lease, code, sources, sinks, any_columns=any_columns) for query in plan.queries]
     return [_claimed(bench, prepared, adopt=settings.append_new_lineage) for bench in benches]
 
 
@@ -137,10 +138,15 @@ def _bench(
     code: UserCode,
     sources: Mapping[str, OpenSource],
     sinks: Mapping[str, Sink],
+    *,
+    any_columns: bool,
 ) -> QueryBench:
     plan = prepared.plan
     folder = prepared.folder.query(query.name)
     parts = query_parts(plan, query, folder, code, sources, sinks)
+    if any_columns:
+        refs = {id_: replace(ref, place=replace(ref.place, any_columns=True)) for id_, ref in parts.sources.items()}
+        parts = replace(parts, sources=refs)
     parts = replace(parts, released_later=is_released_later(prepared.whole, plan.tier, query))
     return QueryBench(spark, query, parts, folder, "", lease, limits_by_source(parts), static_by_source(query, sources))
 

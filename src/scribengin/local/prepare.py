@@ -22,6 +22,7 @@ from scribengin.spec.calls import CallPlaces
 from scribengin.spec.parse import parse_flow
 from scribengin.state.channels import ChannelFolder
 from scribengin.state.folder import StateFolder
+from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import works_of
 
 if TYPE_CHECKING:
@@ -166,6 +167,11 @@ def _here(root: Path, flow: Flow) -> Path:
 def open_sources(flow: Flow) -> dict[str, OpenSource]:
     """Every source of the flow, configured."""
     return {node.id: catalog.open_source(node.type, source_place(flow, node.id)) for node in flow.sources.values()}
+
+
+def is_begun(tier: Prepared, source: str) -> bool:
+    """True where a Query of the tier has taken something of the source."""
+    return any(SourceLog(tier.folder.query(query.name).sources, source).length() for query in tier.plan.queries if source in query.sources)
 
 
 def source_place(flow: Flow, id_: str) -> Place:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from scribengin.connectors import catalog
 from scribengin.connectors.contract import Limits
+from scribengin.connectors.files.options import READ_AS
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import InputError, SourceError
 from scribengin.core.problems import Place, Problem, did_you_mean
@@ -184,7 +185,7 @@ def _of_file(flow: Flow, id_: str, place: SourcePlace, file: Path) -> tuple[str,
     if option is None or format_ not in option.choices:
         remedy = f"give it a suffix that says how to read it: {', '.join(f'.{suffix}' for suffix in _FORMATS)}"
         raise InputError([Problem("preview-format", Place(str(file)), f'records of format "{format_}" cannot be read from a file', remedy)])
-    kept = {name: place.options[name] for name in ("header", "delimiter", "null", "max_record") if place.options.get(name) is not None}
+    kept = {name: place.options[name] for name in (*READ_AS, "max_record") if place.options.get(name) is not None}
     if suffixes[-1:] == ["tsv"]:
         kept["delimiter"] = "\t"
     options = declared.filled({**kept, "path": str(file.absolute()), "format": format_})

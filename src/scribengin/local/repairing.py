@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scribengin.core.errors import Refused
+from scribengin.formats.csv_records import RFC_4180, join_cells, split_cells
 from scribengin.local.entrances import Cannot, Entrances
 from scribengin.local.letters import LetterStates, Which, key_text, place_of
 from scribengin.local.replay import Given, with_repair
@@ -107,7 +106,7 @@ class Editing:
         """The text with other values of columns. A value is JSON, or else text. Raises Refused where it has no columns."""
         extra = self.letter.extra
         if not self.at and "delimiter" in extra:
-            return self._csv(values, extra["delimiter"], extra["header"])
+            return self._csv(values, extra["header"])
         try:
             row = msgspec.json.decode(self.text)
             if not isinstance(row, dict):
@@ -126,21 +125,25 @@ class Editing:
         schema = entrances.columns_at(self.at) if self.at else entrances.decoder(self.letter.source).schema
         return set() if schema is None else {field.name for field in schema.fields if field.type.name == "STRING"}
 
-    def _csv(self, values: Mapping[str, str], delimiter: str, header: Sequence[str] | None) -> bytes:
-        names = header or Entrances(self.tier, self.query).decoder(self.letter.source).schema.names
+    def _csv(self, values: Mapping[str, str], header: Sequence[str] | None) -> bytes:
+        decoder = Entrances(self.tier, self.query).decoder(self.letter.source)
+        dialect = getattr(getattr(decoder, "strict", decoder), "dialect", RFC_4180)
+        names = header or decoder.schema.names
         try:
             text = self.text.decode()
         except UnicodeDecodeError:
             raise Refused(f"{self.letter.id} is no UTF-8", remedy="give it whole: --with FILE", code="letter-columns") from None
-        cells = next(csv.reader(io.StringIO(text), delimiter=delimiter), [])
+        cells = split_cells(text, dialect) or []
         unknown = [name for name in values if name not in names]
         if unknown or len(cells) != len(names):
             what = f'no column "{unknown[0]}"; it has {", ".join(names)}' if unknown else f"{len(cells)} cells under {len(names)} columns"
             raise Refused(f"{self.letter.id} has {what}", remedy="give it whole: --with FILE", code="letter-columns")
-        row = [values.get(name, cell) for name, cell in zip(names, cells, strict=True)]
-        out = io.StringIO()
-        csv.writer(out, delimiter=delimiter, lineterminator="").writerow(row)
-        return out.getvalue().encode()
+        record = join_cells([values.get(name, cell) for name, cell in zip(names, cells, strict=True)], dialect)
+        if record is None:
+            raise Refused(
+                f"a value of {self.letter.id} has no form in this CSV", remedy="give it whole: --with FILE", code="letter-columns"
+            )
+        return record.encode()
 
     def keep(self, text: bytes) -> bool:
         """Keep this as the letter's repair; False where nothing was changed. Raises Refused where the flow does not take it."""

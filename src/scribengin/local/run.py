@@ -11,12 +11,12 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.abilities import is_handed_over
+from scribengin.connectors.abilities import is_handed_over, looks_ahead
 from scribengin.core.errors import InputError, Refused, SourceError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
-from scribengin.local.prepare import open_sources, prepare
+from scribengin.local.prepare import is_begun, open_sources, prepare
 from scribengin.local.session import begin
 from scribengin.plan.meetings import circle, meetings, way_text
 from scribengin.spark.session import stop_session
@@ -68,6 +68,8 @@ def run_flows(
         if spark is None:
             show("starting spark")
             starting = stack.enter_context(closing(begin(flows, settings, partial(show, "starting spark"))))
+        for flow in flows:
+            look_at_first_files(flow, any_columns=settings.word is not None)
         from scribengin.local.drive import run_checked  # with PySpark and Arrow, while Java boots
         from scribengin.spark.warm_up import warm_up
 
@@ -110,6 +112,20 @@ def look_at_sources(prepared: PreparedFlow) -> None:
             except (SourceError, Unreachable) as error:
                 error.place = tier.place_of(node)
                 raise
+
+
+def look_at_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
+    """Files of other columns than the flow names, that nobody has begun to read, are told before any is read; Java boots meanwhile. With
+    `any_columns` somebody has agreed to them. Raises SourceError or Unreachable, with its place."""
+    for tier in prepared.tiers if not any_columns else ():
+        for node, source in open_sources(tier.plan.flow).items():
+            try:
+                if not is_handed_over(source) and looks_ahead(source) and not is_begun(tier, node):
+                    source.check_first()
+            except (SourceError, Unreachable) as error:
+                error.place = tier.place_of(node)
+                raise
+
 
 
 def _with_metrics(stack: ExitStack, settings: RunSettings, watch: Callable[[RunView], None]) -> Callable[[RunView], None]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WATERS = ("high_water", "low_water", "capacity")
 """of a source: they hold back others"""
-_LATER = ("origin", "to", *_WATERS)
+_LATER = ("origin", "to", "cells", *_WATERS)
 """Fields that came after states were written: where they say nothing they are left out, so that nothing looks changed"""
 
 

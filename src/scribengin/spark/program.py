@@ -97,7 +97,7 @@ class ParseNode:
     fields: Schema
     schema_in: Schema
     schema_out: Schema
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     """the format's, such as `delimiter` of csv"""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.problems import did_you_mean
 from scribengin.core.zones import UTC, is_zone, zone_names
+from scribengin.formats.dialect import CHECKS, faults_together
 from scribengin.spec import keys
 from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql, Utilities, WindowSpec
 from scribengin.spec.nodes import Node, shorten
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
 _ONE_INPUT = ("filter", "select", "aggregate", "parse", "route", "python", "utilities", "dedupe")
 _OTHERWISE = "otherwise"
+_PARSE_CSV = ("delimiter", "null", "quote", "escape", "quoted_null", "trim", "extra_cells", "encoding")
 
 
 def read_action(reader: Reader, read: Read, owner: Owner) -> tuple[str, Action] | None:
@@ -132,16 +134,17 @@ def _join(reader: Reader, value: Read, read: Read, owner: Owner) -> Action | Non
 
 def _parse(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
     values = value.values
-    for name in ("delimiter", "null"):
+    for name in _PARSE_CSV:
         if name in value.given and values.get("format", "csv") != "csv":
             message = f"`parse.{name}` of {owner.called} means nothing for {values['format']}"
             reader.error("key-misplaced", value.given[name][0], message, "take it out")
-    delimiter = values.get("delimiter", ",")
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-        message = f"`parse.delimiter` of {owner.called} is {shorten(delimiter)}, not one ASCII character that can stand between cells"
-        reader.error("bad-value", value.given["delimiter"][1], message, 'write one, such as ";" or "\\t"')
+    wrong = [(name, *fault) for name, check in CHECKS.items() if name in values and (fault := check(values[name])) is not None]
+    for name, message, remedy in wrong or faults_together(values):
+        reader.error("bad-value", value.given[name][1], f"`parse.{name}` of {owner.called} {message}", remedy)
+    if wrong or faults_together(values) or not {"column", "format", "schema"} <= values.keys():
         return None
-    return Parse(**values) if {"column", "format", "schema"} <= values.keys() else None
+    cells = tuple(sorted((name, values[name]) for name in _PARSE_CSV[2:] if name in values)) or None
+    return Parse(**{name: given for name, given in values.items() if name not in _PARSE_CSV[2:]}, cells=cells)
 
 
 def _route(reader: Reader, value: tuple[tuple[str, str], ...], read: Read, owner: Owner) -> Action | None:

@@ -135,11 +135,27 @@ class Stream:
         format: str = "json",
         schema: str | Schema,
         delimiter: str | None = None,
-        null: str | None = None,
+        null: str | Sequence[str] | None = None,
+        quote: str | None = None,
+        escape: str | None = None,
+        quoted_null: str | None = None,
+        trim: bool | None = None,
+        extra_cells: str | None = None,
+        encoding: str | None = None,
         **common: Unpack[Common],
     ) -> Stream:
-        """Read a text column; its fields join the other columns. `delimiter` and `null` are csv's."""
-        return self._step("parse", {"column": column, "format": format, "schema": schema, **_given(delimiter=delimiter, null=null)}, common)
+        """Read a text column; its fields join the other columns. `delimiter` and what follows it are csv's."""
+        cells = _given(
+            delimiter=delimiter,
+            null=null if null is None or isinstance(null, str) else list(null),
+            quote=quote,
+            escape=escape,
+            quoted_null=quoted_null,
+            trim=trim,
+            extra_cells=extra_cells,
+            encoding=encoding,
+        )
+        return self._step("parse", {"column": column, "format": format, "schema": schema, **cells}, common)
 
     def route(self, cases: Mapping[str, str] | None = None, *, otherwise: str | None = None, **more: Any) -> Stream:
         """Split by predicates, the first that holds: `routed["big"]` are the rows of one branch.

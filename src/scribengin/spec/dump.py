@@ -163,10 +163,12 @@ def _action(action: Action, *, resolved: bool) -> dict[str, Any]:
         case Join(key, how, time, within_s):
             data = {"key": names_data(key), "how": how} | ({"time": _pairs(time)} if time else {})
             return {"join": data | _within(within_s)}
-        case Parse(column, format_, schema, delimiter, null):
+        case Parse(column, format_, schema, delimiter, null, others):
             data = {"column": escaped(column), "format": format_, "schema": escaped(str(schema))}
             plain = {"delimiter": ",", "null": ""}
-            cells = {name: escaped(text) for name, text in (("delimiter", delimiter), ("null", null)) if resolved or text != plain[name]}
+            given = {"delimiter": delimiter, "null": null}
+            cells = {name: _option(value, "words") for name, value in given.items() if resolved or value != plain[name]}
+            cells |= {name: value if isinstance(value, bool) else escaped(value) for name, value in others or ()}
             return {"parse": data | (cells if format_ == "csv" else {})}
         case Route(cases, otherwise):
             return {"route": _pairs(cases) | ({"otherwise": otherwise} if otherwise else {})}
@@ -242,6 +244,8 @@ def _option(value: Any, kind: OptionKind) -> Any:
             return show_bytes_exactly(value)
         case "list":
             return [escaped(item) for item in value]
+        case "words":
+            return escaped(value) if isinstance(value, str) else [escaped(item) for item in value]
         case "map":
             return {name: _option(item, "text") for name, item in value.items()}
         case "int" | "float" | "bool":

@@ -223,13 +223,15 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """`parse: {column, format, schema}`: the parsed fields join the other columns, `column` leaves. `delimiter` and `null` are csv's."""
+    """`parse: {column, format, schema}`: the parsed fields join the other columns, `column` leaves. What is below is csv's."""
 
     column: str
     format: str
     schema: Schema
     delimiter: str = ","
-    null: str = ""
+    null: str | tuple[str, ...] = ""
+    cells: tuple[tuple[str, Any], ...] | None = None
+    """(option, value) of the others, in the order of their names; None where none is given"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,18 @@ if TYPE_CHECKING:
     from scribengin.spec.problem_entry import Entry, Slot
 
 _SLOTS: dict[Slot, str] = {"source": "sources", "step": "steps", "sink": "sinks"}
-_KINDS = {"path": "text", "raw": "text", "bytes": "size", "list": "list of texts", "map": "mapping of texts", "section": "mapping"}
+_KINDS = {
+    "path": "text",
+    "raw": "text",
+    "bytes": "size",
+    "list": "list of texts",
+    "words": "text or list of texts",
+    "map": "mapping of texts",
+    "section": "mapping",
+}
 _HEAD = ("key", "value", "meaning", "default", "example")
 _KEY_KINDS = {
+    "raws": "text or list of texts",
     "expression": "SQL",
     "nodes": "mapping",
     "inputs": "id or list",

@@ -149,6 +149,8 @@ def _value(key: Key) -> Json:
         case "sections":
             assert key.section
             return {"type": "array", "items": _section(key.section), "minItems": 1}
+        case "raws":
+            return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
         case "own":
             return {}
         case "nodes":
@@ -179,6 +181,8 @@ def _option(option: Option) -> Json:
             return {"anyOf": [*item["anyOf"], {"type": "array", "items": item, "uniqueItems": True}]}
         case "list":
             return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "uniqueItems": True}]}
+        case "words":
+            return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
         case "section":
             return _keys(option)
         case "schema":

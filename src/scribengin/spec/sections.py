@@ -26,6 +26,7 @@ from scribengin.spec.values import (
     read_pairs,
     read_schema,
     read_selection,
+    read_text_or_texts,
     read_texts,
     read_texts_by_name,
     read_watermark,
@@ -178,6 +179,8 @@ class Sections:
                 return read_labels(reader, node, what, key.example)
             case "words":
                 return read_words(reader, node, what, key.example)
+            case "raws":
+                return read_text_or_texts(reader, node, what, key.example)
             case "group":
                 return read_group(reader, node, what, key.example)
             case "word_or_section" if not isinstance(node, Mapping):

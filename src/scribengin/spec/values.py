@@ -53,6 +53,16 @@ def bounds_of(option: Option) -> Bounds:
 
 def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
     """The typed value of a connector's option; None where a Problem was noted."""
+    value = _read_option(reader, option, node, what)
+    if value is None or option.check is None:
+        return value
+    fault = option.check(value)
+    if fault is not None:
+        reader.error("bad-value", node, f"{what} {fault[0]}", fault[1])
+    return value if fault is None else None
+
+
+def _read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
     match option.kind:
         case "text" | "path" if option.secret:
             return reader.secret(node, what, option.example)
@@ -76,6 +86,8 @@ def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
             return _read_texts_and_sections(reader, option, node, what)
         case "list":
             return read_texts(reader, node, what, option.example or "[a, b]")
+        case "words":
+            return read_text_or_texts(reader, node, what, option.example or "[a, b]")
         case "section":
             return _read_section(reader, option, node, what)
         case "schema":
@@ -242,6 +254,11 @@ def read_words(reader: Reader, node: Node, what: str, example: str) -> tuple[str
     words = [reader.raw_text(item, f"an item of {what}", example) for item in items]
     known = tuple(word for word in words if word is not None)
     return known if known and len(known) == len(words) else None
+
+
+def read_text_or_texts(reader: Reader, node: Node, what: str, example: str) -> str | tuple[str, ...] | None:
+    """A text, or a list of texts in their order; they may be blank."""
+    return read_words(reader, node, what, example) if isinstance(node, Sequence) else reader.raw_text(node, what, example)
 
 
 def read_names(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:

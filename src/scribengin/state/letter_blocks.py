@@ -15,6 +15,7 @@ from scribengin.formats.blocks import DamageBlock, LineBlock
 from scribengin.formats.contract import Columns, Rows
 from scribengin.formats.csv import CsvDecoder
 from scribengin.formats.csv_records import CsvBlock
+from scribengin.formats.dialect import LF
 from scribengin.formats.json import JsonDecoder
 from scribengin.formats.json_lines import JSON
 from scribengin.formats.messages import MessageBlock, MessageDecoder
@@ -42,7 +43,7 @@ def form_of(block: Block) -> str:
 def extra_of(block: Block, ordinal: int) -> dict[str, Any]:
     """See `DeadLetter.extra`: what the decoder needs beside the record's bytes."""
     if isinstance(block, CsvBlock):
-        return {"delimiter": block.delimiter, "header": None if block.header is None else list(block.header)}
+        return {"delimiter": block.dialect.delimiter, "header": None if block.header is None else list(block.header)}
     if not isinstance(block, MessageBlock):
         return {}
     extra: dict[str, Any] = {"topic": block.topic, "partition": block.partition, "offset": block.offsets[ordinal]}
@@ -105,16 +106,13 @@ def record_block(letter: DeadLetter, decoder: Decoder) -> Block | None:
     if letter.form == "row" or isinstance(decoder, JsonDecoder):
         return LineBlock(letter.file, _one_line(letter.payload))
     if isinstance(decoder, TextDecoder):
-        return LineBlock(letter.file, letter.payload + b"\n")
+        return LineBlock(letter.file, letter.payload + b"\n", end=LF)
     extra = letter.extra
     if isinstance(decoder, CsvDecoder):
         header = extra.get("header")
-        return CsvBlock(
-            letter.file,
-            letter.payload + b"\n",
-            delimiter=extra.get("delimiter", ","),
-            header=None if header is None else tuple(header),
-        )
+        dialect = decoder.dialect
+        mark = dialect.line_end.mark
+        return CsvBlock(letter.file, letter.payload + mark, dialect=dialect, header=None if header is None else tuple(header))
     if not isinstance(decoder, MessageDecoder) or "topic" not in extra:
         return None
     return MessageBlock(

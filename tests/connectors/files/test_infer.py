@@ -192,7 +192,6 @@ def test_what_is_no_data_is_refused_in_words(tmp_path: Path) -> None:
     for data, said in (
         (b"", "are empty"),
         (b"id,name\n", "hold a line of names and no record"),
-        ("id,n\n1,x\n".encode("utf-16"), "is UTF-16"),
     ):
         (tmp_path / "d.csv").write_bytes(data)
         with pytest.raises(SourceError, match=said):

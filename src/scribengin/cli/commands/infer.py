@@ -28,9 +28,17 @@ _FORMATS = ("json", "csv", "text", "parquet", "avro")
 @click.option("--delimiter", help="csv: what stands between two cells; found out without it.")
 @click.option("--header/--no-header", default=None, help="csv: whether the first line names the columns; found out without it.")
 @click.option("--null", help="csv: the cell that means null; found out without it.")
+@click.option("--encoding", help="csv, text: what the bytes are, such as windows-1252; found out without it.")
 @click.option("--yaml", "yaml_only", is_flag=True, help="Print nothing but the lines for the flow file.")
 def command(
-    files: tuple[str, ...], format_: str | None, rows: int, delimiter: str | None, header: bool | None, null: str | None, yaml_only: bool
+    files: tuple[str, ...],
+    format_: str | None,
+    rows: int,
+    delimiter: str | None,
+    header: bool | None,
+    null: str | None,
+    encoding: str | None,
+    yaml_only: bool,
 ) -> Answer:
     """Look at files and propose the `schema:` of a source that reads them.
 
@@ -40,16 +48,16 @@ def command(
     from scribengin.connectors.files.infer import infer
     from scribengin.connectors.files.sampling import files_of, keep_stdin
     from scribengin.core.errors import SourceError
-    from scribengin.formats.csv_records import check_delimiter
+    from scribengin.formats.dialect import CHECKS
 
     if delimiter is not None:
         delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
-        try:
-            check_delimiter(delimiter)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-    given = {"delimiter": delimiter, "header": header, "null": null}
-    named = [name for name, value in given.items() if value is not None]
+    given = {"delimiter": delimiter, "header": header, "null": null, "encoding": encoding}
+    for name, value in given.items():
+        fault = CHECKS[name](value) if name in CHECKS and value is not None else None
+        if fault is not None:
+            raise click.UsageError(f"--{name} {fault[0]}; {fault[1]}")
+    named = [name for name, value in given.items() if value is not None and name != "encoding"]
     if format_ not in (None, "csv") and named:
         raise click.UsageError(f"--{named[0]} is of csv, and --format says {format_}")
     format_ = format_ or ("csv" if named else None)

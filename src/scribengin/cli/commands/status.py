@@ -234,6 +234,7 @@ def _show_noticed(noticed: list[dict[str, Any]]) -> None:
 
     click.echo()
     what = {"new": "a new column", "field": "a new field", "missing": "not in", "nulled": "does not fit"}
+    what |= {"lines": "a cell over several lines", "empty": "no record in a file"}
     rows = [
         {
             "source": each["source"],

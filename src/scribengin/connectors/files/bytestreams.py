@@ -61,6 +61,14 @@ def read_range(file: IO[bytes], start: int, end: int, size: int) -> Iterator[byt
         yield data
 
 
+def read_bytes(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
+    """All from `start` to `end`, whatever ends lines there."""
+    file.seek(start)
+    while start < end and (data := file.read(min(CHUNK_BYTES, end - start))):
+        start += len(data)
+        yield data
+
+
 def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damage]:
     """All of a gzip or zstd file, of one or many members. Where it is cut off or broken, what could be read and a Damage."""
     make, errors = _decompressors(compression)

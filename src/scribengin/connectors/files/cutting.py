@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scribengin.core.units import show_bytes
 from scribengin.formats.blocks import DamageBlock, LineBlock, count_lines
-from scribengin.formats.csv_records import CsvBlock, split_records, whole_records_end
+from scribengin.formats.csv_records import RFC_4180, CsvBlock, split_records, whole_records_end
+from scribengin.formats.dialect import AUTO, Transcoder
 from scribengin.formats.figures import PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from scribengin.formats.dialect import Dialect, LineEnd
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -66,10 +69,13 @@ class Cutter:
     find_line: Callable[[int], int | None] | None = None
     first_line: int = 1
     """what the first line of the chunks counts as, where lines are counted on the way"""
+    end: LineEnd = AUTO
+    """what ends a line"""
 
     def cut(self, chunks: Iterable[bytes | Damage], offset: int) -> Iterator[LineBlock | DamageBlock]:
         """`chunks` begin at the start of a line, `offset` bytes into the content. A Damage ends them, and takes the unfinished
         line with it."""
+        mark = self.end.mark
         line = None if self.find_line is not None else self.first_line
         rest = b""
         long: _Long | None = None
@@ -90,26 +96,31 @@ class Cutter:
                 if data.startswith(_BOM):
                     data, offset = data[len(_BOM) :], offset + len(_BOM)
             if long is not None:
-                end = data.find(b"\n") + 1
-                long.length += end - 1 if end else len(data)
-                offset += end or len(data)
-                if not end:
+                end = data.find(mark) + len(mark)
+                if end < len(mark):
+                    rest = _begun(data, mark)
+                    long.length += len(data) - len(rest)
+                    offset += len(data) - len(rest)
                     continue
+                long.length += end - len(mark)
+                offset += end
                 yield self._too_long(long, line)
                 long, data, line = None, data[end:], line and line + 1
             end = self._end(data)
             whole = data[:end]
             yield from self._blocks(whole, offset, line)
-            line = line and line + count_lines(whole)
+            line = line and line + count_lines(whole, mark)
             rest, offset = data[end:], offset + end
-            while len(rest) > self.max_record and (end := rest.find(b"\n") + 1):  # a CSV quote that is never closed
+            while len(rest) > self.max_record and mark in rest:  # a CSV quote that is never closed
+                end = rest.find(mark) + len(mark)
                 end += self._end(rest[end:])
                 yield from self._blocks(rest[:end], offset, line)
-                line = line and line + count_lines(rest[:end])
+                line = line and line + count_lines(rest[:end], mark)
                 rest, offset = rest[end:], offset + end
             if len(rest) > self.max_record:
-                long = _Long(offset, rest[:PAYLOAD_BYTES], len(rest))
-                rest, offset = b"", offset + len(rest)
+                head, length, rest = rest[:PAYLOAD_BYTES], len(rest), _begun(rest, mark)
+                long = _Long(offset, head, length - len(rest))
+                offset += long.length
         if long is not None:
             yield self._too_long(long, line)
         elif rest:
@@ -117,26 +128,28 @@ class Cutter:
 
     def _end(self, data: bytes) -> int:
         """Where the last whole record of `data` ends."""
-        return data.rfind(b"\n") + 1
+        mark = self.end.mark
+        return data.rfind(mark) + len(mark) if mark in data else 0
 
     def _blocks(self, data: bytes, offset: int, line: int | None) -> Iterator[LineBlock | DamageBlock]:
         """`data` as one block, or around its overlong lines as several."""
+        mark = self.end.mark
         begin = at = 0
         while len(data) - at > self.max_record:
-            end = data.rfind(b"\n", at, at + self.max_record + 1) + 1
-            if end:
-                at = end
+            end = data.rfind(mark, at, at + self.max_record + len(mark))
+            if end >= 0:
+                at = end + len(mark)
                 continue
-            end = data.find(b"\n", at)
+            end = data.find(mark, at)
             end = len(data) if end < 0 else end
             if at > begin:
-                yield LineBlock(self.file, data[begin:at], offset + begin, line, self.find_line)
-            line = line and line + count_lines(data[begin:at])
+                yield LineBlock(self.file, data[begin:at], offset + begin, line, self.find_line, self.end)
+            line = line and line + count_lines(data[begin:at], mark)
             yield self._too_long(_Long(offset + at, data[at : min(end, at + PAYLOAD_BYTES)], end - at), line)
             line = line and line + 1
-            begin = at = end + 1
+            begin = at = end + len(mark)
         if begin < len(data):
-            yield LineBlock(self.file, data[begin:], offset + begin, line, self.find_line)
+            yield LineBlock(self.file, data[begin:], offset + begin, line, self.find_line, self.end)
 
     def _too_long(self, long: _Long, line: int | None) -> DamageBlock:
         message = (
@@ -149,30 +162,40 @@ class Cutter:
 class CsvCutter(Cutter):
     """The same for CSV, whose records may go over line ends. A quote that is not closed within `max_record` ends with its line."""
 
-    delimiter: str = ","
+    dialect: Dialect = RFC_4180
     header: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        """How lines end is the dialect's to say."""
+        object.__setattr__(self, "end", self.dialect.line_end)
+
     def _end(self, data: bytes) -> int:
-        return whole_records_end(data, self.delimiter)
+        return whole_records_end(data, self.dialect)
 
     def _blocks(self, data: bytes, offset: int, line: int | None) -> Iterator[LineBlock | DamageBlock]:
+        mark = self.dialect.line_end.mark
         begin = at = 0
-        records = split_records(data, self.delimiter) if len(data) > self.max_record else ()
+        records = split_records(data, self.dialect) if len(data) > self.max_record else ()
         for record in records:
             length = len(record)
-            if length > self.max_record + 1:
+            if length > self.max_record + len(mark):
                 if at > begin:
                     yield self._block(data[begin:at], offset + begin, line)
-                line = line and line + count_lines(data[begin:at])
+                line = line and line + count_lines(data[begin:at], mark)
                 yield self._too_long(_Long(offset + at, record[:PAYLOAD_BYTES], length), line)
-                line = line and line + count_lines(record)
+                line = line and line + count_lines(record, mark)
                 begin = at + length
             at += length
         if begin < len(data):
             yield self._block(data[begin:], offset + begin, line)
 
     def _block(self, data: bytes, offset: int, line: int | None) -> CsvBlock:
-        return CsvBlock(self.file, data, offset, line, self.find_line, delimiter=self.delimiter, header=self.header)
+        return CsvBlock(self.file, data, offset, line, self.find_line, dialect=self.dialect, header=self.header)
+
+
+def _begun(data: bytes, mark: bytes) -> bytes:
+    """What at the end of `data`, in which there is no mark, may begin one."""
+    return data[-1:] if len(mark) > 1 and mark.startswith(data[-1:]) else b""
 
 
 @dataclass(slots=True)
@@ -184,18 +207,58 @@ class _Long:
     length: int
 
 
-def take_header(chunks: Iterator[bytes | Damage], delimiter: str) -> tuple[bytes, int, Iterator[bytes | Damage]]:
-    """The first record without BOM and line end, how many bytes it and they take, and the chunks behind it."""
+def take_header(chunks: Iterator[bytes | Damage], dialect: Dialect) -> tuple[bytes, int, int, Iterator[bytes | Damage]]:
+    """The first record that is no comment and not blank, without BOM and line end; how many bytes and lines it and what is before it take;
+    and the chunks behind it."""
     data = b""
     for chunk in chunks:
         if isinstance(chunk, Damage):
-            return b"", 0, chain([data, chunk] if data else [chunk], chunks)
+            return b"", 0, 0, chain([data, chunk] if data else [chunk], chunks)
         data += chunk
-        if whole_records_end(data, delimiter) or len(data) > _HEADER_BYTES:
+        whole = data[: whole_records_end(data, dialect)] if len(data) <= _HEADER_BYTES else data
+        if any(_names_columns(record, dialect) for record in split_records(whole.removeprefix(_BOM), dialect)):
             break
-    record = next(split_records(data.removeprefix(_BOM), delimiter), b"")
-    length = len(record) + len(_BOM) * data.startswith(_BOM)
-    return record.removesuffix(b"\n").removesuffix(b"\r"), length, chain([data[length:]], chunks)
+    length = len(_BOM) * data.startswith(_BOM)
+    lines, header = 0, b""
+    for record in split_records(data[length:], dialect):
+        length += len(record)
+        lines += record.count(dialect.line_end.mark)
+        if _names_columns(record, dialect):
+            header = dialect.line_end.stripped(record.removesuffix(dialect.line_end.mark))
+            break
+    return header, length, lines, chain([data[length:]], chunks)
+
+
+def _names_columns(record: bytes, dialect: Dialect) -> bool:
+    return bool(record.strip()) and (dialect.comment is None or not record.startswith(dialect.comment.encode()))
 
 
 _HEADER_BYTES = 2**20
+
+
+def skip_lines(chunks: Iterator[bytes | Damage], count: int, end: LineEnd) -> tuple[int, Iterator[bytes | Damage]]:
+    """How many bytes the first lines take, and the chunks behind them."""
+    skipped, data = 0, b""
+    for chunk in chunks:
+        if isinstance(chunk, Damage):
+            return skipped, chain([data, chunk], chunks)
+        data += chunk
+        while count and end.mark in data:
+            at = data.find(end.mark) + len(end.mark)
+            skipped, data, count = skipped + at, data[at:], count - 1
+        if not count:
+            return skipped, chain([data], chunks)
+        if len(end.mark) == 1:
+            skipped, data = skipped + len(data), b""
+    return skipped + len(data), iter(())
+
+
+def in_utf_8(chunks: Iterable[bytes | Damage], encoding: str) -> Iterator[bytes | Damage]:
+    """The chunks of a file in that encoding, in UTF-8."""
+    transcode = Transcoder(encoding)
+    for chunk in chunks:
+        if isinstance(chunk, Damage):
+            yield chunk
+            return
+        yield transcode(chunk)
+    yield transcode(b"", final=True)

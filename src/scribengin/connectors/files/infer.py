@@ -5,11 +5,12 @@ The proposal is checked by the decoder that would read the files: what it would 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.connectors.files.options import CSV_READ
 from scribengin.connectors.files.parquet import schema_of_columns
 from scribengin.connectors.files.sampling import MOST_FILES, Sample, format_of, head_of, read_sample
 from scribengin.core.errors import SourceError
@@ -17,7 +18,8 @@ from scribengin.core.types import Field, Schema, Type
 from scribengin.formats.blocks import DamageBlock, LineBlock
 from scribengin.formats.catalog import decoder_for
 from scribengin.formats.csv_records import CsvBlock, split_cells
-from scribengin.formats.guess_csv import guess_column, guess_delimiter, guess_header, guess_null
+from scribengin.formats.dialect import guess_encoding, in_utf_8, marked_encoding
+from scribengin.formats.guess_csv import guess_column, guess_header, guess_null, guess_shape
 from scribengin.formats.own_columns import arrow_columns, avro_columns, joined_columns
 from scribengin.formats.seen import Seen, can_name, schema_of
 from scribengin.formats.text import TEXT_SCHEMA
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.formats.contract import Bad, Block
+    from scribengin.formats.dialect import Dialect
 
 _BOM = b"\xef\xbb\xbf"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _CUT = "Input data was truncated"
 """what msgspec says of JSON that ends too early"""
 _SHOWN_DEAD = 5
+_CSV_DEFAULTS = {option.name: option.default for option in CSV_READ}
 _LOWEST = Schema((Field("\N{OBJECT REPLACEMENT CHARACTER}", Type("STRING")),))
 """columns for a look that is not after columns"""
 
@@ -81,8 +84,7 @@ def infer(paths: Sequence[Path], *, records: int, format: str | None = None, opt
         case "csv":
             proposal = _of_csv(paths, dict(options or {}), records)
         case "text":
-            sample = read_sample(paths, "text", {}, TEXT_SCHEMA, records=records)
-            proposal = _checked("text", TEXT_SCHEMA, {}, sample, [])
+            proposal = _of_text(paths, options or {}, records)
         case _:
             proposal = _of_typed(paths, format, records)
     return proposal
@@ -151,29 +153,47 @@ def _first_line(head: bytes) -> str:
 
 def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Proposal:
     first = next((path for path in paths if path.stat().st_size), paths[0])
-    head = head_of(first).removeprefix(_BOM)
-    if head.startswith(_UTF_16):
-        raise SourceError(f"{first} is UTF-16; a source reads UTF-8", remedy="write it so: iconv -f UTF-16 -t UTF-8 FILE > FILE.csv")
-    delimiter = options.get("delimiter") or guess_delimiter(head)
-    header = guess_header(head, delimiter) if options.get("header") is None else options["header"]
-    given: dict[str, Any] = {"delimiter": delimiter, "header": header}
+    head = head_of(first)
+    encoding = options.get("encoding") or guess_encoding(head)
+    head = in_utf_8(head, encoding).removeprefix(_BOM)
+    shape = guess_shape(head, options.get("delimiter"))
+    dialect = shape.dialect
+    records_from = dialect.line_end.mark.join(head.split(dialect.line_end.mark)[shape.skip_lines :])
+    header = guess_header(records_from, dialect) if options.get("header") is None else options["header"]
+    given: dict[str, Any] = {"delimiter": dialect.delimiter, "header": header, "encoding": encoding, "skip_lines": shape.skip_lines}
+    given |= {"quote": dialect.quote or "none", "escape": dialect.escape, "trim": dialect.trim, "comment": dialect.comment}
+    given = {name: value for name, value in given.items() if value != _CSV_DEFAULTS[name]} | {
+        "delimiter": dialect.delimiter,
+        "header": header,
+    }
     sample = read_sample(paths, "csv", given, _LOWEST, records=records)
+    raw = replace(dialect, quoted_null="always" if options.get("null") is None else "never")
     null = options.get("null")
     if null is None:
-        tables = _tables(sample, delimiter, "")
-        null = guess_null([[cell or "" for cell in row] for row in max(tables.values(), key=len)]) if tables else ""
+        tables = _tables(sample, replace(raw, nulls=("",)))
+        names, rows = max(tables.items(), key=lambda table: len(table[1])) if tables else ((), [])
+        null = guess_null([[cell or "" for cell in row[: len(names)]] for row in rows])
     given["null"] = null
+    nulls = (null,) if isinstance(null, str) else null
     notes = []
     if options.get("header") is None:
         what = "the columns' names; if it is a record: --no-header" if header else "a record; if it names the columns: --header"
-        notes.append(f"the first line is taken for {what}")
+        which = "the first line" if not shape.skip_lines and not dialect.comment else "the first line behind those that are skipped"
+        notes.append(f"{which} is taken for {what}")
+    if encoding != "utf-8" and marked_encoding(head_of(first)) is None and not options.get("encoding"):
+        notes.append(f"the bytes are not UTF-8; {encoding} is a guess: look at letters beyond a to z, or say --encoding")
     cells: dict[str, list[str | None]] = {}
-    for names, rows in _tables(sample, delimiter, null).items():
+    kept: dict[str, list[str | None]] = {}
+    literal = _tables(sample, replace(raw, nulls=nulls, quoted_null="never"))
+    for names, rows in _tables(sample, replace(raw, nulls=nulls)).items():
+        if any(len(row) > len(names) for row in rows):  # behind those that have names all are empty
+            given["extra_cells"] = "empty"
         for index, name in enumerate(names):
             if not can_name(name) or names.count(name) > 1:
                 notes.append(f"column {index + 1}, {name!r}, is left out: a schema cannot hold such a name, or it stands twice")
             elif name in cells or name.lower() not in map(str.lower, cells):
                 cells.setdefault(name, []).extend(row[index] for row in rows)
+                kept.setdefault(name, []).extend(row[index] for row in literal[names])
             else:
                 notes.append(f"{name} is left out: another name differs only in upper and lower case, and SQL tells them not apart")
     if not sample.records:
@@ -187,31 +207,46 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
     fields = []
     for name, column in cells.items():
         guessed = guess_column(name, column)
+        if column != kept[name]:  # null in quotes: the column is what it is without
+            if guessed.type.name == "STRING":
+                guessed = guess_column(name, kept[name])
+            else:
+                given["quoted_null"] = "typed"
         fields.append(Field(name, guessed.type))
         notes += [guessed.note] * bool(guessed.note)
     return _checked("csv", Schema(tuple(fields)), given, sample, notes)
 
 
-def _tables(sample: Sample, delimiter: str, null: str) -> dict[tuple[str, ...], list[list[str | None]]]:
-    """Names → the records of their width that stand under them. Files without a header have the names c1, c2, … of the commonest
-    width."""
+def _tables(sample: Sample, dialect: Dialect) -> dict[tuple[str, ...], list[list[str | None]]]:
+    """Names → the records of their width that stand under them, and those with empty cells behind. Files without a header have the names
+    c1, c2, … of the commonest width."""
     tables: dict[tuple[str, ...], list[list[str | None]]] = {}
     headed = any(isinstance(block, CsvBlock) and block.header for block in sample.blocks)
+    comment = None if dialect.comment is None else dialect.comment.encode()
     for block in sample.blocks:
         if not isinstance(block, CsvBlock):
             continue
         if block.header:
             tables.setdefault(block.header, [])
         for line in block.lines():
-            cells = split_cells(line.removesuffix(b"\r").decode("utf-8", "replace"), delimiter, null) if line.strip(b" \t\r") else None
+            if not line.strip(b" \t\r") or (comment is not None and line.startswith(comment)):
+                continue
+            cells = split_cells(block.end.stripped(line).decode("utf-8", "replace"), dialect)
             if cells is not None:
                 names = block.header or tuple(f"c{index + 1}" for index in range(len(cells)))
-                if len(cells) == len(names):
+                if len(cells) == len(names) or (block.header and len(cells) > len(names) and not any(cells[len(names) :])):
                     tables.setdefault(names, []).append(cells)
     if tables and not headed:
         commonest = max(tables, key=lambda names: len(tables[names]))
         return {commonest: tables[commonest]}
     return tables
+
+
+def _of_text(paths: Sequence[Path], options: Mapping[str, Any], records: int) -> Proposal:
+    first = next((path for path in paths if path.stat().st_size), paths[0])
+    encoding = options.get("encoding") or guess_encoding(head_of(first))
+    given = {} if encoding == "utf-8" else {"encoding": encoding}
+    return _checked("text", TEXT_SCHEMA, given, read_sample(paths, "text", given, TEXT_SCHEMA, records=records), [])
 
 
 def _of_typed(paths: Sequence[Path], format: str, records: int) -> Proposal:
@@ -272,8 +307,7 @@ def _checked(
     format: str, schema: Schema, options: dict[str, Any], sample: Sample, notes: list[str], columns: dict[str, Seen] | None = None
 ) -> Proposal:
     """The proposal, with what the decoder makes of the sample."""
-    defaults = {"delimiter": ",", "header": True, "null": ""}
-    shown = {name: value for name, value in options.items() if defaults.get(name) != value}
+    shown = {name: value for name, value in options.items() if _CSV_DEFAULTS.get(name) != value}
     seen = columns if columns is not None else {each.name: Seen() for each in schema.fields}
     proposal = Proposal(format, schema, shown, seen, sample.files, sample.records, sample.whole, notes=list(dict.fromkeys(notes)))
     decoder = decoder_for(format, schema, options)

@@ -1,18 +1,114 @@
 """What a flow can say of `type: files`. Imports neither Spark nor Arrow."""
 
 from scribengin.core.options import REQUIRED, NodeType, Option
+from scribengin.formats.dialect import CHECKS, LINE_ENDS, sink_delimiter, sink_null
 
 _FORMATS = ("json", "csv", "text", "parquet")
 _LINES = ("json", "csv", "text")
 _CSV = ("csv",)
 
-_CELLS = (
-    Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=_CSV),
-    Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV),
+DELIMITER = Option("delimiter", "text", "csv: what stands between two cells", ",", example='";"', formats=_CSV, check=CHECKS["delimiter"])
+CELLS_READ = (
+    DELIMITER,
+    Option(
+        "null", "words", "csv: the cell that means null, or a list of such", "", example='["NA", ""]', formats=_CSV, check=CHECKS["null"]
+    ),
+    Option(
+        "quote",
+        "text",
+        "csv: what cells are quoted with; `none`: quotes mean nothing, as in most files with tabs",
+        '"',
+        example="none",
+        formats=_CSV,
+        check=CHECKS["quote"],
+    ),
+    Option(
+        "escape",
+        "text",
+        "csv: what takes its meaning from the character behind it; a backslash makes `\\n` a line feed and so on, and a cell `\\N` null",
+        None,
+        example='"\\\\"',
+        formats=_CSV,
+        check=CHECKS["escape"],
+    ),
+    Option(
+        "quoted_null",
+        "choice",
+        "csv: whether a cell in quotes can be null: `typed` in columns other than STRING and BINARY, `always` in all",
+        "never",
+        ("never", "typed", "always"),
+        formats=_CSV,
+    ),
+    Option("trim", "bool", "csv: blanks around cells, and around their quotes, are no part of them", False, formats=_CSV),
+    Option(
+        "extra_cells",
+        "choice",
+        "csv: cells behind the last column: `refuse` makes the record a dead letter, `empty` drops them if all are empty, `drop` drops "
+        "them",
+        "refuse",
+        ("refuse", "empty", "drop"),
+        formats=_CSV,
+    ),
 )
-CSV_READ = (Option("header", "bool", "csv: the first line names the columns", True, formats=_CSV), *_CELLS)
+"""how cells are read, wherever they come from"""
+ENCODING = Option(
+    "encoding",
+    "text",
+    "csv, text: what the bytes are, such as `windows-1252`, `utf-16`, `shift_jis`",
+    "utf-8",
+    example="windows-1252",
+    formats=("csv", "text"),
+    check=CHECKS["encoding"],
+)
+_LINE_FILES = ("csv", "text")
+CSV_READ = (
+    Option("header", "bool", "csv: the first line names the columns", True, formats=_CSV),
+    Option(
+        "columns",
+        "map",
+        "csv: column → its name in the header, where that is another",
+        {},
+        example='{amount: "Total Amount"}',
+        formats=_CSV,
+    ),
+    Option(
+        "header_names",
+        "choice",
+        "csv: how the names in the header are compared with the columns: `trim` without blanks around them, `loose` without case, blanks "
+        "and marks (`Trip Distance` is `trip_distance`)",
+        "exact",
+        ("exact", "trim", "loose"),
+        formats=_CSV,
+    ),
+    *CELLS_READ,
+    Option(
+        "comment",
+        "text",
+        "csv, text: lines that begin so are not records",
+        None,
+        example='"#"',
+        formats=_LINE_FILES,
+        check=CHECKS["comment"],
+    ),
+    Option("skip_lines", "int", "csv, text: so many lines at the start of a file are not read", 0, example="2", low=0, formats=_LINE_FILES),
+    Option(
+        "line_end",
+        "choice",
+        "csv, text: what ends a line; `auto`: LF, with any CR before it, or CR in a file without LF in its first 32 KiB (not of `growing`)",
+        "auto",
+        tuple(LINE_ENDS),
+        formats=_LINE_FILES,
+    ),
+    ENCODING,
+)
 """of every source of files, wherever they lie"""
-CSV_WRITTEN = (Option("header", "bool", "csv: write the column names first", True, formats=_CSV), *_CELLS)
+READ_AS = tuple(option.name for option in (*CSV_READ, *CELLS_READ))
+"""the names of all of them"""
+CSV_WRITTEN = (
+    Option("header", "bool", "csv: write the column names first", True, formats=_CSV),
+    Option("delimiter", "text", "csv: what stands between two cells", ",", example='";"', formats=_CSV, check=sink_delimiter),
+    Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV, check=sink_null),
+)
 """of every sink"""
 MAX_RECORD = Option(
     "max_record",

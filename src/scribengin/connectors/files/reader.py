@@ -62,7 +62,8 @@ class FilesReader:
     """Hands out the files of one Discovery, each once (a growing one as it grows), in path order among those that wait.
 
     `folder` is the flow's. `divide` cuts a taken file into pieces; `grows` says whether a file can be read on where it ended;
-    `flow` is its name; `whole_lines` gives the end of the last whole line of such a file between two offsets.
+    `flow` is its name; `whole_lines` gives the end of the last whole line of such a file between two offsets. `check_first` looks at the
+    very first file, with its size, and raises SourceError where it must not be read.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class FilesReader:
         divide: Callable[[Path, Piece], list[Piece]],
         grows: Callable[[str], bool],
         whole_lines: Callable[[Path, int, int], int],
+        check_first: Callable[[Path, int], None] = lambda _path, _size: None,
         flow: str = "",
     ) -> None:
         self._flow = flow
@@ -85,6 +87,7 @@ class FilesReader:
         self._divide = divide
         self._grows = grows
         self._whole_lines = whole_lines
+        self._check_first = check_first
         self._waiting: dict[str, _Waiting] = {}
         self._taken: dict[str, _Taken] = {}
         self._turn: Iterator[str] = iter(())
@@ -126,6 +129,9 @@ class FilesReader:
             files, total = files + 1, total + piece.bytes
             pieces += self._divide(self._discovery.root / path, piece)
             found[path] = piece
+        if found and not self._taken:
+            path, piece = next(iter(found.items()))
+            self._check_first(self._discovery.root / path, piece.end if self._taking.growing else piece.size)
         doomed, put_off = self._hold(found.keys())
         for path in found.keys() - put_off:
             self._remember(path, found[path])

@@ -16,6 +16,7 @@ from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import SourceError
 from scribengin.formats.avro_container import AvroBlock
 from scribengin.formats.blocks import ArrowBlock, LineBlock
+from scribengin.formats.dialect import guess_encoding, in_utf_8, line_end_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,7 +118,8 @@ def format_of(path: Path) -> str:
     for magic, suffix in _MAGIC.items():
         if head.startswith(magic) and suffix.lstrip(".") in _SUFFIXES:
             return suffix.lstrip(".")
-    lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    head = in_utf_8(head, guess_encoding(head)).removeprefix(b"\xef\xbb\xbf")
+    lines = head.split(line_end_of("auto", head).mark)
     if lines[0].lstrip()[:1] == b"{":
         return "json"
     cut = [line for line in lines[:20] if line.strip()]
@@ -158,7 +160,7 @@ def _first(block: Block, count: int) -> Block | None:
     if count <= 0:
         return None
     if isinstance(block, LineBlock):
-        return replace(block, data=b"".join(line + b"\n" for line in block.lines()[:count]), _lines=None, _length=-1)
+        return replace(block, data=b"".join(line + block.end.mark for line in block.lines()[:count]), _lines=None, _length=-1)
     if isinstance(block, ArrowBlock):
         return replace(block, batch=block.batch.slice(0, count))
     if isinstance(block, AvroBlock):

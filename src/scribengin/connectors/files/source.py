@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import re
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from scribengin.connectors.files.bytestreams import compression_of, range_start, read_compressed, read_range
-from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, take_header
+from scribengin.connectors.files.bytestreams import compression_of, range_start, read_bytes, read_compressed, read_range
+from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, in_utf_8, skip_lines, take_header
 from scribengin.connectors.files.discovery import Discovery
+from scribengin.connectors.files.first_look import HEAD_BYTES, csv_remedy, json_names, unlike_encoding, unlike_names
 from scribengin.connectors.files.options import SOURCE
 from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
 from scribengin.connectors.files.reader import FilesReader, Taking
 from scribengin.core.errors import SourceError
+from scribengin.core.types import Schema
 from scribengin.formats.catalog import decoder_for
-from scribengin.formats.csv_records import split_cells, whole_records_end
+from scribengin.formats.csv_records import CsvBlock, split_cells, whole_records_end
+from scribengin.formats.dialect import AUTO, LF, LINE_ENDS, Dialect, codec_of, line_end_of, unit_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from scribengin.connectors.contract import Place, SourceStream
-    from scribengin.core.types import Schema
+    from scribengin.connectors.files.first_look import Unlike
     from scribengin.formats.contract import Block, Decoder
+    from scribengin.formats.dialect import LineEnd
+
+
+_RULES = {"trim": str.strip, "loose": lambda name: re.sub(r"[\W_]+", "", name.casefold())}
+
+
+def folded(name: str, rule: str) -> str:
+    """What two names must have in common to be the same by that rule: without the blanks around them; without case, blanks and marks."""
+    return _RULES[rule](name) if rule in _RULES else name
+
+
+def _unknown(_offset: int) -> int | None:
+    """The number of a line behind bytes that nobody has counted."""
+    return None
 
 
 class FilesSource:
@@ -37,10 +56,15 @@ class FilesSource:
         self._path = place.folder / Path(self._options["path"]).expanduser()
         self._learned = place.learned
         self._node = place.node
+        self._any_columns = place.any_columns
         self._flow = place.flow
         self._format: str = self._options["format"]
         self._growing: bool = self._options["growing"]
         self._stop_on_change = self._options["on_change"] == "stop"
+        self._encoding: str = self._options.get("encoding") or "utf-8"
+        self._line_end: str = self._options.get("line_end") or "auto"
+        self._looks_for_line_end = self._line_end == "auto" and self._format in ("csv", "text") and not self._growing
+        self._dialect = Dialect.of(self._options) if self._format == "csv" else Dialect()
 
     def resolve_schema(self) -> Schema:
         """The declared columns; `value STRING` for text; a Parquet source may leave them to its first file."""
@@ -71,8 +95,78 @@ class FilesSource:
             max_bytes=options["max_bytes"],
         )
         return self._readers(
-            discovery, taking, folder=self._folder, divide=self._divide, grows=self._grows, whole_lines=self._whole_lines, flow=self._flow
+            discovery,
+            taking,
+            folder=self._folder,
+            divide=self._divide,
+            grows=self._grows,
+            whole_lines=self._whole_lines,
+            check_first=self.check_file,
+            flow=self._flow,
         )
+
+    def check_first(self) -> None:
+        """Raises SourceError where the first file has so few of the columns that they would be null in every row."""
+        discovery = Discovery(self._path)
+        paths = (discovery.root / path for path in discovery.changed() or ())
+        path = next((path for path in paths if path.stat().st_size), None)
+        if path is not None:
+            self.check_file(path, path.stat().st_size)
+
+    def check_file(self, path: Path, size: int) -> None:
+        """The same of that file."""
+        try:
+            found = None if self._any_columns else self.unlike(path, size)
+        except OSError:
+            return  # who reads it says so, with the remedy
+        if found is not None:
+            remedy = f"{found.remedy}; or go on as it is: --accept columns" if found.remedy else "correct `schema:`; or --accept columns"
+            raise SourceError(found.message, remedy=remedy, code="source-columns", node=self._node)
+
+    def unlike(self, path: Path, size: int) -> Unlike | None:
+        """What that file has otherwise than the flow says; None where all is well. Raises SourceError where it cannot be read."""
+        asked = self.resolve_schema()
+        beside = {*self._learned, *(self._options.get("metadata") or ()), *(self._options.get("partition_columns") or ())}
+        if self._format in ("parquet", "avro"):
+            own_names = self._own_names(path)
+            return None if own_names is None else unlike_names(str(path), own_names, asked, beside)
+        compression = compression_of(str(path), self._options["compression"])
+        with path.open("rb", buffering=0) as file:
+            chunks = read_bytes(file, 0, min(size, HEAD_BYTES)) if compression == "none" else read_compressed(file, compression)
+            head = next((chunk for chunk in chunks if isinstance(chunk, bytes)), b"")[:HEAD_BYTES]
+        found = unlike_encoding(str(path), head, self._format, self._encoding)
+        if found is not None or self._format == "text" or not head.strip():
+            return found
+        if self._format == "json":
+            names = json_names(head.removeprefix(b"\xef\xbb\xbf").split(b"\n")) if not self._options.get("json") else []
+            return unlike_names(str(path), names, asked, beside) if names else None
+        if not self._options["header"] or self._options.get("parse") == "spark":
+            return None
+        piece = Piece(path.name, size, 0, 0, 0, size, size)
+        with path.open("rb", buffering=0) as file:
+            block = next(self._text(file, path, piece), None)
+        names = list(block.header or ()) if isinstance(block, CsvBlock) else []
+        found = unlike_names(str(path), names, asked, beside, header=True)
+        if found is None:
+            return None
+        own = Schema(tuple(field for field in asked.fields if field.name not in beside))
+        return replace(found, remedy=csv_remedy(head, names, own, self._options) or found.remedy)
+
+    def _own_names(self, path: Path) -> list[str] | None:
+        """The columns that a file of a typed format has; None of one that is damaged, which whoever reads it says."""
+        if self._format == "parquet":
+            from scribengin.connectors.files.parquet import schema_of_columns
+
+            with suppress(SourceError):
+                return list(schema_of_columns(path).names)
+            return None
+        from scribengin.formats.avro_container import ContainerError, read_header
+        from scribengin.formats.avro_schema import AvroSchemaError
+        from scribengin.formats.own_columns import avro_columns
+
+        with suppress(ContainerError, AvroSchemaError), path.open("rb") as file:
+            return [field.name for field in avro_columns(read_header(file).writer, [])]
+        return None
 
     def decoder(self) -> Decoder:
         """A fresh decoder of the source's format."""
@@ -123,36 +217,113 @@ class FilesSource:
     def _text(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         compression = compression_of(piece.path, self._options["compression"])
         chunks: Iterator[bytes | Damage]
+        finder: Callable[[int], int | None] | None = None  # from the start of a file lines are counted on the way
         if compression != "none":
-            start, finder = 0, None
+            start = 0
             chunks = read_compressed(file, compression)
-        else:
+        elif self._is_cut_by_lines:
             start = range_start(file, piece.start, piece.end)
-            finder = LineFinder(path) if start else None  # from the start of a file lines are counted on the way
+            finder = LineFinder(path) if start else None
             chunks = read_range(file, start, piece.end, piece.size) if start < piece.end else iter(())
+        else:
+            start = piece.start
+            finder = _unknown if start else None
+            chunks = read_bytes(file, start, piece.end)
+        if not self._is_utf_8:
+            chunks = in_utf_8(chunks, self._encoding_at(path, start))
+        end = LINE_ENDS[self._line_end]
+        if start == 0:
+            end, chunks = self._found_end(chunks)
+        first_line, offset = 1, start
+        if start == 0 and self._options.get("skip_lines"):
+            offset, chunks = skip_lines(chunks, self._options["skip_lines"], end)
+            first_line += self._options["skip_lines"]
         max_record = self._options["max_record"]
         if self._format == "csv":
-            yield from self._csv(chunks, path, start, CsvCutter(str(path), max_record, finder, delimiter=self._options["delimiter"]))
+            cutter = CsvCutter(str(path), max_record, finder, first_line, dialect=self._dialect.ending(end))
+            yield from self._csv(chunks, path, offset, cutter, begins=start == 0)
         else:
-            yield from Cutter(str(path), max_record, finder).cut(chunks, start)
+            yield from Cutter(str(path), max_record, finder, first_line, end).cut(chunks, offset)
 
-    def _csv(self, chunks: Iterator[bytes | Damage], path: Path, start: int, cutter: CsvCutter) -> Iterator[Block]:
+    @property
+    def _is_utf_8(self) -> bool:
+        return codec_of(self._encoding) == "utf-8"
+
+    @property
+    def _is_cut_by_lines(self) -> bool:
+        """True where a range of a plain file can be read by the line feeds in it."""
+        return self._is_utf_8 and self._line_end in ("auto", "lf")
+
+    def _encoding_at(self, path: Path, start: int) -> str:
+        """Of a file's bytes from there on: behind its start no mark says any more which byte of two comes first."""
+        if not start or unit_bytes(self._encoding) == 1:
+            return self._encoding
+        with path.open("rb", buffering=0) as file:
+            head = file.read(4)
+        wide = codec_of(self._encoding) or ""
+        order = "be" if head[:2] in (b"\xfe\xff", b"\0\0") else "le"
+        return wide if wide[-3:] in ("-le", "-be") else f"{wide}-{order}"
+
+    def _found_end(self, chunks: Iterator[bytes | Damage]) -> tuple[LineEnd, Iterator[bytes | Damage]]:
+        """What ends the lines of a file that is read from its start, and all of its chunks."""
+        end = LINE_ENDS[self._line_end]
+        if not self._looks_for_line_end:
+            return end, chunks
+        head = next(chunks, b"")
+        if isinstance(head, bytes):
+            end = line_end_of("auto", head)
+        return end, chain([head], chunks)
+
+    def _csv(self, chunks: Iterator[bytes | Damage], path: Path, start: int, cutter: CsvCutter, *, begins: bool) -> Iterator[Block]:
         if self._options["header"]:
-            if start == 0:
-                header, start, chunks = take_header(chunks, cutter.delimiter)
+            if begins:
+                header, length, lines, chunks = take_header(chunks, cutter.dialect)
+                start += length
+                cutter = replace(cutter, header=self._names(header, path), first_line=cutter.first_line + lines)
             else:
                 with path.open("rb", buffering=0) as file:
-                    header, _, _ = take_header(read_range(file, 0, start, start), cutter.delimiter)
-            cutter = replace(cutter, header=self._names(header, path, cutter.delimiter), first_line=2 + header.count(b"\n"))
-        yield from cutter.cut(chunks, start)
+                    whole: Iterator[bytes | Damage] = read_bytes(file, 0, start)
+                    if not self._is_utf_8:
+                        whole = in_utf_8(whole, self._encoding)
+                    if self._options.get("skip_lines"):
+                        _, whole = skip_lines(whole, self._options["skip_lines"], cutter.end)
+                    header, _, _, _ = take_header(whole, cutter.dialect)
+                cutter = replace(cutter, header=self._names(header, path))
+        block = None
+        for block in cutter.cut(chunks, start):
+            yield block
+        if block is None and begins and start:  # a file with bytes and no record: who looks at blocks says so
+            yield CsvBlock(str(path), b"", start, dialect=cutter.dialect, header=cutter.header)
 
-    def _names(self, header: bytes, path: Path, delimiter: str) -> tuple[str, ...]:
-        """The columns' names. Raises SourceError where a declared one stands twice."""
-        names = split_cells(header.decode("utf-8", "replace"), delimiter, null="") or []
+    def _names(self, header: bytes, path: Path) -> tuple[str, ...]:
+        """The columns' names, as the flow calls them. Raises SourceError where they cannot be told, or a declared one stands twice."""
+        names = self._mapped(self.header_cells(header, path))
         twice = [name for name in self.resolve_schema().names if names.count(name) > 1]
         if twice:
             raise SourceError(f'{path} has the column "{twice[0]}" twice', remedy="correct its first line, or move the file away")
-        return tuple(name or "" for name in names)
+        return names
+
+    def header_cells(self, header: bytes, path: Path) -> tuple[str, ...]:
+        """The names as they stand in the file. Raises SourceError where quotes stand wrong."""
+        text = header.decode("utf-8", "replace")
+        cells = split_cells(text, replace(self._dialect, nulls=("",), quoted_null="never")) if text else []
+        if cells is None:
+            with_trim = split_cells(text, replace(self._dialect, trim=True)) is not None
+            raise SourceError(
+                f"{path}: the line that names the columns has a quote inside of a name, or one that is not closed: {text[:100]}",
+                remedy="it can be read with trim: true" if with_trim else "correct it, or write quote: none if quotes mean nothing there",
+            )
+        return tuple(cell or "" for cell in cells)
+
+    def _mapped(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The names in a header as the flow calls them: by `columns`, by the rule of `header_names`."""
+        given: Mapping[str, str] = self._options.get("columns") or {}
+        rule: str = self._options.get("header_names") or "exact"
+        if not given and rule == "exact":
+            return names
+        by_name = {there: name for name, there in given.items()}
+        by_rule = {} if rule == "exact" else {folded(name, rule): name for name in self.resolve_schema().names if name not in given}
+        return tuple(by_name.get(name) or by_rule.get(folded(name, rule)) or name for name in names)
 
     def _parquet(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         from scribengin.connectors.files.parquet import read_groups
@@ -175,27 +346,53 @@ class FilesSource:
             from scribengin.connectors.files.avro import divide_blocks
 
             return divide_blocks(path, piece, split)
-        if self._format == "csv" or compression_of(piece.path, self._options["compression"]) != "none":
+        if self._format == "csv" or compression_of(piece.path, self._options["compression"]) != "none" or not self._is_cut_by_lines:
             return [piece]
-        return cut(piece, split)
+        pieces = cut(piece, split)
+        if len(pieces) > 1 and self._looks_for_line_end and not piece.start:
+            with path.open("rb", buffering=0) as file:
+                if line_end_of("auto", file.read(2**15)) not in (AUTO, LF):
+                    return [piece]
+        return pieces
 
     def _grows(self, path: str) -> bool:
         return self._format not in ("parquet", "avro") and compression_of(path, self._options["compression"]) == "none"
 
     def _whole_lines(self, path: Path, start: int, end: int) -> int:
         """Where the last whole line (CSV: record) between `start` and `end` ends; `start` where there is none."""
+        mark = LINE_ENDS[self._line_end].mark
         with path.open("rb") as file:
+            if unit_bytes(self._encoding) > 1:
+                file.seek(start)
+                return start + self._wide_lines_end(file.read(end - start), self._encoding_at(path, max(start, 1)))
             if self._format == "csv":
                 file.seek(start)
-                return start + whole_records_end(file.read(end - start), self._options["delimiter"])
+                return start + whole_records_end(file.read(end - start), self._dialect)
             while end > start:
                 size = min(1 << 16, end - start)
                 file.seek(end - size)
-                found = file.read(size).rfind(b"\n")
+                data = file.read(size)
+                found = data.rfind(mark)
                 if found >= 0:
-                    return end - size + found + 1
-                end -= size
+                    return end - size + found + len(mark)
+                if size == end - start:
+                    break
+                end -= size - len(mark) + 1
         return start
+
+    def _wide_lines_end(self, data: bytes, encoding: str) -> int:
+        """The same of units of two or four bytes."""
+        mark = LINE_ENDS[self._line_end].mark.decode().encode(encoding)
+        unit = unit_bytes(encoding)
+        at = data.rfind(mark)
+        while at > 0 and at % unit:
+            at = data.rfind(mark, 0, at + len(mark) - 1)
+        end = max(0, at + len(mark)) if at >= 0 else 0
+        if self._format == "csv" and end:
+            text = data[:end].decode(encoding, "replace")
+            whole = whole_records_end(text.encode("utf-8", "replace"), self._dialect)
+            end = len(text.encode("utf-8", "replace")[:whole].decode("utf-8", "replace").encode(encoding, "replace"))
+        return end
 
     def _schema_of_first_file(self) -> Schema:
         from scribengin.connectors.files.parquet import schema_of_file

@@ -2,6 +2,7 @@
 
 import re
 
+from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _COLUMN = re.compile(r"\\\{[^{}]*\\\}")
@@ -20,10 +21,7 @@ _CONNECTION = (
     ),
 )
 
-_CSV = (
-    Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=("csv",)),
-    Option("null", "text", "csv: the cell that means null", "", example="NA", formats=("csv",)),
-)
+_CSV = tuple(option for option in CSV_WRITTEN if option.name != "header")
 _REGISTRY_CONFIG = Option(
     "registry_config",
     "map",
@@ -55,7 +53,8 @@ SOURCE = NodeType(
         ),
         Option("assign", "map", "topic → its partitions to read, with commas", {}, example='{tweets: "0,1"}'),
         Option("format", "choice", "how a value is read", REQUIRED, ("json", "csv", "text", "binary", "avro"), example="json"),
-        *_CSV,
+        *CELLS_READ,
+        ENCODING,
         Option(
             "registry",
             "text",

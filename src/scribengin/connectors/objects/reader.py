@@ -29,7 +29,7 @@ class ObjectsReader:
     """Hands out the objects below an address, each once, in the order of their keys among those that wait.
 
     `ordered`: a new key comes behind all that were taken but for the last KEPT; a listing begins there. Else all keys are listed, at most
-    once in `look_s`.
+    once in `look_s`. `check_first` looks at the very first object, by its key and size, and raises SourceError where it must not be read.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class ObjectsReader:
         max_files: int | None = None,
         max_bytes: int | None = None,
         stop_on_change: bool = True,
+        check_first: Callable[[str, int], None] = lambda _key, _size: None,
     ) -> None:
         self._address = address
         self._store: Store = address.open()
@@ -55,6 +56,7 @@ class ObjectsReader:
         self._max_files = max_files
         self._max_bytes = max_bytes
         self._stop_on_change = stop_on_change
+        self._check_first = check_first
         self._taken: dict[str, tuple[int, int]] = {}
         """key → (size, number of its ETag), where names are sorted of the last KEPT"""
         self._last: list[str] = []
@@ -89,6 +91,8 @@ class ObjectsReader:
         for key, entry in list(self._waiting.items()):
             if files and (files + 1 > max_files or total + entry.size > max_bytes):
                 break
+            if not self._taken:
+                self._check_first(key, entry.size)
             files, total = files + 1, total + entry.size
             piece = Piece(key, entry.size, round(entry.modified_s * 1e9), number_of(entry.etag), 0, entry.size, entry.size)
             pieces += self._divide(piece)

@@ -60,7 +60,12 @@ class ObjectsSource:
             max_files=options["max_files"],
             max_bytes=options["max_bytes"],
             stop_on_change=options["on_change"] == "stop",
+            check_first=self._content.check_object,
         )
+
+    def check_first(self) -> None:
+        """See `FilesSource.check_first`."""
+        self._content.check_first()
 
     def decoder(self) -> Decoder:
         """A fresh decoder of the source's format."""
@@ -76,6 +81,7 @@ class _Object:
 
     def __init__(self, store: Store, key: str, size: int) -> None:
         self._store, self._key, self._size = store, key, size
+        self.name = key.rpartition("/")[2]
 
     def __str__(self) -> str:
         return f"{self._store}/{self._key}"
@@ -110,6 +116,19 @@ class _Content(FilesSource):
                         yield from self._avro(file, path, piece)
                     case _:
                         yield from self._text(file, path, piece)
+
+    def check_first(self) -> None:
+        """Of the first object."""
+        first = ObjectsReader(self.address, divide=lambda piece: [piece], match=self._match).first()
+        if first is not None and first.size:
+            self.check_object(first.key, first.size)
+
+    def check_object(self, key: str, size: int) -> None:
+        """Of that object."""
+        self.check_file(cast("Path", _Object(self._store, key, size)), size)
+
+    def _own_names(self, path: Path) -> list[str] | None:
+        return super()._own_names(cast("Path", path.open("rb", buffering=0)) if self._format == "parquet" else path)
 
     def divided(self, piece: Piece) -> list[Piece]:
         """A whole object as pieces for tasks."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scribengin.core.options import GIVEN
 from scribengin.core.problems import did_you_mean
+from scribengin.formats.dialect import faults_together
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import query_sinks
 from scribengin.plan.guarantee import written_by_spark
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _NEED_SCHEMA = ("json", "csv", "avro", "opensearch", "elasticsearch", "hbase")
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
+_NOT_BY_SPARK = (*("quote", "escape", "quoted_null", "trim", "extra_cells", "comment", "skip_lines", "columns", "header_names", "null"),)
+"""options of CSV"""
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
@@ -47,6 +51,32 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
         ):
             message = f"{called(sink)}: snappy is a compression of parquet, not of {sink.options.get('format')}"
             yield subject.problem("option-not-of-format", path_of(sink, "compression"), message, "use gzip, zstd or none")
+
+
+def csv_options_fit_together(subject: Subject) -> Iterator[Problem]:
+    """Options of CSV that are right alone, and not beside each other."""
+    for source in subject.flow.sources.values():
+        options = source.options
+        if options.get("format") not in ("csv", "text"):
+            continue
+        for name, message, remedy in faults_together(options):
+            yield subject.problem("bad-value", path_of(source, name), f'"{name}" of {called(source)} {message}', remedy)
+        named = options.get("columns") if isinstance(options.get("columns"), Mapping) else {}
+        for name in ("columns", "header_names"):
+            if options.get(name) and options.get("header") is False:
+                message = f'"{name}" of {called(source)} means nothing beside header: false: columns go by their places'
+                yield subject.problem_at_key("bad-value", path_of(source, name), message, "take it out")
+        if source.schema is not None:
+            names = list(source.schema.fields.names)
+            for name in named or {}:
+                if name not in names:
+                    message = f'{called(source)} takes the column "{name}" from the header, which its schema does not have'
+                    yield subject.problem_at_key("column-unknown", path_of(source, "columns", name), message, _known(name, names))
+        if options.get("parse") == "spark":
+            for name in _NOT_BY_SPARK:
+                if name in options and (name != "null" or not isinstance(options[name], str)):
+                    message = f'{called(source)} has "{name}", which parse: spark does not know'
+                    yield subject.problem_at_key("bad-value", path_of(source, name), message, "take it out, or write parse: strict")
 
 
 def schemas_are_known(subject: Subject) -> Iterator[Problem]:

@@ -1,0 +1,161 @@
+"""A look at the first file that a source is going to read, before anything is read: whether it has the columns that the flow names.
+
+A column that files lack is null, which is what a flow wants whose data change. A file that has none of the columns, or hardly any, or one
+under a name that differs by blanks or case alone, was never meant: all of it would be null in every row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core.problems import did_you_mean
+from scribengin.formats.dialect import Dialect, in_utf_8, line_end_of, marked_encoding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scribengin.core.types import Schema
+
+HEAD_BYTES = 2**16
+"""of a file of text, as much as is looked at"""
+_LOOKED_AT = 20
+_RECORDS = 100
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """What a first file has otherwise than the flow says, and what would read it."""
+
+    message: str
+    remedy: str
+
+
+def unlike_encoding(file: str, head: bytes, format: str, encoding: str) -> Unlike | None:
+    """Of a file of text whose bytes are not UTF-8, which is what a source reads where it says nothing."""
+    marked = marked_encoding(head)
+    if encoding.lower() not in ("utf-8", "utf8") or marked is None:
+        return None
+    name = marked.upper().removesuffix("-LE").removesuffix("-BE")
+    remedy = f"write encoding: {marked}" if format != "json" else f"write it anew: iconv -f {name} -t UTF-8 FILE > FILE.jsonl"
+    return Unlike(f"{file} is {name}; expected UTF-8", remedy)
+
+
+def unlike_names(file: str, names: Sequence[str], asked: Schema, beside: Iterable[str] = (), *, header: bool = False) -> Unlike | None:
+    """Where the columns of a file are not those that are asked. `beside`: columns that come from elsewhere. `header`: the names are those
+    of a header, which has all columns; records of other formats may leave out any."""
+    fields = [field for field in asked.fields if field.name not in set(beside)]
+    there = [field.name for field in fields if field.name in names]
+    absent = [field.name for field in fields if field.name not in names]
+    if not absent or not names:
+        return None
+    near = {name: other for name in absent if (other := _near(name, names, there, loose=header)) is not None}
+    needed = [field.name for field in fields if not field.nullable]
+    if not there:
+        found = "none of the columns that the flow names"
+    elif header and len(there) * 2 < len(fields):
+        found = f"{len(there)} of the {len(fields)} columns that the flow names"
+    elif header and needed and not any(name in there for name in needed):
+        found = "none of the columns that are NOT NULL"
+    elif near:
+        found = f"no column {_quoted(near)}, and one whose name differs only in blanks, case or marks"
+    else:
+        return None
+    nearest = near or {name: close for name in absent if (close := _close(name, names, there)) is not None}
+    remedy = f"name {', '.join(f'{_one(other)} and not {_one(name)}' for name, other in islice(nearest.items(), 5))} in `schema:`"
+    return Unlike(f"{file} has {found}: it has {_quoted(names)}; expected {_quoted(absent)}", remedy if nearest else "")
+
+
+def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mapping[str, Any]) -> str:
+    """What option of a source of CSV would read a file that begins so; empty where none does."""
+    from scribengin.formats.csv_records import split_cells, split_records
+    from scribengin.formats.guess_csv import guess_delimiter, is_value
+
+    wanted = {field.name for field in asked.fields}
+    encoding = options.get("encoding") or "utf-8"
+    text = in_utf_8(head, encoding).removeprefix(_BOM)
+    dialect = Dialect.of(options).ending(line_end_of(options.get("line_end") or "auto", text))
+
+    def fits(cells: Sequence[str]) -> bool:
+        return sum(name in wanted for name in cells) * 2 >= len(wanted)
+
+    def cut(record: bytes, by: Dialect) -> list[str]:
+        found = split_cells(by.line_end.stripped(record.removesuffix(by.line_end.mark)).decode("utf-8", "replace"), by)
+        return [cell or "" for cell in found or ()]
+
+    records = list(islice(split_records(text, dialect), _LOOKED_AT))
+    delimiter = guess_delimiter(text, Dialect(line_end=dialect.line_end, quote=dialect.quote, comment=dialect.comment))
+    skip = options.get("skip_lines") or 0
+    for by in (dialect, Dialect(delimiter=delimiter, quote=dialect.quote, line_end=dialect.line_end)):
+        other = "" if by.delimiter == dialect.delimiter else f"delimiter: {_yaml(by.delimiter)}"
+        for at, record in enumerate(records):
+            cells = cut(record, by)
+            if not fits(cells) and not fits([cell.strip() for cell in cells]):
+                continue
+            before = [each for each in records[skip:at] if each.strip()]
+            ways = [other] if other else []
+            if before and all(each.startswith(b"#") for each in before):
+                ways.append('comment: "#"')
+            elif before:
+                ways.append(f"skip_lines: {sum(each.count(by.line_end.mark) for each in records[:at])}")
+            if not fits(cells):
+                ways.append("trim: true")
+            if ways:
+                return "write " + " and ".join(ways)
+            break
+    if options.get("header", True) and len(names) == len(wanted) and any(is_value(name) for name in names if name):
+        return "the first line seems to be a record; write header: false, if columns go by their places"
+    if all(_near(name, names, [], loose=False) for name in wanted - set(names)):
+        folded = [name.strip() for name in names]
+        return "write trim: true" if wanted <= set(folded) else "write header_names: loose"
+    if all(_near(name, names, [], loose=True) for name in wanted - set(names)):
+        return "write header_names: loose"
+    nearest = {name: _near(name, names, [], loose=True) or _close(name, names, []) for name in asked.names if name not in names}
+    named = [f"{name}: {_yaml(other)}" for name, other in nearest.items() if other]
+    return f"write columns: {{{', '.join(named[:5])}}}" if named else ""
+
+
+def json_names(lines: Iterable[bytes]) -> list[str]:
+    """The names that the first objects have."""
+    found: dict[str, None] = {}
+    for line in islice(lines, _RECORDS):
+        try:
+            record = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            found.update(dict.fromkeys(record))
+    return list(found)
+
+
+def _near(name: str, names: Sequence[str], taken: Sequence[str], *, loose: bool) -> str | None:
+    """The name that differs from this one in blanks and case only."""
+    return next((other for other in names if other not in taken and _fold(other, loose=loose) == _fold(name, loose=loose)), None)
+
+
+def _fold(name: str, *, loose: bool) -> str:
+    kept = name.strip().casefold()
+    return "".join(each for each in kept if each.isalnum()) or kept if loose else kept
+
+
+def _close(name: str, names: Sequence[str], taken: Sequence[str]) -> str | None:
+    meant = did_you_mean(name, [other for other in names if other not in taken])
+    return meant.removeprefix('did you mean "').removesuffix('"?') or None
+
+
+def _quoted(names: Iterable[str]) -> str:
+    given = list(names)
+    shown = ", ".join(map(_one, given[:_LOOKED_AT]))
+    return shown if len(given) <= _LOOKED_AT else f"{shown} and {len(given) - _LOOKED_AT} more"
+
+
+def _one(name: str) -> str:
+    return f'"{name}"' if len(name) <= 60 else f'"{name[:57]}..."'
+
+
+def _yaml(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t") + '"'
