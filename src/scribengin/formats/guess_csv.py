@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scribengin.formats.dialect import LineEnd
 
-DELIMITERS = (",", ";", "\t", "|", ":", "^", "~", "\x01")
+DELIMITERS = (",", ";", "\t", "|", ":", "^", "~", "\x01", "||")
 _LOOKED_AT = 50
 _NULLS = ("NA", "N/A", "NULL", "null", "None", "\\N", "nan", "NaN", "-", "?")
 _STRING = Type("STRING")
@@ -73,9 +73,11 @@ def _before(head: bytes, end: LineEnd) -> tuple[str | None, int]:
     marked = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith(b"#")), 0)
     if not marked or not lines[0].startswith(b"#"):
         return None, 0
-    named = lines[marked - 1]
-    if any(mark in named and named.count(mark) == lines[marked].count(mark) for mark in (b"\t", b",", b";")):
-        return None, marked - 1
+    named, below = lines[marked - 1], lines[marked]
+    for mark in (b"\t", b",", b";"):
+        cells = below.decode("utf-8", "replace").split(mark.decode())
+        if mark in named and named.count(mark) == below.count(mark) and any(cell and is_value(cell) for cell in cells):
+            return None, marked - 1
     return "#", 0
 
 
