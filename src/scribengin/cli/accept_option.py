@@ -15,7 +15,8 @@ _ROWS = ("again", "lost")
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """`rows` are read again or lost; `columns`: sinks go on with other ones than their folders hold."""
+    """`rows` are read again or lost; `columns`: sinks go on with other ones than their folders hold, sources with others than the flow
+    names."""
 
     rows: Literal["again", "lost"] | None
     columns: bool
@@ -29,7 +30,8 @@ def accept_option(command: Callable[..., object]) -> Callable[..., object]:
         type=click.Choice([*_ROWS, "columns"]),
         callback=_agreed,
         help="Agree that Queries which need a new checkpoint read all again (rows stand twice), or that what they remember is lost; "
-        "columns: that sinks whose folders hold files of other columns write those of the flow from here on. May be said twice.",
+        "columns: that sinks whose folders hold files of other columns write those of the flow from here on, and that sources read first "
+        "files of other columns. May be said twice.",
     )(command)
 
 

@@ -286,3 +286,12 @@ class CsvBlock(LineBlock):
         return bool(escape) and (escape + b"\n" in self.data or escape + b"\r" in self.data)
 
     _line_ends: list[int] | None = None
+
+
+def longer_cell(block: CsvBlock) -> RecordPlace | None:
+    """Where, in a block of a file with tabs, the first record is that goes over several lines."""
+    quote, mark = block.dialect.quote, block.end.mark
+    if block.dialect.delimiter != "\t" or quote is None or quote.encode() not in block.data:
+        return None
+    at = next((at for at, line in enumerate(block.lines()) if mark in line and quote.encode() in line), None)
+    return None if at is None else block.place(at)

@@ -13,7 +13,7 @@ import msgspec
 
 from scribengin.formats.avro_container import AvroBlock
 from scribengin.formats.blocks import ArrowBlock, DamageBlock, LineBlock
-from scribengin.formats.csv_records import CsvBlock
+from scribengin.formats.csv_records import CsvBlock, longer_cell
 from scribengin.formats.guess import wide_type
 from scribengin.formats.notice import Notice
 
@@ -106,13 +106,8 @@ class Noticer:
         """Whether records are there, and go over several lines in a file with tabs, of which hardly any program quotes cells."""
         if not block.data:
             self.found.setdefault(("", "empty"), Notice(self._source, "", "empty", "", block.file))
-        elif block.dialect.delimiter == "\t" and block.dialect.quote is not None and ("", "lines") not in self.found:
-            quote = block.dialect.quote.encode()
-            if quote in block.data:
-                mark = block.end.mark
-                at = next((at for at, line in enumerate(block.lines()) if quote in line and mark in line), None)
-                if at is not None:
-                    self.found["", "lines"] = Notice(self._source, "", "lines", "", block.file, block.place(at).line)
+        elif ("", "lines") not in self.found and (place := longer_cell(block)) is not None:
+            self.found["", "lines"] = Notice(self._source, "", "lines", "", place.file, place.line)
 
     def _record(self, block: Block, record: bytes, ordinal: int) -> None:
         try:

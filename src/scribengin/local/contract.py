@@ -55,7 +55,8 @@ class RunSettings:
     turns: Callable[[str], Turns] | None = None
     """what is said of a group, by its name, asked before each Batch; None: as the flow file says"""
     word: Word | None = None
-    """who agrees that sinks go on with other columns than their folders hold; each word is used up by the start that it was said for"""
+    """who agrees that sinks go on with other columns than their folders hold, and sources with others than the flow names; each
+    word is used up by the start that it was said for"""
     kept_elsewhere: frozenset[str] = frozenset()
     """folders of sinks of which a keeper does the upkeep, and not who writes there"""
 

@@ -85,7 +85,9 @@ says what becomes of data with other columns: [schemas](schemas.md).
 
 ### What a record must be
 
-Nothing becomes null silently: a record is read by this table, or it is a dead letter that names the field.
+Nothing becomes null silently: a record is read by this table, or it is a dead letter that names the field. A source whose first file
+has none of the columns, or of CSV less than half of them, or one under a name that differs only in blanks or case, stops before it reads
+anything (`source-columns`); the message names the option that reads it, and `--accept columns` goes on.
 
 | found | becomes |
 |---|---|
@@ -100,7 +102,12 @@ Nothing becomes null silently: a record is read by this table, or it is a dead l
 | text after the record, a second object in its line | dead |
 | single quotes instead of double ones | dead |
 | the same key twice in an object | the last one wins |
-| an empty line | skipped, counted as filtered |
+| an empty line, and of CSV and text one that begins with `comment` | skipped, counted as filtered |
+| CSV: an empty cell without quotes, or one of `null` | null; one in quotes is a text, unless `quoted_null` says otherwise |
+| CSV: more or fewer cells than columns | dead; of more, `extra_cells` |
+| bytes that the source's `encoding` does not have | dead |
+
+[How to read the files that you have](formats.md) has the options of CSV and text by kinds of files.
 
 `parse: spark` reads with Spark's own readers instead, which keep less of it: of two objects in a line the second is
 lost; text after the record, single quotes, and numbers for `STRING` are accepted; and a record that cannot be read

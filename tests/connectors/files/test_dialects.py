@@ -148,7 +148,7 @@ def test_places_of_dead_letters_count_lines_of_the_file(case: str, tmp_path: Pat
         (b'"1",""\n2,5\n', "n INT, o INT", {}, "quoted_null: typed"),
         (b"1,\n2,5\n", "n INT, o INT", {"null": "NA"}, 'too with ""'),
         (b"1,2,,\n2,5\n", "n INT, o INT", {}, "extra_cells: empty"),
-        (b'1\t"N\n2\tS"\t4\n2\t5\n', "n INT, o STRING", {"delimiter": "\t"}, "several lines.*quote: none"),
+        (b'1\t"N\n2\tS"\t4\n2\t5\n', "n INT, o STRING", {"delimiter": "\t", "quote": '"'}, "several lines.*quote: none"),
     ],
 )
 def test_a_dead_letter_names_the_option_that_reads_it(data: bytes, schema: str, options: Any, told: str, tmp_path: Path) -> None:
@@ -239,14 +239,14 @@ def test_a_file_without_a_record_is_told_to_who_looks_at_blocks(tmp_path: Path) 
 
 def test_a_cell_over_lines_in_a_file_with_tabs_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes(b'id\tname\n1\t"North\n2\tSouth"\n3\tEast\n')
-    for options, told in (({}, True), ({"quote": "none"}, False)):
-        source = source_of(tmp_path / "a.tsv", "id INT, name STRING", delimiter="\t", **options)
+    for quote in ('"', "none"):
+        source = source_of(tmp_path / "a.tsv", "id INT, name STRING", delimiter="\t", quote=quote)
         noticer = Noticer("in", source.schema, "csv")
-        for stream in source.reader().split(Limits(), final=True):
+        for stream in source.reader().split(Limits(), final=True):  # who says `quote` is not stopped
             for block in source.read(stream):
                 noticer.look(block)
-        assert (("", "lines") in noticer.found) is told
-        if told:
+        assert (("", "lines") in noticer.found) is (quote == '"')
+        if noticer.found:
             assert noticer.found["", "lines"].line == 2
             assert "quote: none" in sentence(noticer.found["", "lines"], "strict")
 
@@ -317,6 +317,13 @@ STOPS: dict[str, tuple[bytes, str, dict[str, Any], str]] = {
     "UTF-16 text": ("a\nb\n".encode("utf-16"), "value STRING", {"format": "text"}, "write encoding: utf-16"),
     "JSON without any": (b'{"a":1}\n{"b":1}\n', "id INT, name STRING", {"format": "json"}, ""),
     "JSON in capitals": (b'{"ID":1,"name":"x"}\n', "id INT, name STRING", {"format": "json"}, 'name "ID" and not "id"'),
+    "cells over lines in a file with tabs": (
+        b'id\tname\n1\t"North\n2\tSouth"\n',
+        "id INT, name STRING",
+        {"delimiter": "\t"},
+        "quote: none",
+    ),
+    "the same without a header": (b'1\t"North\n2\tSouth"\n', "id INT, name STRING", {"delimiter": "\t", "header": False}, "quote: none"),
     "quotes that stand wrong": (b'"id", "name"\n1,Ada\n', "id INT, name STRING", {}, "trim: true"),
 }
 

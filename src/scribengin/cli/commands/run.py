@@ -37,7 +37,8 @@ _DRAW_EVERY_S = 0.25
 @click.option(
     "--accept",
     type=click.Choice(["columns"]),
-    help="Agree that sinks whose folders hold files of other columns write those of the flow from here on.",
+    help="Agree that sinks whose folders hold files of other columns write those of the flow from here on, and that sources read first "
+    "files of other columns: null where they lack one.",
 )
 @setting_flags()
 def command(

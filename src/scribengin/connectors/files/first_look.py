@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from scribengin.core.types import Schema
+    from scribengin.formats.csv_records import CsvBlock
 
 HEAD_BYTES = 2**16
 """of a file of text, as much as is looked at"""
@@ -68,6 +69,18 @@ def unlike_names(file: str, names: Sequence[str], asked: Schema, beside: Iterabl
     nearest = near or {name: close for name in absent if (close := _close(name, names, there)) is not None}
     remedy = f"name {', '.join(f'{_one(other)} and not {_one(name)}' for name, other in islice(nearest.items(), 5))} in `schema:`"
     return Unlike(f"{file} has {found}: it has {_quoted(names)}; expected {_quoted(absent)}", remedy if nearest else "")
+
+
+def unlike_quotes(block: CsvBlock) -> Unlike | None:
+    """Where a cell in quotes goes over several lines in a file with tabs: in nearly all of these, quotes mean nothing."""
+    from scribengin.formats.csv_records import longer_cell
+
+    place = longer_cell(block)
+    if place is None:
+        return None
+    at = place.file if place.line is None else f"{place.file}:{place.line}"
+    what = "a cell in quotes goes over several lines, in a file with tabs"
+    return Unlike(f"{at}: {what}; most of these have no quotes around cells", "write quote: none, or quote: '\"' if cells are quoted there")
 
 
 def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mapping[str, Any]) -> str:

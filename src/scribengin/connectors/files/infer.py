@@ -161,11 +161,14 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
     records_from = dialect.line_end.mark.join(head.split(dialect.line_end.mark)[shape.skip_lines :])
     header = guess_header(records_from, dialect) if options.get("header") is None else options["header"]
     given: dict[str, Any] = {"delimiter": dialect.delimiter, "header": header, "encoding": encoding, "skip_lines": shape.skip_lines}
-    given |= {"quote": dialect.quote or "none", "escape": dialect.escape, "trim": dialect.trim, "comment": dialect.comment}
-    given = {name: value for name, value in given.items() if value != _CSV_DEFAULTS[name]} | {
-        "delimiter": dialect.delimiter,
-        "header": header,
+    given |= {
+        "quote": None if dialect.quote == '"' else dialect.quote or "none",
+        "escape": dialect.escape,
+        "trim": dialect.trim,
+        "comment": dialect.comment,
     }
+    given = {name: value for name, value in given.items() if value != _CSV_DEFAULTS[name]}
+    given |= {"delimiter": dialect.delimiter, "header": header}
     sample = read_sample(paths, "csv", given, _LOWEST, records=records)
     raw = replace(dialect, quoted_null="always" if options.get("null") is None else "never")
     null = options.get("null")

@@ -16,8 +16,8 @@ CELLS_READ = (
     Option(
         "quote",
         "text",
-        "csv: what cells are quoted with; `none`: quotes mean nothing, as in most files with tabs",
-        '"',
+        'csv: what cells are quoted with, `"` by default; `none`: quotes mean nothing, as in most files with tabs',
+        None,
         example="none",
         formats=_CSV,
         check=CHECKS["quote"],

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 from scribengin.connectors.files.bytestreams import compression_of, range_start, read_bytes, read_compressed, read_range
 from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, in_utf_8, skip_lines, take_header
 from scribengin.connectors.files.discovery import Discovery
-from scribengin.connectors.files.first_look import HEAD_BYTES, csv_remedy, json_names, unlike_encoding, unlike_names
+from scribengin.connectors.files.first_look import HEAD_BYTES, csv_remedy, json_names, unlike_encoding, unlike_names, unlike_quotes
 from scribengin.connectors.files.options import SOURCE
 from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
 from scribengin.connectors.files.reader import FilesReader, Taking
@@ -140,15 +140,17 @@ class FilesSource:
         if self._format == "json":
             names = json_names(head.removeprefix(b"\xef\xbb\xbf").split(b"\n")) if not self._options.get("json") else []
             return unlike_names(str(path), names, asked, beside) if names else None
-        if not self._options["header"] or self._options.get("parse") == "spark":
+        if self._options.get("parse") == "spark":
             return None
         piece = Piece(path.name, size, 0, 0, 0, size, size)
         with path.open("rb", buffering=0) as file:
             block = next(self._text(file, path, piece), None)
-        names = list(block.header or ()) if isinstance(block, CsvBlock) else []
+        if not isinstance(block, CsvBlock):
+            return None
+        names = list(block.header or ())
         found = unlike_names(str(path), names, asked, beside, header=True)
         if found is None:
-            return None
+            return None if self._options.get("quote") is not None else unlike_quotes(block)
         own = Schema(tuple(field for field in asked.fields if field.name not in beside))
         return replace(found, remedy=csv_remedy(head, names, own, self._options) or found.remedy)
 
