@@ -55,7 +55,8 @@ def _first_files(prepared: PreparedFlow) -> Iterator[Problem]:
                 try:
                     source.check_first()
                 except (SourceError, Unreachable) as error:
-                    yield Problem(error.code, tier.place_of(node), error.message, error.remedy)
+                    if error.code == "source-columns":  # what is not there yet may come before it runs
+                        yield Problem(error.code, tier.place_of(node), error.message, error.remedy)
 
 
 def deep_problems(

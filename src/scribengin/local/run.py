@@ -127,7 +127,6 @@ def look_at_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
                 raise
 
 
-
 def _with_metrics(stack: ExitStack, settings: RunSettings, watch: Callable[[RunView], None]) -> Callable[[RunView], None]:
     if settings.metrics_port is None:
         return watch
