@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
 PRIMITIVES = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP")
@@ -40,13 +42,20 @@ class Type:
     fields: tuple[Field, ...] = ()
 
     def __str__(self) -> str:
+        return self._shown(_quoted)
+
+    def ddl(self) -> str:
+        """As for `Schema.ddl`."""
+        return self._shown(in_backticks)
+
+    def _shown(self, named: Callable[[str], str]) -> str:
         match self.name:
             case "DECIMAL":
                 return f"DECIMAL({self.precision},{self.scale})"
             case "ARRAY" | "MAP":
-                return f"{self.name}<{', '.join(map(str, self.parts))}>"
+                return f"{self.name}<{', '.join(part._shown(named) for part in self.parts)}>"
             case "STRUCT":
-                parts = (f"{_quoted(field.name)}: {field.type}{'' if field.nullable else ' NOT NULL'}" for field in self.fields)
+                parts = (f"{named(field.name)}: {field.type._shown(named)}{'' if field.nullable else ' NOT NULL'}" for field in self.fields)
                 return f"STRUCT<{', '.join(parts)}>"
             case _:
                 return self.name
@@ -73,6 +82,10 @@ class Schema:
     def __str__(self) -> str:
         """The DDL text; `parse_schema(str(schema)) == schema`."""
         return ", ".join(map(str, self.fields))
+
+    def ddl(self) -> str:
+        """As `str`, for Spark's parser, which takes fewer names without backticks: every one stands in them."""
+        return ", ".join(f"{in_backticks(f.name)} {f.type.ddl()}{'' if f.nullable else ' NOT NULL'}" for f in self.fields)
 
     def __contains__(self, name: object) -> bool:
         return any(field.name == name for field in self.fields)
@@ -117,7 +130,16 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 def _quoted(name: str) -> str:
-    return name if _PLAIN.match(name) else "`" + name.replace("`", "``") + "`"
+    return name if _PLAIN.match(name) else in_backticks(name)
+
+
+def in_backticks(name: str) -> str:
+    """A name in the form in which Spark's parser takes any.
+
+    >>> in_backticks("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
 
 
 class _Reader:

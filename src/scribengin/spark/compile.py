@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
+from scribengin.core.types import in_backticks
 from scribengin.plan.graph import base
 from scribengin.spark import native, spark_parse
 from scribengin.spark.arrow_functions import middle_function
@@ -195,7 +196,7 @@ class _Walk:
         delay_s = watermark.delay_s
         if isinstance(step.action, Dedupe) and step.action.within_s is not None:
             delay_s = max(delay_s, step.action.within_s)
-        return replace(frame, df=frame.df.withWatermark(watermark.column, f"{delay_s} seconds"), watermarked=True)
+        return replace(frame, df=frame.df.withWatermark(in_backticks(watermark.column), f"{delay_s} seconds"), watermarked=True)
 
     def _gate(self, node: PlannedNode, step: Step, id_: str, mark: Inherited) -> GateNode:
         """Counts late rows before a stateful step."""
@@ -286,7 +287,7 @@ class _Walk:
             branch = output if len(outputs) > 1 else None
             exits.append(ExitNode(name + EXIT, (gate.node if gate else output,), schema, at, sieve, branch))
         hidden = f", {AT} BIGINT" * at + f", {BRANCH} STRING" * (len(outputs) > 1)
-        df = self._mapped(df, self._program(entry, (*nodes, *exits)), outputs[0], f"{schema}{hidden}")
+        df = self._mapped(df, self._program(entry, (*nodes, *exits)), outputs[0], f"{schema.ddl()}{hidden}")
         frame = Frame(df, at, behind=behind, stateful=stateful)
         dfs = [df if len(outputs) == 1 else df.where(f"{BRANCH} = '{output}'").drop(BRANCH) for output in outputs]
         return {
@@ -310,7 +311,7 @@ class _Walk:
         as_text = replace(place, options={**place.options, "format": "text", "parse": "strict"}, schema=None)
         entry = replace(entry, sources={id_: replace(entry.sources[id_], place=as_text)})
         program = self._program(entry, (ExitNode(id_ + EXIT, (id_,), spark_parse.TEXT, at=True),))
-        out = self._mapped(df, program, id_, f"{spark_parse.TEXT}, {AT} BIGINT")
+        out = self._mapped(df, program, id_, f"{spark_parse.TEXT.ddl()}, {AT} BIGINT")
         lines = Frame(out, at=True, run=(id_,), fed_by=(id_ + EXIT,), behind=((id_, ()),))
         return self._settled(id_, spark_parse.parsed(lines, source, self._parts.schemas[id_]))
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Action
     from scribengin.state.contract import Counts
 
-_WINDOW = re.compile(r"\bwindow\s*\(\s*`?([\w.]+)`?\s*,\s*'([^']+)'\s*(?:,\s*'([^']+)'\s*)?\)", re.IGNORECASE)
+_WINDOW = re.compile(r"\bwindow\s*\(\s*([\w.]+|`(?:[^`]|``)+`)\s*,\s*'([^']+)'\s*(?:,\s*'([^']+)'\s*)?\)", re.IGNORECASE)
 _INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*\Z", re.IGNORECASE)
 NEVER_US = 2**63 - 1
 """a watermark that never comes"""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from scribengin.core.errors import ScribenginError, StepError
-from scribengin.core.types import Field, Schema, Type, arrow_schema
+from scribengin.core.types import Field, Schema, Type, arrow_schema, in_backticks
 from scribengin.plan.graph import branches, flat_name
 from scribengin.spark import native, spark_parse
 from scribengin.spark.at_hand import Died, HeldLetters, RootsOrigin, Sample, joined, one_batch
@@ -189,7 +189,7 @@ class LoneSteps:
             schema = native.schema_of(frame.df, node)
             # its parts: Arrow refuses a null among structs whose parts may not be null
             dead = (frame.df[DEAD]["name"].alias(DEAD), frame.df[DEAD]["payload"].alias(_PAYLOAD)) if frame.dead else ()
-            batch = one_batch(frame.df.select(*(name for name in frame.df.columns if name != DEAD), *dead).toArrow())
+            batch = one_batch(frame.df.select(*(in_backticks(name) for name in frame.df.columns if name != DEAD), *dead).toArrow())
             at: list[int] | None = batch.column(AT).to_pylist() if frame.at else None
             keep = list(range(batch.num_rows))
             if frame.dead:

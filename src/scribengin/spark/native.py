@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
-from scribengin.core.types import Field, Schema, Type
+from scribengin.core.types import Field, Schema, Type, in_backticks
 from scribengin.core.zones import UTC
 from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.rewrite import rename_inputs
@@ -81,7 +81,7 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
         case Filter(predicate):
             outs = {"": replace(kept, df=first.df.where(_for_living(first, f"({predicate})", "true")))}
         case Select(columns):
-            expressions = [f"{_for_living(first, f'({expression})', 'NULL')} AS {quoted(name)}" for name, expression in columns]
+            expressions = [f"{_for_living(first, f'({expression})', 'NULL')} AS {in_backticks(name)}" for name, expression in columns]
             outs = {"": replace(kept, df=first.df.selectExpr(*expressions, *first.hidden))}
         case Route(cases, otherwise):
             outs = {branch: replace(kept, df=first.df.where(condition)) for branch, condition in _branches(cases, otherwise)}
@@ -172,7 +172,7 @@ def required(frame: Frame, step: Step) -> Frame:
 
     checks = [f"WHEN NOT coalesce({predicate}, false) THEN {literal(name)}" for name, predicate in step.require]
     name = f"CASE {' '.join(checks)} END"
-    payload = ", ".join(f"{literal(column)}, {quoted(column)}" for column in frame.visible().columns)
+    payload = ", ".join(f"{literal(column)}, {in_backticks(column)}" for column in frame.visible().columns)
     failed = (
         f"CASE WHEN ({name}) IS NOT NULL THEN named_struct('step', {literal(step.id)}, 'name', ({name}), "
         f"'payload', to_json(named_struct({payload}))) END"
@@ -188,7 +188,7 @@ def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Fra
     match action:
         case Sql(text):
             for (name, _), df in zip(inputs, frames, strict=True):
-                df.createOrReplaceTempView(quoted(flat_name(name)))
+                df.createOrReplaceTempView(in_backticks(flat_name(name)))
             branches = {name: flat_name(name) for name, _ in inputs if "." in name}
             return spark.sql(rename_inputs(text, branches) if branches else text)
         case Aggregate():
@@ -205,29 +205,32 @@ def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Fra
 def _aggregate(df: DataFrame, action: Aggregate) -> DataFrame:
     from pyspark.sql import functions as sql
 
-    keys: list[Any] = [sql.col(quoted(column)) for column in action.by]
+    keys: list[Any] = [sql.col(in_backticks(column)) for column in action.by]
     bounds: list[str] = []
     window = action.window
     if window is not None and window.time_zone != UTC:
         start, end = "_sg_window_start", "_sg_window_end"
-        df = with_local_window(df, time=quoted(window.time), size_s=window.size_s, zone=window.time_zone, start=start, end=end)
+        df = with_local_window(df, time=in_backticks(window.time), size_s=window.size_s, zone=window.time_zone, start=start, end=end)
         keys[:0] = [start, end]
         bounds = [f"{start} AS window_start", f"{end} AS window_end"]
     elif window is not None:
-        keys.insert(0, sql.window(window.time, f"{window.size_s} seconds", f"{window.slide_s} seconds").alias("window"))
-        bounds = ["window.start AS window_start", "window.end AS window_end"]
+        # checkpoints know the key as `window`, which a column of that name takes from it
+        key = "window" if "window" not in (*action.by, *(name for name, _ in action.columns)) else "_sg_window"
+        span = sql.window(sql.col(in_backticks(window.time)), f"{window.size_s} seconds", f"{window.slide_s} seconds")
+        keys.insert(0, span.alias(key))
+        bounds = [f"{key}.start AS window_start", f"{key}.end AS window_end"]
     grouped = df.groupBy(*keys).agg(*[sql.expr(expression).alias(name) for name, expression in action.columns])
-    return grouped.selectExpr(*bounds, *map(quoted, action.by), *[quoted(name) for name, _ in action.columns])
+    return grouped.selectExpr(*bounds, *map(in_backticks, action.by), *[in_backticks(name) for name, _ in action.columns])
 
 
 def _join(action: Join, names: Sequence[str], frames: Sequence[DataFrame]) -> DataFrame:
     from pyspark.sql import functions as sql
 
     left, right = frames[0].alias("l"), frames[1].alias("r")
-    condition = reduce(lambda a, b: a & b, [sql.col(f"l.{quoted(key)}") == sql.col(f"r.{quoted(key)}") for key in action.key])
+    condition = reduce(lambda a, b: a & b, [sql.col(f"l.{in_backticks(key)}") == sql.col(f"r.{in_backticks(key)}") for key in action.key])
     times = dict(action.time)
     if action.within_s is not None and times:
-        at_left, at_right = sql.col(f"l.{quoted(times[names[0]])}"), sql.col(f"r.{quoted(times[names[1]])}")
+        at_left, at_right = sql.col(f"l.{in_backticks(times[names[0]])}"), sql.col(f"r.{in_backticks(times[names[1]])}")
         within = sql.expr(f"INTERVAL {action.within_s} SECONDS")
         condition &= (at_right >= at_left - within) & (at_right <= at_left + within)
     how = {"inner": "inner", "left": "left_outer", "right": "right_outer", "full": "full_outer", "semi": "left_semi"}[action.how]
@@ -238,13 +241,13 @@ def _join(action: Join, names: Sequence[str], frames: Sequence[DataFrame]) -> Da
     for key in action.key:
         match action.how:
             case "right":
-                keys.append(sql.col(f"r.{quoted(key)}"))
+                keys.append(sql.col(f"r.{in_backticks(key)}"))
             case "full":
-                keys.append(sql.coalesce(sql.col(f"l.{quoted(key)}"), sql.col(f"r.{quoted(key)}")).alias(key))
+                keys.append(sql.coalesce(sql.col(f"l.{in_backticks(key)}"), sql.col(f"r.{in_backticks(key)}")).alias(key))
             case _:
-                keys.append(sql.col(f"l.{quoted(key)}"))
+                keys.append(sql.col(f"l.{in_backticks(key)}"))
     others = [
-        sql.col(f"{side}.{quoted(column)}")
+        sql.col(f"{side}.{in_backticks(column)}")
         for side, df in (("l", frames[0]), ("r", frames[1]))
         for column in df.columns
         if column not in action.key
@@ -261,11 +264,6 @@ def _dedupe(df: DataFrame, key: tuple[str, ...], time: str | None, within_s: flo
 def _intersect(action: Merge, left: DataFrame, right: DataFrame) -> DataFrame:
     time = action.time or ""
     return _join(Join(action.key, "semi", (("l", time), ("r", time)) if time else (), action.within_s), ("l", "r"), (left, right))
-
-
-def quoted(name: str) -> str:
-    """A column or view name for Spark's parser."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:

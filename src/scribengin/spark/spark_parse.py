@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import StepError
-from scribengin.core.types import Field, Schema, Type
-from scribengin.spark.native import DEAD_TYPE, Frame, literal, quoted
+from scribengin.core.types import Field, Schema, Type, in_backticks
+from scribengin.spark.native import DEAD_TYPE, Frame, literal
 from scribengin.spark.program import AT, DEAD, SPARK_PARSE
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def parsed(lines: Frame, source: Source, schema: Schema) -> Frame:
     asked = Schema((*(Field(f.name, f.type) for f in schema.fields), Field(_CORRUPT, Type("STRING"))))
     given = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in options.items())
     df = lines.df.where("trim(value) <> ''").selectExpr(
-        f"{function}(value, {literal(str(asked))}, map({given})) AS _sg_record", "value AS _sg_line", AT
+        f"{function}(value, {literal(asked.ddl())}, map({given})) AS _sg_record", "value AS _sg_line", AT
     )
     failed = f"named_struct('step', {literal(source.id)}, 'name', {literal(SPARK_PARSE)}, 'payload', _sg_line)"
-    columns = [f"_sg_record.{quoted(field.name)} AS {quoted(field.name)}" for field in schema.fields]
+    columns = [f"_sg_record.{in_backticks(field.name)} AS {in_backticks(field.name)}" for field in schema.fields]
     dead = f"CASE WHEN _sg_record IS NULL OR _sg_record.{_CORRUPT} IS NOT NULL THEN {failed} END"
     df = df.selectExpr(*columns, AT, f"CAST({dead} AS {DEAD_TYPE}) AS {DEAD}")
     return replace(lines, df=df, dead=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scribengin.core.types import in_backticks
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -18,7 +20,7 @@ def map_in_arrow(df: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterat
     from pyspark.util import PythonEvalType
 
     function = UserDefinedFunction(run, returnType=columns, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    called: Any = function(*(df[column] for column in df.columns))
+    called: Any = function(*(df[in_backticks(column)] for column in df.columns))
     return DataFrame(df._jdf.mapInArrow(called._jc, False, None), df.sparkSession)
 
 

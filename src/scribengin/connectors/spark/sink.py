@@ -98,7 +98,7 @@ class ParquetRows:
     def __init__(self, place: StagedPlace, schema: Schema) -> None:
         encoders = encoder_for("parquet", compression="auto", options={})
         self._rows = FilesSinkStream(place, schema, encoders, (), SegmentRules())
-        self._columns = str(schema)
+        self._columns = schema.ddl()
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Stage the rows; all are taken."""
