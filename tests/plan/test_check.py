@@ -456,7 +456,7 @@ def test_sql_mistakes_are_found_offline(text: str, code: str) -> None:
         "SELECT try_cast(text AS INT) AS n FROM tweets",
         "SELECT CAST(id AS STRING) AS n, CAST('7' AS INT) AS seven FROM tweets",
         "WITH big AS (SELECT id AS number FROM tweets WHERE id > 3) SELECT number FROM big",
-        "SELECT ID, Tweets.User FROM Tweets",
+        "SELECT id, t.user FROM tweets AS t",
         "SELECT transform(split(text, ' '), w -> upper(w)) AS words FROM tweets",
         "SELECT word FROM tweets LATERAL VIEW explode(split(text, ' ')) w AS word",
         "SELECT id + 1 AS next, next * 2 AS twice FROM tweets",

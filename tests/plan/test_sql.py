@@ -58,8 +58,6 @@ def test_a_place_far_inside_a_long_text_is_exact() -> None:
         "tags[0] = 'a'",
         "exists(tags, t -> t LIKE 'a%')",
         "`id` > 3",
-        "ID > 3",
-        "tweets.id > 3",
         "ts > TIMESTAMP '2026-01-01'",
         "user RLIKE '^a'",
         "ts BETWEEN current_timestamp() - INTERVAL 1 DAY AND current_timestamp()",
@@ -70,6 +68,37 @@ def test_a_place_far_inside_a_long_text_is_exact() -> None:
 )
 def test_spark_expressions_are_understood(text: str) -> None:
     assert check_expression(parse_expression(text), TWEETS, "tweets") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "remedy"),
+    [
+        ("ID > 3", "ID", 'did you mean "id"?'),
+        ("tweets.id > 3", "tweets", "write id: an expression over one input names its columns without it"),
+        ("@timestamp > 3", "@", "write it in backticks: `@timestamp`"),
+        ("upper($v) = 'X'", "$", "write it in backticks: `$v`"),
+        ("id > 3 AND größe = 1", "größe", "write it in backticks: `größe`"),
+        ("id > 3 AND log.level = 'x'", "log", "write it in backticks: `log.level`"),
+        ("x-request-id = 1", "x", "write it in backticks: `x-request-id`"),
+        ("user id > 1", "", "write it in backticks: `user id`"),
+        ("upper(id) = 'x' OR a:b = 1", "", "write it in backticks: `a:b`"),
+    ],
+)
+def test_a_name_that_needs_backticks_is_told_with_them(text: str, at: str, remedy: str) -> None:
+    odd = columns_of(
+        parse_schema("id INT, `log.level` STRING, `x-request-id` INT, `user id` INT, `a:b` INT, `größe` INT, `@timestamp` INT")
+    )
+    fault = check_expression(parse_expression(text), odd, "tweets")[0]
+    assert text[fault.offset :].startswith(at)
+    assert fault.remedy == remedy
+
+
+def test_a_query_tells_names_that_need_backticks_too() -> None:
+    odd = columns_of(parse_schema("id INT, `log.level` STRING, `user id` INT"))
+    texts = ["SELECT log.level FROM rows", "SELECT user id FROM rows", "SELECT id AS größe FROM rows", "SELECT t.@x FROM rows t"]
+    remedies = [read_query(parse_query(text), {"rows": odd}).faults[0].remedy for text in texts]
+    assert remedies == [f"write it in backticks: `{name}`" for name in ("log.level", "user id", "größe", "@x")]
+    assert read_query(parse_query("SELECT `log.level`, 'größe @x' AS `größe` FROM rows"), {"rows": odd}).faults == ()
 
 
 def test_a_lambda_does_not_hide_a_wrong_name() -> None:

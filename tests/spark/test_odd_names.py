@@ -1,4 +1,4 @@
-"""Columns of any name pass every kind of step and sink: `log.level`, `@timestamp`, `user id`, `select`, a name with quotes, `Id` beside `ID`."""
+"""Columns of any name pass every kind of step and sink: `log.level`, `@timestamp`, `user id`, `select`, one with quotes, `Id` and `ID`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,23 @@ if TYPE_CHECKING:
     from tests.conftest import FlowFolder
 
 NAMES = (
-    *("log.level", "a.b.c", ".hidden", "@timestamp", "user id", " lead", "trail ", "ä", "naïve", "日本", "select", "window", "null", "Id", "ID"),
+    *(
+        "log.level",
+        "a.b.c",
+        ".hidden",
+        "@timestamp",
+        "user id",
+        " lead",
+        "trail ",
+        "ä",
+        "naïve",
+        "日本",
+        "select",
+        "window",
+        "null",
+        "Id",
+        "ID",
+    ),
     *("a`b", 'q"x', "it's", "x\\y", "a,b", "f(x)", "[0]", "*", "$v", "1st", "x-y", "n"),
 )
 """the last one is nothing special, and meets itself where a test has a column `n`"""
@@ -154,6 +170,8 @@ def test_a_flow_of_every_stateless_step_writes_them_in_every_format(folder: Flow
 
 def test_a_flow_keeps_state_by_columns_of_odd_names(folder: FlowFolder) -> None:
     source = "type: files, format: json, max_files: 1"
+    counted = '{"how.many": count(*), window: "max(`user id`)"}'
+    hourly = "SELECT window(`event time`, '1 hour').start AS `from`, count(*) AS `b.c` FROM b GROUP BY window(`event time`, '1 hour')"
     folder.flow(f"""
 version: 1
 name: stateful
@@ -163,8 +181,8 @@ sources:
 steps:
   once: {{from: a, dedupe: {{key: ["host.name", user id], time: "@timestamp", within: 10m}}}}
   pair: {{from: [a, b], join: {{key: ["host.name"], time: {{a: "@timestamp", b: event time}}, within: 1m}}}}
-  per: {{from: a, aggregate: {{by: ["host.name"], window: {{time: "@timestamp", size: 1h}}, columns: {{"how.many": count(*), window: "max(`user id`)"}}}}}}
-  own: {{from: b, sql: "SELECT window(`event time`, '1 hour').start AS `from`, count(*) AS `b.c` FROM b GROUP BY window(`event time`, '1 hour')"}}
+  per: {{from: a, aggregate: {{by: ["host.name"], window: {{time: "@timestamp", size: 1h}}, columns: {counted}}}}}
+  own: {{from: b, sql: "{hourly}"}}
 sinks:
   o_once: {{from: once, type: files, path: out/once, format: json}}
   o_pair: {{from: pair, type: files, path: out/pair, format: json}}

@@ -50,5 +50,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("orders-raw", ["orders_raw", "users"])
     'did you mean "orders_raw"?'
     """
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    near = [name for name in names if name.lower() == word.lower()] or get_close_matches(word, names, n=1, cutoff=0.6)
     return f'did you mean "{near[0]}"?' if near else ""

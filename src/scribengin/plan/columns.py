@@ -42,12 +42,11 @@ def schema_of(columns: Columns | None) -> Schema | None:
 
 
 def find(columns: Iterable[Column], name: str) -> Column | None:
-    """The column of that name; in SQL upper and lower case are the same, so an exact match comes first, then any."""
+    """The column of that name. Names are exact, in SQL too: sessions set `spark.sql.caseSensitive`."""
+    return next((column for column in columns if column.name == name), None)
+
+
+def is_near(columns: Iterable[Column], name: str) -> bool:
+    """Whether one has that name but for upper and lower case, which many a sink does not tell apart."""
     folded = name.lower()
-    near: Column | None = None
-    for column in columns:
-        if column.name == name:
-            return column
-        if near is None and column.name.lower() == folded:
-            near = column
-    return near
+    return any(column.name.lower() == folded for column in columns)

@@ -23,6 +23,7 @@ from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges
 from scribengin.spark.session import leave_checkpoints_to_spark
 from scribengin.spark.tasks import tasks_under_way
 from scribengin.spark.unit_commits import UnitCommits
+from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
 from scribengin.state.intents import Intents
@@ -363,6 +364,8 @@ def check_streaming(spark: SparkSession, compiled: Compiled, parts: QueryParts) 
     mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[output_mode(parts)]()
     for tail in compiled.tails:
         checker.checkForStreaming(tail.frame._jdf.queryExecution().analyzed(), mode)
+        # the tail's entry, by which a Batch would fail first
+        map_in_arrow(tail.frame, iter, "receipt BINARY")
 
 
 def output_mode(parts: QueryParts) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
-from scribengin.plan.columns import find
+from scribengin.plan.columns import find, is_near
 from scribengin.spec.model import Aggregate, Dedupe, Join, Merge, Parse, Select, Sink, Step
 
 if TYPE_CHECKING:
@@ -110,12 +110,12 @@ def names_stand_once(subject: Subject) -> Iterator[Problem]:
                 yield from _twice(subject, step, path_of(step, "aggregate", "columns"), [*own, *by, *(name for name, _ in pairs)])
             case Merge(how="union", origin=origin) if origin is not None:
                 columns = [column for reference in step.inputs for column in subject.resolved.of(reference) or ()]
-                if find(columns, origin) is not None:
+                if is_near(columns, origin):
                     message = f'{called(step)} adds a column "{origin}", which its inputs have already'
                     yield subject.problem("column-twice", path_of(step, "merge", "origin"), message, "give the origin another name")
             case Join(key=key, how=how) if len(step.inputs) == 2 and how != "semi":
                 left, right = (subject.resolved.of(reference) or () for reference in step.inputs)
-                both = [column.name for column in left if find(right, column.name) and column.name not in key]
+                both = [column.name for column in left if is_near(right, column.name) and column.name not in key]
                 if both:
                     kept = ", ".join(f"{both[0]} AS {step.inputs[1].replace('.', '_')}_{both[0]}" for _ in both[:1])
                     message = f"{called(step)}: {' and '.join(step.inputs)} both have {', '.join(both)}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
+from scribengin.core.types import in_backticks
 from scribengin.plan.columns import Column, Columns, find
 from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.parse import Fault, Text, start_of
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from sqlglot.optimizer.scope import Scope
 
     from scribengin.core.types import Type
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,29 @@ def check_expression(text: Text, columns: Columns | None, of: str) -> list[Fault
     from sqlglot import exp
 
     if text.tree is None:
-        return [text.fault] if text.fault else []
+        return [with_backticks(text.fault, text, columns or ())] if text.fault else []
     if columns is None:
         return []
     faults = []
     for column in text.tree.find_all(exp.Column):
         first = _first_part(column)
-        if find(columns, first) is None and not (first == of and len(column.parts) > 1) and not isinstance(column.this, exp.Star):
-            faults.append(_unknown_column(column, first, columns, of))
+        if find(columns, first) is None and not isinstance(column.this, exp.Star):
+            fault = with_backticks(_unknown_column(column, first, columns, of), text, columns)
+            if first == of and len(column.parts) > 1:
+                rest = ".".join(part.name for part in column.parts[1:])
+                fault = replace(fault, remedy=f"write {rest}: an expression over one input names its columns without it")
+            faults.append(fault)
     return faults
+
+
+def with_backticks(fault: Fault, text: Text, columns: Columns) -> Fault:
+    """The fault, with the remedy for a name of other than letters and digits that stands there as it is: `log.level`, `user id`."""
+    odd = sorted((column.name for column in columns if not _WORD.fullmatch(column.name)), key=len, reverse=True)
+    for name in odd:
+        for found in re.finditer(rf"(?<![\w`]){re.escape(name)}(?![\w`])", text.sql):
+            if fault.code == "sql-syntax" or found.start() <= fault.offset < found.end():
+                return replace(fault, remedy=f"write it in backticks: {in_backticks(name)}")
+    return fault
 
 
 def expression_result(text: Text, columns: Columns | None) -> Type | None:
@@ -80,20 +98,21 @@ def read_query(text: Text, inputs: Mapping[str, Columns | None]) -> QueryFacts:
     from sqlglot.errors import SqlglotError
     from sqlglot.optimizer.scope import traverse_scope
 
+    everything = [column for given in inputs.values() for column in given or ()]
     if text.tree is None:
-        return QueryFacts((text.fault,) if text.fault else (), (), None)
+        return QueryFacts((with_backticks(text.fault, text, tuple(everything)),) if text.fault else (), (), None)
     try:
         scopes = traverse_scope(text.tree)
     except SqlglotError:  # the same alias twice and the like: Spark says it
         return QueryFacts((), tuple(inputs), None)
-    reader = _Reader({word.lower(): (name, columns) for name, columns in inputs.items() for word in table_names(name)})
+    reader = _Reader({word: (name, columns) for name, columns in inputs.items() for word in table_names(name)})
     for scope in scopes:  # inner ones first
         reader.read(scope)
     columns = reader.given.get(id(scopes[-1])) if scopes else None
-    everything = [column for given in inputs.values() for column in given or ()]
-    names = Counter(column.name.lower() for column in everything)
-    known = tuple(column for column in everything if names[column.name.lower()] == 1)
-    return QueryFacts(tuple(reader.faults), tuple(dict.fromkeys(reader.tables)), columns, known)
+    names = Counter(column.name for column in everything)
+    known = tuple(column for column in everything if names[column.name] == 1)
+    faults = tuple(with_backticks(fault, text, tuple(everything)) for fault in reader.faults)
+    return QueryFacts(faults, tuple(dict.fromkeys(reader.tables)), columns, known)
 
 
 class _Reader:
@@ -130,7 +149,7 @@ class _Reader:
         if not isinstance(source.this, exp.Identifier):  # explode(…), range(…), VALUES
             return None
         name = table_reference(source)
-        known = self._inputs.get(name.lower())
+        known = self._inputs.get(name)
         if known is not None:
             self.tables.append(known[0])
             return _renamed(known[1], source)
@@ -154,18 +173,17 @@ class _Reader:
             return
         if scope.parent is not None and not (scope.is_cte or scope.is_derived_table or scope.is_set_operation):
             return  # a subquery in an expression may mean the outer query's columns
-        aliases = {projection.alias.lower() for projection in select.expressions if projection.alias}
+        aliases = {projection.alias for projection in select.expressions if projection.alias}
         aliases |= {call.name.lower() for call in select.find_all(exp.Anonymous) if call.name.lower() in WINDOW_FUNCTIONS}  # as Spark does
         everything = tuple(column for columns in sources.values() for column in columns or ())
-        folded = {name.lower(): columns for name, columns in sources.items()}
         for column in self._own_columns(select):
             parts = [part.name for part in column.parts]
-            if isinstance(column.this, exp.Star) or _branch_qualified(parts, folded):
+            if isinstance(column.this, exp.Star) or _branch_qualified(parts, sources):
                 continue
-            if len(parts) > 1 and parts[0].lower() in folded:
-                if find(folded[parts[0].lower()] or (), parts[1]) is None:
-                    self.faults.append(_unknown_column(column, parts[1], folded[parts[0].lower()] or (), parts[0]))
-            elif find(everything, parts[0]) is None and parts[0].lower() not in aliases:
+            if len(parts) > 1 and parts[0] in sources:
+                if find(sources[parts[0]] or (), parts[1]) is None:
+                    self.faults.append(_unknown_column(column, parts[1], sources[parts[0]] or (), parts[0]))
+            elif find(everything, parts[0]) is None and parts[0] not in aliases:
                 where = " and ".join(sources)
                 self.faults.append(_unknown_column(column, parts[0], everything, where))
 
@@ -192,11 +210,10 @@ class _Reader:
 
         outer = any(join.side or join.method for join in select.args.get("joins") or [])
         merged = any(join.args.get("using") for join in select.args.get("joins") or [])
-        folded = {name.lower(): columns for name, columns in sources.items()}
         given: list[Column] = []
         for projection in select.expressions:
             if isinstance(projection, exp.Star) or (isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)):
-                star = _expand(projection, folded)
+                star = _expand(projection, sources)
                 if star is None or merged or outer or select.args.get("laterals"):
                     return None
                 given += star
@@ -204,11 +221,11 @@ class _Reader:
                 return None  # Spark makes up a name
             else:
                 name = projection.alias or projection.name
-                plain = None if outer else _resolve(projection.unalias(), folded)
+                plain = None if outer else _resolve(projection.unalias(), sources)
                 given.append(
                     Column(name, plain.type, plain.nullable)
                     if plain
-                    else Column(name, expression_type(projection, lambda column: _type(_resolve(column, folded))))
+                    else Column(name, expression_type(projection, lambda column: _type(_resolve(column, sources))))
                 )
         return tuple(given)
 
@@ -233,8 +250,8 @@ def _resolve(column: exp.Expr, sources: Mapping[str, Columns | None]) -> Column 
     if not isinstance(column, exp.Column):
         return None
     parts = [part.name for part in column.parts]
-    if len(parts) == 2 and parts[0].lower() in sources:
-        return find(sources[parts[0].lower()] or (), parts[1])
+    if len(parts) == 2 and parts[0] in sources:
+        return find(sources[parts[0]] or (), parts[1])
     if len(parts) != 1 or any(columns is None for columns in sources.values()):
         return None
     found = [hit for columns in sources.values() if (hit := find(columns or (), parts[0]))]
@@ -248,20 +265,20 @@ def _expand(star: exp.Expr, sources: Mapping[str, Columns | None]) -> list[Colum
     inner = star.this if isinstance(star, exp.Column) else star
     if inner.args.get("replace") or inner.args.get("rename"):
         return None
-    wanted = [star.table.lower()] if isinstance(star, exp.Column) and star.table else list(sources)
-    left_out = {column.name.lower() for column in inner.args.get("except_") or []}
+    wanted = [star.table] if isinstance(star, exp.Column) and star.table else list(sources)
+    left_out = {column.name for column in inner.args.get("except_") or []}
     columns: list[Column] = []
     for name in wanted:
         of_source = sources.get(name)
         if of_source is None:
             return None
-        columns += [column for column in of_source if column.name.lower() not in left_out]
+        columns += [column for column in of_source if column.name not in left_out]
     return columns
 
 
 def _branch_qualified(parts: list[str], sources: Mapping[str, Columns | None]) -> bool:
     """`r.big.id` where `r.big` is an input; sqlglot names that source by its last part."""
-    return len(parts) > 2 and parts[1].lower() in sources
+    return len(parts) > 2 and parts[1] in sources
 
 
 def _first_part(column: exp.Column) -> str:

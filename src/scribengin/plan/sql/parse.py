@@ -8,6 +8,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+from scribengin.core.types import in_backticks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -142,6 +144,10 @@ def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
     comma = _trailing_comma(tokens)
     if comma is not None:
         return _wrong(sql, kind, comma, "a comma stands before the end of the list", "take it out")
+    bare = _bare_name(tokens)
+    if bare is not None:
+        offset, name = bare
+        return _wrong(sql, kind, offset, f'"{name}" stands there without backticks', f"write it in backticks: {in_backticks(name)}")
     _free_window_functions(tokens)
     try:
         trees = [tree for tree in _dialect().parser().parse(tokens, sql) if tree is not None]
@@ -162,6 +168,18 @@ def _free_window_functions(tokens: list[Token]) -> None:
     for token, follower in pairwise(tokens):
         if token.token_type == TokenType.WINDOW and follower.token_type == TokenType.L_PAREN:
             token.token_type = TokenType.VAR
+
+
+def _bare_name(tokens: list[Token]) -> tuple[int, str] | None:
+    """(offset, name) of one that sqlglot reads as it stands, and Spark not: it takes letters from A to Z, and there are no parameters."""
+    from sqlglot.tokenizer_core import TokenType
+
+    for token, follower in _pairs(tokens):
+        if token.token_type == TokenType.PARAMETER and follower is not None:
+            return token.start, token.text + follower.text
+        if token.token_type == TokenType.VAR and not token.text.isascii():
+            return token.start, token.text
+    return None
 
 
 def _trailing_comma(tokens: list[Token]) -> int | None:
