@@ -10,6 +10,7 @@ from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type, in_backticks
 from scribengin.core.zones import UTC
 from scribengin.plan.graph import flat_name
+from scribengin.plan.sql.patterns import as_meant
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.local_windows import with_local_window
 from scribengin.spark.program import AT, DEAD, PART
@@ -77,7 +78,7 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
     run, fed_by, behind = _joined(frames)
     run = (*run, step.id)
     kept = replace(first, run=run)
-    match step.action:
+    match _as_meant(spark, step.action):
         case Filter(predicate):
             outs = {"": replace(kept, df=first.df.where(_for_living(first, f"({predicate})", "true")))}
         case Select(columns):
@@ -94,6 +95,36 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
     if step.require:
         outs = {branch: required(frame, step) for branch, frame in outs.items()}
     return outs
+
+
+def _as_meant(spark: SparkSession, action: Action) -> Action:
+    """The step with the patterns in its texts as Spark must be told them."""
+
+    def meant(text: str) -> str:
+        return _meant(spark, text)
+
+    def pairs(texts: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, meant(text)) for name, text in texts)
+
+    match action:
+        case Filter(predicate):
+            return Filter(meant(predicate))
+        case Select(columns):
+            return Select(pairs(columns))
+        case Route(cases, otherwise):
+            return Route(pairs(cases), otherwise)
+        case Sql(text):
+            return Sql(meant(text))
+        case Aggregate(columns=columns):
+            return replace(action, columns=pairs(columns))
+    return action
+
+
+def _meant(spark: SparkSession, text: str) -> str:
+    """Where a person has set that all literals are raw, they are that."""
+    if "\\" not in text or spark.conf.get("spark.sql.parser.escapedStringLiterals") == "true":
+        return text
+    return as_meant(text)
 
 
 def _joined(frames: Sequence[Frame]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
@@ -170,7 +201,8 @@ def required(frame: Frame, step: Step) -> Frame:
     """Mark the rows that fail one of the step's predicates; the next Python stage takes them out."""
     from pyspark.sql import functions as sql
 
-    checks = [f"WHEN NOT coalesce({predicate}, false) THEN {literal(name)}" for name, predicate in step.require]
+    spark = frame.df.sparkSession
+    checks = [f"WHEN NOT coalesce({_meant(spark, predicate)}, false) THEN {literal(name)}" for name, predicate in step.require]
     name = f"CASE {' '.join(checks)} END"
     payload = ", ".join(f"{literal(column)}, {in_backticks(column)}" for column in frame.visible().columns)
     failed = (

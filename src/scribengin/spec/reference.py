@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.spec import alert_keys, flow_test_keys, keys, tier_keys
 from scribengin.spec.key import Section
 from scribengin.spec.problems import CATALOG
-from scribengin.spec.reference_prose import ALERTS, EDITORS, HEAD, PYTHON, SCHEMAS, TESTS, TIERS, TIME
+from scribengin.spec.reference_prose import ALERTS, EDITORS, HEAD, PYTHON, SCHEMAS, SQL, TESTS, TIERS, TIME
 from scribengin.spec.units_text import show_bound, show_bytes_exactly, show_duration_exactly
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _KEY_KINDS = {
 def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> str:
     """docs/flow-file.md."""
     parts = [HEAD, _top(), _ends("Sources", keys.SOURCE, source_types), _steps(), _ends("Sinks", keys.SINK, sink_types)]
-    return "\n".join([*parts, _tiers(), _alerts(), _tests(), SCHEMAS, TIME, PYTHON, EDITORS])
+    return "\n".join([*parts, _tiers(), _alerts(), _tests(), SQL, SCHEMAS, TIME, PYTHON, EDITORS])
 
 
 def problems_page(more: Iterable[Entry] = ()) -> str:

@@ -62,6 +62,39 @@ sinks:
 They are filled in after the YAML was read, inside values only, and typed by the option in which they stand.
 """
 
+SQL = """\
+## Names and SQL
+
+A column may have any name. Upper and lower case differ, in SQL too. In SQL a name stands in backticks unless it is made of the letters
+A to Z, digits and `_`; a backtick in it is doubled. Everywhere else (`key`, `by`, `time`, `partition_by`, `{…}` of templates) it stands as
+it is; a watermark takes backticks where a name has blanks:
+
+```yaml
+sources:
+  logs:
+    type: files
+    path: logs
+    format: json
+    schema: "`@timestamp` TIMESTAMP, `log.level` STRING, `user id` INT"
+    watermark: "`@timestamp` 10m"
+steps:
+  bad: {from: logs, filter: "`log.level` = 'error'"}
+  per: {from: bad, aggregate: {by: [user id], window: {time: "@timestamp", size: 1h}, columns: {n: count(*)}}}
+```
+
+SQL is Spark's, in ANSI mode. What a backslash means:
+
+| where | `'\\d'` | `'\\\\d'` | `r'\\d'` |
+|---|---|---|---|
+| a regular expression (`RLIKE`, `regexp_…`, `split`, `str_to_map`) | `\\d` | `\\d` | `\\d` |
+| any other text | `d`; `validate` warns | `\\d` | `\\d` |
+
+A regular expression is a literal in the arguments of these functions or behind `RLIKE`. In it `\\b` and `\\Z` are the edge of a word and
+the end of the text; `\\n`, `\\r`, `\\t`, `\\\\`, `\\'`, `\\"` and `\\uXXXX` are what they are in every text. In what `regexp_replace` puts
+in, groups are `$1`. `LIKE` takes a backslash before `%`, `_` and a second one alone: one backslash of the data is `'\\\\\\\\'`. In a
+double-quoted YAML text each backslash is written twice for YAML. [Why](decisions/0060-a-single-backslash-in-a-pattern-stays.md).
+"""
+
 SCHEMAS = """\
 ## Schemas
 

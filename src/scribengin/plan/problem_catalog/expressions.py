@@ -59,6 +59,15 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
     ),
     Entry(
+        "sql-backslash",
+        "A backslash that does not mean what is written",
+        "Outside of regular expressions Spark drops a backslash before most letters. LIKE takes one before `%`, `_` and `\\` alone.",
+        "Double it: `'C:\\\\data'`, or `r'C:\\data'`.",
+        ORDERS + "steps:\n  a: {from: orders, filter: \"user = 'x\\\\d'\"}\nsinks:\n  kept: {from: a, type: console}\n",
+        slot="file",
+        severity="warning",
+    ),
+    Entry(
         "predicate-type",
         "A predicate that is neither true nor false",
         "`filter`, `route` and `require` take BOOLEAN expressions.",

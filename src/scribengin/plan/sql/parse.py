@@ -123,13 +123,25 @@ def _dialect() -> Dialect:
     return Dialect.get_or_raise("spark")
 
 
+def tokens_of(sql: str) -> tuple[Token, ...]:
+    """The words of a text; none where it cannot be cut into words."""
+    from sqlglot.errors import TokenError
+
+    try:
+        return tuple(_dialect().tokenize(sql))
+    except TokenError:
+        return ()
+
+
 def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
     from sqlglot.errors import ParseError, TokenError
 
     try:
         tokens = _dialect().tokenize(sql)
     except TokenError:
-        return _wrong(sql, kind, _open_quote(sql), "a quote or a comment is opened and not closed", "")
+        before = re.search(r"\\['\"]", sql)
+        remedy = f"a backslash takes the quote behind it into the text: write \\\\{before[0][1]} where it is to end" if before else ""
+        return _wrong(sql, kind, _open_quote(sql), "a quote or a comment is opened and not closed", remedy)
     if not tokens:
         return _wrong(sql, kind, 0, "the SQL text is empty", "")
     words = tuple((token.text.upper(), token.start) for token in tokens)

@@ -1,0 +1,181 @@
+"""Backslashes in SQL texts. Spark's parser takes them out of a literal: `'^\\d+$'` is `^d+$` to it, and keeps no digits.
+
+In a pattern a backslash means what people write: one that begins no escape of a literal stays, so that `'\\d'`, `'\\\\d'` and `r'\\d'` are
+the same (docs/decisions/0060). In other texts Spark's rule holds, and what it drops is told.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from scribengin.plan.sql.parse import Fault, tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlglot.tokenizer_core import Token
+
+_REGEXES = {
+    **dict.fromkeys(("regexp_extract", "regexp_extract_all", "regexp_like", "regexp", "rlike", "split"), (1,)),
+    **dict.fromkeys(("regexp_count", "regexp_instr", "regexp_substr"), (1,)),
+    "regexp_replace": (1, 2),
+    "str_to_map": (1, 2),
+}
+"""function → which of its arguments are regular expressions, or what one is replaced by"""
+_LIKES = {"like": (1,), "ilike": (1,)}
+_ENDS = frozenset(
+    {
+        *("AND", "OR", "ESCAPE", "THEN", "ELSE", "WHEN", "END", "AS", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "ON"),
+        *("UNION", "EXCEPT", "INTERSECT", "JOIN", "=", "<>", "!=", "<", ">", "<=", ">="),
+    }
+)
+"""what ends the pattern behind RLIKE or LIKE"""
+_OPERANDS = frozenset({"VAR", "IDENTIFIER", "STRING", "RAW_STRING", "R_PAREN", "R_BRACKET", "NOT", "NUMBER"})
+"""behind what RLIKE and LIKE are operators, and no functions"""
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.|\Z)", re.DOTALL)
+_NAMED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_OF_REGEXES = frozenset("bZ")
+"""escapes of a literal that regular expressions have too, and for something else: the edge of a word, the end of the text"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    """A text in quotes: where it stands, and as what. `kind`: "regex", "like" or ""."""
+
+    start: int
+    source: str
+    kind: str
+    function: str = ""
+    """where it is the argument of one: its name, and the argument's number"""
+    argument: int = 0
+    escaped: bool = False
+    """`like` has an ESCAPE"""
+
+    @property
+    def body(self) -> str:
+        return self.source[1:-1]
+
+    def value(self) -> str:
+        """As Spark reads it."""
+        return _ESCAPE.sub(lambda found: _character(found[1]), self.body)
+
+    def meant(self) -> str:
+        """As it is meant, of a regular expression."""
+        return _ESCAPE.sub(lambda found: found[0] if _is_of_regexes(found[1]) else _character(found[1]), self.body)
+
+    def lost(self) -> re.Match[str] | None:
+        """The first backslash that Spark drops, and that stands for nothing."""
+        return next((found for found in _ESCAPE.finditer(self.body) if _says_nothing(found[1])), None)
+
+
+def as_meant(sql: str) -> str:
+    """The text with the patterns in it as Spark must be told them; everything else stays, character for character.
+
+    >>> print(as_meant(r"v RLIKE '^\\d+$' AND w = 'a\\d'"))
+    v RLIKE '^\\\\d+$' AND w = 'a\\d'
+    """
+    if "\\" not in sql:
+        return sql
+    for literal in reversed(_literals(sql)):
+        if literal.kind == "regex" and literal.meant() != literal.value():
+            quote = literal.source[0]
+            text = literal.meant().replace("\\", "\\\\").replace(quote, f"\\{quote}")
+            sql = f"{sql[: literal.start]}{quote}{text}{quote}{sql[literal.start + len(literal.source) :]}"
+    return sql
+
+
+def backslash_faults(sql: str) -> Iterator[Fault]:
+    """Backslashes that Spark drops, LIKE patterns that it refuses when a row comes, and `\\1` where a group is `$1`."""
+    for literal in _literals(sql) if "\\" in sql else ():
+        if literal.kind == "regex":
+            group = re.search(r"\\(\d)", literal.meant()) if (literal.function, literal.argument) == ("regexp_replace", 2) else None
+            if group is not None:
+                message = f"{literal.source} puts the digit {group[1]} in, no group of the pattern"
+                yield Fault("sql-backslash", literal.start, message, f"write ${group[1]} for the group", "warning")
+            continue
+        if literal.kind == "like" and not literal.escaped and (wrong := _refused_by_like(literal.value())) is not None:
+            message = f"in {literal.source} a backslash stands before {wrong or 'the end'}; LIKE takes it before %, _ and \\ alone"
+            yield Fault("sql-backslash", literal.start, message, "write \\\\\\\\ for one backslash of the text, or use RLIKE")
+        elif (lost := literal.lost()) is not None:
+            doubled = "\\" * (4 if literal.kind == "like" else 2)
+            remedy = f"write {doubled}{lost[1]} for a backslash, or take it out"
+            message = f"Spark drops the backslash before {lost[1]} in {literal.source}"
+            yield Fault("sql-backslash", literal.start + 1 + lost.start(), message, remedy, "warning")
+
+
+def _character(escape: str) -> str:
+    """What Spark makes of a backslash and this."""
+    if len(escape) == 1 or not escape:
+        return _NAMED.get(escape, escape)
+    return chr(int(escape[1:], 16)) if escape[0] in "uU" else chr(int(escape, 8))
+
+
+def _says_nothing(escape: str) -> bool:
+    return len(escape) == 1 and escape not in _NAMED and escape not in "\\'\"\n"
+
+
+def _is_of_regexes(escape: str) -> bool:
+    return _says_nothing(escape) or escape in _OF_REGEXES
+
+
+def _refused_by_like(pattern: str) -> str | None:
+    found = re.search(r"\\([^%_\\]|\Z)", re.sub(r"\\[%_\\]", "", pattern))
+    return None if found is None else found[1]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An open parenthesis: of a call, or of none."""
+
+    function: str
+    inherited: str
+    argument: int = 0
+    behind: str = ""
+    """the kind of what stands behind RLIKE or LIKE here"""
+
+    @property
+    def kind(self) -> str:
+        if self.argument in _REGEXES.get(self.function, ()):
+            return "regex"
+        if self.argument in _LIKES.get(self.function, ()):
+            return "like"
+        return self.behind or self.inherited
+
+
+@lru_cache(maxsize=1024)
+def _literals(sql: str) -> tuple[_Literal, ...]:
+    """The literals with a backslash that Spark would unescape; none of a text that cannot be read."""
+    tokens = tokens_of(sql)
+    frames = [_Frame("", "")]
+    found: list[_Literal] = []
+    for index, token in enumerate(tokens):
+        kind, word = token.token_type.name, token.text.upper()
+        frame = frames[-1]
+        before = tokens[index - 1].token_type.name if index else ""
+        if kind == "L_PAREN":
+            frames.append(_Frame(_called(tokens, index), frame.kind))
+        elif kind == "R_PAREN" and len(frames) > 1:
+            frames.pop()
+        elif kind == "COMMA":
+            frame.argument += 1
+            frame.behind = ""
+        elif kind in ("RLIKE", "LIKE", "ILIKE") and before in _OPERANDS:
+            frame.behind = "regex" if kind == "RLIKE" else "like"
+        elif word in _ENDS and kind != "STRING":
+            frame.behind = ""
+        elif kind == "STRING" and "\\" in (source := sql[token.start : token.end + 1]):
+            is_escaped = index + 1 < len(tokens) and tokens[index + 1].text.upper() == "ESCAPE"
+            found.append(_Literal(token.start, source, frame.kind, frame.function, frame.argument, is_escaped))
+    return tuple(found)
+
+
+def _called(tokens: tuple[Token, ...], index: int) -> str:
+    """The name of the function whose parenthesis this is, in lower case."""
+    if not index:
+        return ""
+    name = tokens[index - 1]
+    is_operator = name.token_type.name in ("RLIKE", "LIKE", "ILIKE") and index > 1 and tokens[index - 2].token_type.name in _OPERANDS
+    return "" if is_operator or name.token_type.name == "STRING" else name.text.lower()
