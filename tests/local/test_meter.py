@@ -14,7 +14,9 @@ from scribengin.local.run import run_flow
 from scribengin.spark.commit import Committed
 from scribengin.spark.query import QueryRun
 from scribengin.state.acks import Waiting
+from scribengin.state.clocks import Clock
 from scribengin.state.contract import Counts, Decision
+from scribengin.watching.words import watermark_text
 
 
 def committed(files: int, rows: int) -> Committed:
@@ -27,7 +29,7 @@ def committed(files: int, rows: int) -> Committed:
 def look(files: int, *, oldest_s: float | None = None, more: bool = False):
     backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": oldest_s, "more": more}}
     progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=(), held=None, held_bytes=None)
-    return SimpleNamespace(state="running", message="", restarts=0, progress=progress)
+    return SimpleNamespace(state="running", message="", restarts=0, progress=progress, idle=None)
 
 
 def test_what_waits_and_what_is_done_add_up_between_two_looks():
@@ -164,6 +166,23 @@ def test_the_input_that_holds_the_watermark_back_is_named():
     assert held_back_by == ["pays", "pays", "events"]
     run.progress.gated = ("events",)
     assert meter.view("q", run).held_back_by == ""
+
+
+def test_how_far_behind_and_how_long_silent_the_input_is_that_holds_back_until_it_is_idle():
+    run = look(files=0)
+    run.progress.gated = ("events", "pays")
+    meter = Meter(("events", "pays"), ("kept",), clock=lambda: 1000.0)
+    batch = committed(1, 1)
+    clocks = {"events": Clock(90 * 10**6, 0, 0, 995 * 10**6), "pays": Clock(20 * 10**6, 0, 0, 400 * 10**6)}
+    newest = {node: clock.newest_us for node, clock in clocks.items()}
+    meter.committed(replace(batch, decision=replace(batch.decision, clocks=clocks), newest_us=newest))
+    view = meter.view("q", run)
+    assert (view.held_back_by, view.behind_s, view.silent_s, view.idle) == ("pays", 70.0, 600.0, ())
+    assert watermark_text(view) == "none yet, held back by pays (1m10s behind, silent for 10m00s)"
+    run.idle = SimpleNamespace(idle_us={"pays": 600 * 10**6})
+    view = meter.view("q", run)
+    assert (view.held_back_by, view.idle) == ("", ("pays",))
+    assert watermark_text(replace(view, watermark="now")) == "now, without pays (idle)"
 
 
 class Fed:

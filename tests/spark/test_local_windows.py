@@ -128,7 +128,7 @@ sinks:
     found = {(row["window_start"][:16], row["window_end"][:16]): row["ids"] for row in folder.read("out/days")}
     held = {id_ for ids in found.values() for id_ in ids}
     assert set(range(11)) - held == {6, 9}, found
-    assert {query.name: query.nodes[node].late for query, node in zip(last.queries, ("days", "days+weeks"), strict=True)} == {
+    assert {query.name: query.nodes[node].late_dead for query, node in zip(last.queries, ("days", "days+weeks"), strict=True)} == {
         "out": 2,
         "sums": 2,
     }

@@ -394,10 +394,14 @@ def test_a_letter_that_is_behind_the_watermark_is_told_before_and_is_a_letter_ag
     assert (again.step, again.reason, again.replay_of, again.source) == ("daily", "late", "0:0", "rows")
     assert "2026-01-01T11:00:00Z" in again.message
     assert balanced(folder)
+    # what has been late would be late again: that is no way on
+    said = replay(prepared(folder), Which(reason="late"))
+    assert (said.asked, said.refusals) == (0, 1), said
+    assert "it would be late again" in said.refused[0]["why"]
     nodes = read_totals(query(folder, "kept")).nodes
-    assert sum(counts.late for counts in nodes.values()) == 0
-    # what has come in time is not told so, and what nobody has sent by hand is counted as before
+    assert (sum(counts.late for counts in nodes.values()), sum(counts.late_dead for counts in nodes.values())) == (0, 1)
+    # and so is what nobody has sent by hand, which stays in the count where the step says so
     folder.data("data/d.jsonl", [{"id": 1, "at": "2026-01-01T12:00:00Z"}])
     assert folder.run().state == "finished"
-    assert sum(counts.late for counts in read_totals(query(folder, "kept")).nodes.values()) == 1
+    assert sum(counts.late_dead for counts in read_totals(query(folder, "kept")).nodes.values()) == 2
     assert balanced(folder)

@@ -34,7 +34,7 @@ sinks:
 
     assert sorted(row["ids"] for row in folder.read("out")) == [[1, 2], [3], [4]]
     nodes = last.queries[0].nodes
-    assert nodes["once+hours"].rows_in == 9 - nodes["once+hours"].late
+    assert nodes["once+hours"].rows_in == 9 - nodes["once+hours"].late_dead
     # one node of the ledger, and what both steps hold: two ids and one window at least
     assert first.queries[0].nodes["once+hours"].held == 4
     assert nodes["once+hours"].held == 2

@@ -1,4 +1,4 @@
-"""Every step form that keeps state. What Spark drops as late it drops without a word: rows carry ids, so that each one is accounted for."""
+"""Every step form that keeps state. Rows carry ids, so that each one is accounted for, late ones too."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def events(folder: FlowFolder, name: str, *rows: tuple[int, float], who: str = "
 
 
 def late(result: Any, node: str) -> int:
-    (found,) = [counts.late for query in result.queries for name, counts in query.nodes.items() if node in name.split("+")]
-    return found
+    """Rows that the step has not taken because the watermark had passed them: letters, or only counted."""
+    (found,) = [counts for query in result.queries for name, counts in query.nodes.items() if node in name.split("+")]
+    return int(found.late + found.late_dead)
 
 
 # The watermark that drops rows in a Batch is that of the Batch before, which has seen the Batches before it: a row is late two

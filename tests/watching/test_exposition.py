@@ -48,6 +48,9 @@ def full() -> tuple[Tier, dict[str, FlowState]]:
         catch_up_s=4.0,
         state_rows=5,
         state_bytes=6,
+        held_back_by="a",
+        behind_s=7.0,
+        silent_s=8.0,
     )
     tier.tells()
     return tier, {"tweets": FlowState("running", "slow", (("stuck", True), ("late", False)))}

@@ -119,6 +119,12 @@ class QueryView:
     watermark: str = ""
     held_back_by: str = ""
     """of several inputs with a watermark the slowest, which rules"""
+    behind_s: float | None = None
+    """how far it is behind the next slowest; None where one of the two has brought no rows"""
+    silent_s: float | None = None
+    """how long it has brought no rows"""
+    idle: tuple[str, ...] = ()
+    """inputs that hold nobody back any more, because they have brought no rows for as long as their `idle` says"""
     message: str = ""
     """why it waits, stops, recovers or failed"""
     slowest: tuple[str, float] | None = None

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from scribengin.plan.graph import Graph, base
 from scribengin.plan.resolve import resolve, slowest
-from scribengin.spark.gate import instant_text, window_grid
+from scribengin.spark.gate import instant_text, late_rule
 from scribengin.spark.layout import Layout
 from scribengin.spark.offset_log import newest_of, watermark_us
 
@@ -70,5 +70,7 @@ class Lateness:
             for mark in filter(None, (slowest(marks.get(base(input_), ())) for input_ in fed)):
                 column = declared.column if declared is not None and mark.origin == source else mark.column
                 if column in columns and columns[column].type.name == "TIMESTAMP":
-                    found.append(_Door(column, window_grid(layout.step(node.id).action), self._watermark_us - layout.lag_us(node.id)))
+                    rule = late_rule(layout.step(node.id), mark.column)
+                    if rule.drops:
+                        found.append(_Door(column, rule.grid, self._watermark_us - layout.lag_us(node.id)))
         return found

@@ -30,6 +30,7 @@ def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tu
         rows.filtered += count.filtered
         rows.dead += count.dead
         rows.late += count.late
+        rows.late_dead += count.late_dead
         rows.made += count.made
         rows.lost += count.lost
         rows.lost_unknown += count.lost_unknown

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.local.catch_up import CatchUp
 from scribengin.local.contract import EndView, QueryView
 from scribengin.local.ledger import query_rows
+from scribengin.state.clocks import held_back, idle_nodes
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import moment
 from scribengin.state.orders import order_texts
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scribengin.spark.commit import Committed
     from scribengin.spark.query import QueryRun
     from scribengin.state.acks import Waiting
+    from scribengin.state.clocks import Clock
 
 RATE_WINDOW_S = 10.0
 _FIGURES = ("files", "bytes", "rows")
@@ -50,6 +52,7 @@ class Meter:
         self._waits: Mapping[str, Waiting] = {}
         self._clock = clock
         self._newest_us: dict[str, int] = {}
+        self._clocks: Mapping[str, Clock] = {}
         self._now = now
         self._lock = threading.Lock()
         self._begun = now()
@@ -93,6 +96,7 @@ class Meter:
                 self._phases_total[phase] += spent
             self._streams = {}
             self._moved = None
+            self._clocks = batch.decision.clocks
             for origin, newest_us in batch.newest_us.items():
                 self._newest_us[origin] = max(newest_us, self._newest_us.get(origin, newest_us))
             if batch.decision.batch.number <= self.last:
@@ -145,7 +149,7 @@ class Meter:
                 rows_out=self.rows.out,
                 filtered=self.rows.filtered,
                 dead=self.rows.dead,
-                late=self.rows.late,
+                late=self.rows.late + self.rows.late_dead,
                 lost=self.rows.lost,
                 lost_unknown=self.rows.lost_unknown,
                 rows_per_s=rate,
@@ -163,7 +167,7 @@ class Meter:
                 done=None if left is None or done_part is None else 1.0 - left,
                 eta_s=eta,
                 watermark="" if run is None else run.progress.watermark,
-                held_back_by="" if run is None or not self.batches else self._slowest(run.progress.gated),
+                **({} if run is None or not self.batches else self._held_back(run)),
                 message="" if run is None else run.message,
                 slowest=self._slowest_node,
                 sources={source: self._end_view(source, span, looked.get(source)) for source in self._sources},
@@ -191,6 +195,18 @@ class Meter:
         if tasks != self._tasks:
             self._tasks, self._moved = tasks, now
         return now - self._moved
+
+    def _held_back(self, run: QueryRun) -> dict[str, Any]:
+        """What holds the watermark back, by how much and since when; inputs that are idle do not."""
+        now_us = round(self._clock() * 1e6)
+        idle = frozenset() if run.idle is None else idle_nodes(self._clocks, run.idle.idle_us, now_us)
+        by = self._slowest([origin for origin in run.progress.gated if origin not in idle])
+        said: dict[str, Any] = {"held_back_by": by, "idle": tuple(sorted(idle))}
+        held = held_back(self._clocks, idle)
+        if held is not None and held.by == by:
+            said["behind_s"] = None if held.behind_us is None else held.behind_us / 1e6
+            said["silent_s"] = max(0.0, (now_us - held.silent_since_us) / 1e6)
+        return said
 
     def _slowest(self, origins: Sequence[str]) -> str:
         """Of several the node whose watermark rules; one that has brought no rows since the start holds all back, as Spark counts it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import contextmanager
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, get_args
 
@@ -50,6 +51,7 @@ def serve_metrics(port: int) -> Iterator[Callable[[RunView], None]]:
 def declared() -> list[tuple[str, str, tuple[str, ...], str]]:
     """(name as queries write it, gauge or counter, labels, meaning) of each metric, in the order of a scrape; for the docs."""
     query = QueryView("q", "running", phases_total_s={"plan": 1.0}, lag_rows=1, lag_files=1, lag_bytes=1, lag_s=1.0, catch_up_s=1.0)
+    query = replace(query, held_back_by="a", behind_s=1.0, silent_s=1.0)
     views = _Views()
     views.take(RunView("f", "running", 1.0, (query,), gates=(GateView("c", "a -> b", "q", "near", "far"),)))
     found = []
@@ -81,6 +83,13 @@ class _Views(Collector):
                 counter.add_metric((view.flow, query.name), read(query))
             yield counter
         yield _phases(view)
+        for name, text, of_query in _HELD_BACK:
+            gauge = GaugeMetricFamily(name, text, labels=(*_LABELS, "source"))
+            for query in view.queries:
+                if query.held_back_by and (value := of_query(query)) is not None:
+                    gauge.add_metric((view.flow, query.name, query.held_back_by), value)
+            if gauge.samples:
+                yield gauge
         for name, text, level in _GAUGES:
             gauge = GaugeMetricFamily(name, text, labels=_LABELS)
             for query in view.queries:
@@ -114,6 +123,15 @@ _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
         "Time until nothing waits, as things go; +Inf where more arrives than is read.",
         lambda query: inf if query.falls_behind else query.catch_up_s,
     ),
+)
+
+_HELD_BACK: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
+    (
+        "scribengin_watermark_behind_seconds",
+        "By how much the input that holds the watermark back is behind the next slowest.",
+        lambda query: query.behind_s,
+    ),
+    ("scribengin_watermark_silent_seconds", "How long the input that holds it back has brought no rows.", lambda query: query.silent_s),
 )
 
 

@@ -11,6 +11,7 @@ from scribengin.core.errors import Refused
 from scribengin.local.entrances import Cannot, Entrances
 from scribengin.local.lateness import Lateness
 from scribengin.local.letters import LetterStates, key_text
+from scribengin.spark.gate import LATE
 from scribengin.state.dead import dated_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
@@ -285,6 +286,9 @@ class _Asking:
                 continue
             assert not isinstance(entrance, Cannot)
             if not entrance.at and taken is not None and lateness.is_late(mended.source, taken):
+                if letter.reason == LATE:
+                    self.done.refuse(self.query.name, key, letter, _late_again(self.watermark))
+                    continue
                 self.late.add(key)
             enters = replace(mended, replays=letter.replays + 1, replay_of=f"{key[0]}:{key[1]}")
             yield key, entrance.carrier, Entering(enters, entrance.at, begins(key[0], letter.source or entrance.carrier))
@@ -294,6 +298,14 @@ _OF_ROW = Cannot(
     "the row that came to the step was repaired, and it enters at its source, which takes the record",
     "repair the record (`payload`; scribengin dead edit --from-start), or say --as-is to send it as it was",
 )
+
+
+def _late_again(watermark: str) -> Cannot:
+    """Of a letter that was late, and would be nothing else."""
+    return Cannot(
+        f"its time is still behind the watermark of its Query ({watermark}): it would be late again",
+        "repair its time: scribengin dead edit FLOW ID; or read all again: scribengin reset FLOW --outputs --yes",
+    )
 
 
 def _changed(letter: DeadLetter, given: Given, at: str) -> Repair | None:

@@ -6,12 +6,16 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from scribengin.connectors.channel.outbox import read_left
 from scribengin.local.accepting import accepted_rows
 from scribengin.local.acks import topology_of
 from scribengin.local.learning import noticed_rows, read_noticed
 from scribengin.local.ledger import query_rows
+from scribengin.spec.model import Sink
 from scribengin.state.acks import Acks, QueryKey, Waiting
+from scribengin.state.clocks import held_back, idle_nodes
 from scribengin.state.decisions import Decisions, moment
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import read_holder
@@ -22,8 +26,9 @@ from scribengin.state.source_log import SourceLog
 if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.channels import PlannedChannel
-    from scribengin.plan.model import Plan
+    from scribengin.plan.model import Plan, QueryPlan
     from scribengin.state.acks import Link, Standing, Topology
+    from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
     from scribengin.state.ledger import Totals
 
@@ -73,15 +78,49 @@ def _tier(
                 "dead": totals[key].dead,
                 "lag": _lag(key, topology, standing, now_s),
             }
-            | _orders(topology.queries[key])
+            | _of_newest(plan, query, topology.queries[key], None if holder is None else now_s)
         )
     return {"tier": plan.tier, "holder": None if holder is None else asdict(holder), "queries": queries}
 
 
-def _orders(folder: QueryFolder) -> dict[str, Any]:
-    """How utilities run, where there are any."""
+def _of_newest(plan: Plan, query: QueryPlan, folder: QueryFolder, now_s: float | None) -> dict[str, Any]:
+    """How utilities run, where there are any, and how far its watermark is, where it keeps state."""
     newest = Decisions(folder.decisions).newest()
-    return {"orders": orders_as_json(newest.orders)} if newest is not None and newest.orders else {}
+    if newest is None:
+        return {}
+    orders = {"orders": orders_as_json(newest.orders)} if newest.orders else {}
+    return orders | ({"watermark": _watermark(plan, query, newest, now_s)} if newest.clocks else {})
+
+
+def _watermark(plan: Plan, query: QueryPlan, newest: Decision, now_s: float | None) -> dict[str, Any]:
+    """How far each input has come, which of them holds the others back, by how much and since when. `now_s`: None where nothing runs:
+    then it is as the newest Batch has left it."""
+    at_s = moment(newest.decided_at).timestamp() if now_s is None else now_s
+    nodes = {id_: plan.flow.node(id_) for id_ in newest.clocks if id_ in {*query.sources, *(node.id for node in query.nodes)}}
+    marks = {id_: node.watermark for id_, node in nodes.items() if not isinstance(node, Sink) and node.watermark is not None}
+    idle = idle_nodes(newest.clocks, {id_: round(mark.idle_s * 1e6) for id_, mark in marks.items() if mark.idle_s}, round(at_s * 1e6))
+    held = held_back(newest.clocks, idle)
+    at_us = newest.times.get("watermark_us", 0)
+    return {
+        "at": _instant(at_us) if at_us else None,
+        "held_back_by": None if held is None else held.by,
+        "behind_s": None if held is None or held.behind_us is None else round(held.behind_us / 1e6, 3),
+        "silent_since": None if held is None else _instant(held.silent_since_us),
+        "idle": sorted(idle),
+        "inputs": {
+            id_: {
+                "at": None if clock.newest_us is None else _instant(clock.newest_us),
+                "since_batch": clock.batch,
+                "came_at": _instant(clock.came_us),
+            }
+            for id_, clock in newest.clocks.items()
+        },
+    }
+
+
+def _instant(us: int) -> str:
+    """Of any year."""
+    return f"{np.datetime64(us // 1000, 'ms')}Z"
 
 
 def _lag(key: QueryKey, topology: Topology, standing: Standing, now_s: float) -> dict[str, Any] | None:

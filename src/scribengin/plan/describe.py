@@ -34,7 +34,11 @@ def describe(node: Source | Step | Sink, types: Mapping[str, NodeType]) -> str:
 
 def watermark(node: Source | Step) -> str:
     """`ts 10m00s`."""
-    return f"{node.watermark.column} {span(node.watermark.delay_s)}" if node.watermark else ""
+    mark = node.watermark
+    if mark is None:
+        return ""
+    bounds = [f"{name} {span(span_s)}" for name, span_s in (("ahead", mark.ahead_s), ("idle", mark.idle_s)) if span_s is not None]
+    return f"{mark.column} {span(mark.delay_s)}" + (f" ({', '.join(bounds)})" if bounds else "")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.types import Schema
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.python_modules import find_module
-from scribengin.spec.model import Filter, Python, Route, Sink, Source, Sql, Step, Utilities
+from scribengin.spec.model import Defaults, Filter, Python, Route, Sink, Source, Sql, Step, Utilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WATERS = ("high_water", "low_water", "capacity")
 """of a source: they hold back others"""
-_LATER = ("origin", "to", "cells", *_WATERS)
+_LATER = ("origin", "to", "cells", "ahead_s", "idle_s", "late", *_WATERS)
 """Fields that came after states were written: where they say nothing they are left out, so that nothing looks changed"""
 
 
@@ -44,7 +44,8 @@ def node_fingerprints(
                 dry = replace(node, high_water=None, low_water=None, capacity=None)
                 parts[id_] = [_plain(dry) | {"options": _plain(_without_pace(node, source_types))}, flow.on_error(node)]
             case Step():
-                parts[id_] = [_plain(node), flow.on_error(node), *_python_texts(flow, node)]
+                late = [flow.late(node)] if flow.late(node) != Defaults().late else []
+                parts[id_] = [_plain(replace(node, late=None)), flow.on_error(node), *_python_texts(flow, node), *late]
             case Sink():
                 own = {"options": _plain(_without_pace(node, sink_types)), "trigger_s": None}
                 parts[id_] = [_plain(node) | own, node.delivery or flow.defaults.delivery]
@@ -102,7 +103,9 @@ class _Meaning:
     def _make(self, id_: str) -> Any:
         node = self._graph.nodes[id_]
         inputs = [self.of(reference) for reference in inputs_of(node)]
-        watermark = _plain(getattr(node, "watermark", None))
+        declared = getattr(node, "watermark", None)
+        # which rows come and how far others wait for them, not what they mean
+        watermark = None if declared is None else _plain(replace(declared, ahead_s=None, idle_s=None))
         if isinstance(node, Source):
             return ["source", id_, node.type, self._columns_text(id_), watermark, node.static]
         assert isinstance(node, Step)

@@ -5,7 +5,7 @@ Works on flows with mistakes in them: what cannot be told is None or empty, so t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from scribengin.core.types import Schema, Type
@@ -18,17 +18,25 @@ from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse,
 
 if TYPE_CHECKING:
     from scribengin.plan.graph import Graph
+    from scribengin.spec.model import Watermark
 
 WINDOW_COLUMNS = (Column("window_start", Type("TIMESTAMP")), Column("window_end", Type("TIMESTAMP")))
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Inherited:
     """A watermark that reaches a node: `column` trails the newest of `origin` by `delay_s`."""
 
     column: str
     delay_s: float
     origin: str
+    ahead_s: float | None = None
+    idle_s: float | None = None
+
+    @staticmethod
+    def of(watermark: Watermark, origin: str) -> Inherited:
+        """The one that `origin` declares."""
+        return Inherited(watermark.column, watermark.delay_s, origin, watermark.ahead_s, watermark.idle_s)
 
 
 @dataclass
@@ -77,9 +85,7 @@ def resolve(graph: Graph) -> Resolved:
         match node:
             case Source():
                 resolved.columns[id_] = source_columns(node)
-                resolved.watermarks[id_] = (
-                    (Inherited(node.watermark.column, node.watermark.delay_s, id_),) if node.watermark and not node.static else ()
-                )
+                resolved.watermarks[id_] = (Inherited.of(node.watermark, id_),) if node.watermark and not node.static else ()
                 if node.static:
                     resolved.static.add(id_)
             case Step():
@@ -204,14 +210,14 @@ def _join_columns(action: Join, inputs: list[Columns | None]) -> Columns | None:
 
 
 def _step_watermarks(step: Step, resolved: Resolved) -> tuple[Inherited, ...]:
-    own = (Inherited(step.watermark.column, step.watermark.delay_s, step.id),) if step.watermark else ()
+    own = (Inherited.of(step.watermark, step.id),) if step.watermark else ()
     if step.id in resolved.static:
         return ()
     columns = resolved.columns.get(step.id)
     inherited = resolved.reaching(step)
     match step.action:
         case Aggregate(window=window) if window is not None:
-            inherited = tuple(Inherited("window_end", mark.delay_s, mark.origin) for mark in inherited if mark.column == window.time)
+            inherited = tuple(replace(mark, column="window_end") for mark in inherited if mark.column == window.time)
         case Select(pairs):
             inherited = _renamed(inherited, {expression.strip(): name for name, expression in pairs})
         case Sql() if columns is not None and step.id in resolved.stateful:
@@ -224,4 +230,4 @@ def _step_watermarks(step: Step, resolved: Resolved) -> tuple[Inherited, ...]:
 
 
 def _renamed(marks: tuple[Inherited, ...], names: dict[str, str]) -> tuple[Inherited, ...]:
-    return tuple(Inherited(names[mark.column], mark.delay_s, mark.origin) for mark in marks if mark.column in names)
+    return tuple(replace(mark, column=names[mark.column]) for mark in marks if mark.column in names)

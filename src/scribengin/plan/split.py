@@ -134,7 +134,7 @@ class _Split:
             CHANNEL,
             self._options(channel, channel.reading),
             None if schema is None else SchemaSpec(schema),
-            None if mark is None else Watermark(mark.column, mark.delay_s),
+            None if mark is None else Watermark(mark.column, mark.delay_s, mark.ahead_s, mark.idle_s),
         )
 
     def _folder(self, channel: PlannedChannel) -> str | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
     from scribengin.spark.chunk import Chunk
+    from scribengin.spec.model import OnError
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,8 @@ class HeldLetters(Letters):
         came: Schema | None = None,  # noqa: ARG002 (nobody replays these)
         arrived: pa.RecordBatch | None = None,  # noqa: ARG002
         arrived_at: int | None = None,  # noqa: ARG002
+        fate: OnError | None = None,  # noqa: ARG002
+        remedy: str = "",  # noqa: ARG002
     ) -> None:
         """Note it; `node` is `step.name` of a utility. A person's Ctrl-C reaches no executor, but this process: it is raised again."""
         if isinstance(error, KeyboardInterrupt):

@@ -26,15 +26,17 @@ from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import asks_spark, is_data_error
 from scribengin.spark.gate import NEVER_US
 from scribengin.spark.noticed import together as noticed_by
-from scribengin.spark.offset_log import watermark_us
+from scribengin.spark.offset_log import planned_us, watermark_us
 from scribengin.spark.orders import learned, with_orders
 from scribengin.spark.program import RowsEntry, SinkNode
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.replayed import with_letters
 from scribengin.spark.spark_write import write_tails
 from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
+from scribengin.spark.watermarks import late_notice
 from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Utilities
+from scribengin.state.clocks import clocks_after
 from scribengin.state.contract import Counts, Decision, LineSegment
 from scribengin.state.decisions import input_hash
 from scribengin.state.settling import publish
@@ -43,6 +45,7 @@ from scribengin.state.taken import together
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
@@ -55,6 +58,8 @@ if TYPE_CHECKING:
     from scribengin.spark.program import Program
     from scribengin.spark.ranges import Ranges
     from scribengin.spark.unit_commits import UnitCommits
+    from scribengin.spark.watermarks import IdleInputs
+    from scribengin.state.clocks import Clock
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
     from scribengin.state.folder import QueryFolder
@@ -77,6 +82,8 @@ class Committed:
     replayed: bool
     newest_us: Mapping[str, int] = field(default_factory=dict)
     """node with a watermark → how far its rows alone would have moved it"""
+    notice: str = ""
+    """what is to be told at once"""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """node → time that tasks spent in it; a run of native steps (`known+hot`) is one node"""
 
@@ -103,6 +110,8 @@ class BatchRunner:
     units: UnitCommits | None = None
     compiled: Compiled | None = None
     reports: Accumulator[dict[Any, Any]] | None = None
+    idle: IdleInputs | None = None
+    """of a stateful Query"""
     _last: Decision | None = field(default=None)
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
@@ -151,7 +160,9 @@ class BatchRunner:
             "decide": publish - decide,
             "publish": done - publish,
         }
-        self.on_commit(Committed(decision, streams, phases, replayed=False, **told))
+        notice = late_notice(self.parts, decision, self.decisions, self._streams_of) if decision.clocks else ""
+        self.on_commit(Committed(decision, streams, phases, replayed=False, notice=notice, **told))
+        self._let_idle_pass(decision)
         faults.reached("commit.before")
         # a driver that slept must not write Spark's log any more: its successor would find the entry there, and stop
         self.lease.check()
@@ -162,6 +173,19 @@ class BatchRunner:
         if self.hold is not None:
             self.ranges.share(self.hold.wait())
         return self.ranges.take(df, last)
+
+    def _let_idle_pass(self, decision: Decision) -> None:
+        """Where an input has fallen silent, the watermark goes on with this Batch, as if it were not there."""
+        if self.idle is not None and (running := self.spark.streams.active):
+            self.idle.clocks = decision.clocks
+            self.idle.advance(running[0], planned_us(self._offsets, decision.batch.number))
+
+    @property
+    def _offsets(self) -> Path:
+        return self.parts.letters.folder.parent / "checkpoint" / "offsets"
+
+    def _streams_of(self, decision: Decision) -> dict[str, tuple[SourceStream, ...]]:
+        return {**self._streams(decision.sources), **self.static}
 
     def _streams(self, ranges: tuple[SourceRange, ...]) -> dict[str, tuple[SourceStream, ...]]:
         return {each.source: tuple(self.logs[each.source].range(each.start, each.end)) for each in ranges}
@@ -232,6 +256,7 @@ class BatchRunner:
             counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
         dead = [LineSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
         plan = plan_of(fingerprint, intent, tail_reports)
+        newest = newest_times(middle)
         decision = Decision(
             batch,
             input_hash(batch, ranges, streams, plan),
@@ -249,8 +274,16 @@ class BatchRunner:
             learned(self._orders(), (*tail_reports, *middle)),
             noticed_by((*tail_reports, *middle), self._known_columns()),
             tuple(id_ for id_, sink in self.parts.sinks.items() if offers(sink)),
+            clocks=self._clocks(batch.number, newest),
         )
-        return decision, compiling, {"newest_us": newest_times(middle), "seconds": seconds_of(*tail_reports, *middle)}
+        told = {"newest_us": {node: us for node, (us, _) in newest.items()}, "seconds": seconds_of(*tail_reports, *middle)}
+        return decision, compiling, told
+
+    def _clocks(self, number: int, newest: Mapping[str, tuple[int, int | None]]) -> dict[str, Clock]:
+        if self.compiled is None or not self.compiled.gated:
+            return {}
+        last = self._last or self.decisions.newest()
+        return clocks_after({} if last is None else last.clocks, newest, self.compiled.gated, number, planned_us(self._offsets, number))
 
     def _known_columns(self) -> set[tuple[str, str, str]]:
         if self._known is None:
@@ -263,8 +296,7 @@ class BatchRunner:
             return {}
         took_in = any(Counts.from_json(counts).rows_in for report in middle for counts in report["counts"].values())
         leaves_us = max((report["leaves"] for report in middle), default=0) if self.compiled.gated else NEVER_US if took_in else 0
-        watermark = watermark_us(self.parts.letters.folder.parent / "checkpoint" / "offsets", number)
-        return {"watermark_us": watermark, "leaves_us": leaves_us}
+        return {"watermark_us": watermark_us(self._offsets, number), "leaves_us": leaves_us}
 
     def _run(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
         """The Batch's one action: the reports of all tail units."""

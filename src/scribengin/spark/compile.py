@@ -18,7 +18,7 @@ from scribengin.spark.arrow_functions import middle_function
 from scribengin.spark.compiled import BatchInputs, Compiled, NativeRun, StreamInputs, Tail
 from scribengin.spark.counting import ways_behind
 from scribengin.spark.failures import step_failure
-from scribengin.spark.gate import GateNode, window_grid
+from scribengin.spark.gate import GateNode, late_rule
 from scribengin.spark.layout import Layout
 from scribengin.spark.native import Frame, Lane
 from scribengin.spark.origin import LoggedStreams
@@ -199,11 +199,12 @@ class _Walk:
         return replace(frame, df=frame.df.withWatermark(in_backticks(watermark.column), f"{delay_s} seconds"), watermarked=True)
 
     def _gate(self, node: PlannedNode, step: Step, id_: str, mark: Inherited) -> GateNode:
-        """Counts late rows before a stateful step."""
+        """Judges the rows of a stateful step by their times."""
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
         self._gated[mark.origin] = None
-        grid, lag_us, holds_us = window_grid(step.action), self._layout.lag_us(node.id), self._layout.holds_us(node.id)
-        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, grid, lag_us, holds_us, offsets)
+        lag_us, holds_us, late = self._layout.lag_us(node.id), self._layout.holds_us(node.id), self._parts.plan.flow.late(step)
+        rule = late_rule(step, mark.column)
+        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, rule, late, lag_us, holds_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
         """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compiled import Compiled
+    from scribengin.spark.gate import Gate
     from scribengin.spark.native import Frame
     from scribengin.spark.program import RowsEntry, StageNode, StreamsEntry
 
     Skip = Mapping[tuple[str, int], Mapping[int, tuple[str, str]]]
+
+NOWHERE = 2**63
+"""behind all AT values"""
 
 
 def ways_behind(
@@ -50,6 +54,7 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, A
         if own:  # what Spark does for the node itself: `parse: spark` of a source, `require` of a python step
             node.out -= sum(counts[exit_].out for exit_ in own if exit_ in counts)
             node.dead += gate.dead + died
+            node.late_dead += gate.late_dead
             if any(source == run.name for source, _ in run.behind):
                 node.filtered = node.rows_in - node.out - node.dead
             else:
@@ -58,6 +63,7 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, A
         node.rows_in += sum(counts[exit_].out for exit_ in run.fed_by if exit_ in counts) + died - gate.late
         node.dead += died + gate.dead
         node.late += gate.late
+        node.late_dead += gate.late_dead
         if not run.stateful:
             surplus = node.out + node.dead - node.rows_in
             node.made, node.filtered = max(0, surplus), max(0, -surplus)
@@ -87,13 +93,24 @@ def seconds_of(*reports: Mapping[str, Any]) -> dict[str, float]:
     return seconds
 
 
-def newest_times(reports: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """The newest over all tasks: see Committed.newest_us."""
-    newest_us: dict[str, int] = {}
+def newest_of(gates: Iterable[tuple[str, Gate]]) -> dict[str, tuple[int, int | None]]:
+    """Node with a watermark → how far the rows that came by its gates would move it, and the AT value of the one that does."""
+    newest: dict[str, tuple[int, int | None]] = {}
+    for origin, gate in gates:
+        if gate.newest_us is not None and (origin not in newest or gate.newest_us > newest[origin][0]):
+            newest[origin] = (gate.newest_us, gate.newest_at)
+    return newest
+
+
+def newest_times(reports: Iterable[dict[str, Any]]) -> dict[str, tuple[int, int | None]]:
+    """As `newest_of`, over all tasks; of equal ones the first record."""
+    newest: dict[str, tuple[int, int | None]] = {}
     for report in reports:
-        for origin, found in report["newest"].items():
-            newest_us[origin] = max(found, newest_us.get(origin, found))
-    return newest_us
+        for origin, (us, at) in report["newest"].items():
+            best = newest.get(origin)
+            if best is None or (us, -NOWHERE if at is None else -at) > (best[0], -NOWHERE if best[1] is None else -best[1]):
+                newest[origin] = (us, at)
+    return newest
 
 
 def _way(compiled: Compiled, source: str, step: str) -> tuple[str, ...]:

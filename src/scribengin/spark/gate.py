@@ -1,24 +1,25 @@
-"""Before a step that keeps state: count the rows that Spark will drop as late, and bury those that have no time at all.
+"""Before a step that keeps state: what becomes of rows that Spark would drop as late, and of those that have no time, or an impossible one.
 
-Spark drops both without a word: late rows behind a partial aggregation are counted wrongly, rows with a null time not at all.
-The comparison is Spark's own: a row is late when its last window ends at or before the watermark of the Batch before, or, where
-there is no window, its time does.
+Spark drops late rows and those with a null time without a word: late ones behind a partial aggregation are counted wrongly, others not at
+all. The comparison is Spark's own: a row is late when its last window ends at or before the watermark of the Batch before, or, where
+there is no window, its time does. Everything else is judged by what Spark's offset log holds of the Batch, so that one that runs again
+is judged alike.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from scribengin.core.zones import UTC
+from scribengin.plan.sql.shape import shape_of
+from scribengin.plan.sql.windows import windows_of
 from scribengin.spark.local_windows import window_ends_us
-from scribengin.spark.offset_log import watermark_us
-from scribengin.spec.model import Aggregate, Sql
+from scribengin.spark.offset_log import planned_us, watermark_us
+from scribengin.spec.model import Aggregate, Dedupe, Join, Merge, Sql
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,55 +30,47 @@ if TYPE_CHECKING:
     from scribengin.plan.resolve import Inherited
     from scribengin.spark.chunk import Chunk
     from scribengin.spark.letters import Letters
-    from scribengin.spec.model import Action
+    from scribengin.spec.model import Action, Late, Step
     from scribengin.state.contract import Counts
 
-_WINDOW = re.compile(r"\bwindow\s*\(\s*([\w.]+|`(?:[^`]|``)+`)\s*,\s*'([^']+)'\s*(?:,\s*'([^']+)'\s*)?\)", re.IGNORECASE)
-_INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*\Z", re.IGNORECASE)
 NEVER_US = 2**63 - 1
 """a watermark that never comes"""
 LATE = "late"
-"""the reason of a letter that was replayed behind the watermark of its Query"""
-_US = {
-    "millisecond": 1_000,
-    "second": 10**6,
-    "minute": 60 * 10**6,
-    "hour": 3_600 * 10**6,
-    "day": 86_400 * 10**6,
-    "week": 7 * 86_400 * 10**6,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class GateNode:
-    """`mark` is the watermark that its input gives. `offsets` is the folder of Spark's offset log, which tells the watermark; the step's
-    own trails it by `lag_us`."""
-
-    node: str
-    step: str
-    inputs: tuple[str, ...]
-    schema: Schema
-    mark: Inherited
-    grid: WindowGrid | None
-    lag_us: int
-    holds_us: int
-    """how long at most, behind its last window's end or its own time, the Query keeps what it has made of a row"""
-    offsets: Path
+"""the reason of a letter that the watermark of its Query had passed"""
+AHEAD = "ahead"
+"""the reason of a letter whose time is further ahead of the clock than `ahead` allows"""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowGrid:
-    """Where the windows of a step lie."""
+    """Where the windows of a step lie. A `session` ends `size_us` behind each of its rows, whatever other rows make of it."""
 
     size_us: int
     slide_us: int
     time_zone: str = UTC
+    start_us: int = 0
+    session: bool = False
 
     def last_ends_us(self, times_us: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The end of the last window that holds each instant."""
         if self.time_zone != UTC:
             return window_ends_us(times_us, self.size_us, self.time_zone)
-        return times_us - times_us % self.slide_us + self.size_us
+        if self.session:
+            return times_us + self.size_us
+        return times_us - (times_us - self.start_us) % self.slide_us + self.size_us
+
+
+@dataclass(frozen=True, slots=True)
+class LateRule:
+    """Which rows a step that keeps state does not take."""
+
+    drops: bool = True
+    """False where no watermark makes it drop any"""
+    known: bool = True
+    """False where its windows cannot be read off its text: a row whose time has passed may still be in one that is open"""
+    grid: WindowGrid | None = None
+    timed: bool = False
+    """True where a row without a time is in no result"""
 
 
 def window_grid(action: Action) -> WindowGrid | None:
@@ -85,22 +78,63 @@ def window_grid(action: Action) -> WindowGrid | None:
     if isinstance(action, Aggregate) and action.window is not None:
         window = action.window
         return WindowGrid(round(window.size_s * 1e6), round(window.slide_s * 1e6), window.time_zone)
-    found = _WINDOW.search(action.text) if isinstance(action, Sql) else None
-    if found is None:
+    found = windows_of(action.text) if isinstance(action, Sql) else None
+    if found is None or len(found) != 1:
         return None
-    size_us = _interval_us(found.group(2))
-    slide_us = _interval_us(found.group(3)) if found.group(3) else size_us
-    return WindowGrid(size_us, slide_us) if size_us and slide_us else None
+    (one,) = found
+    return WindowGrid(one.size_us, one.slide_us, start_us=one.start_us, session=one.session)
 
 
-def _interval_us(text: str) -> int:
-    found = _INTERVAL.match(text)
-    return int(found.group(1)) * _US[found.group(2).lower()] if found else 0
+def late_rule(step: Step, column: str) -> LateRule:
+    """What the step does with rows by their time in `column`, on which the watermark is."""
+    name, grid = column.lower(), window_grid(step.action)
+    match step.action:
+        case Aggregate(window=window, by=by):
+            over = window is not None and window.time.lower() == name
+            closes = over or name in {key.lower() for key in by}
+            return LateRule(
+                closes and step.emit != "complete", grid=grid if over else None, timed=over or (closes and step.emit == "append")
+            )
+        case Join() | Merge():
+            return LateRule(timed=True)
+        case Dedupe():
+            return LateRule()
+        case Sql(text):
+            windows = windows_of(text)
+            if step.emit == "complete":
+                return LateRule(drops=False, grid=grid, timed=grid is not None)
+            if grid is not None:
+                return LateRule(grid=grid, timed=True)
+            groups = shape_of(text, frozenset(step.inputs)).grouped_by
+            if windows == frozenset() and (groups is None or step.emit == "append"):
+                return LateRule(timed=groups is not None and name in groups)
+            # under `update` a group by the watermark's own column closes, one by an expression of it, or of others, does not
+            return LateRule(drops=windows != frozenset() or groups is None or name in groups, known=False)
+    return LateRule()
+
+
+@dataclass(frozen=True, slots=True)
+class GateNode:
+    """`mark` is the watermark that its input gives, `rule` what the step does by it, `late` what becomes of late rows. `offsets` is the
+    folder of Spark's offset log, which tells the watermark; the step's own trails it by `lag_us`."""
+
+    node: str
+    step: str
+    inputs: tuple[str, ...]
+    schema: Schema
+    mark: Inherited
+    rule: LateRule
+    late: Late
+    lag_us: int
+    holds_us: int
+    """how long at most, behind its last window's end or its own time, the Query keeps what it has made of a row"""
+    offsets: Path
 
 
 class Gate:
-    """Counts in `counts.late` and `counts.dead`; late rows pass, so that Spark decides by itself and the result is Spark's. A dead letter
-    that is replayed, and is late, is a letter again: it was sent by hand, and must not vanish into a count."""
+    """Counts in `counts`. Late rows are letters by default, or stop the task; those that are only to be counted pass, so that Spark drops
+    them by itself, and so do all where it cannot be told which Spark would drop. A dead letter that is replayed, and is late, is a letter
+    again: it was sent by hand, and must not vanish into a count."""
 
     def __init__(self, node: GateNode, batch: int, counts: Counts, letters: Letters) -> None:
         self._node = node
@@ -108,32 +142,56 @@ class Gate:
         self._letters = letters
         self.newest_us: int | None = None
         """how far the input alone would move the watermark; None before its first time"""
+        self.newest_at: int | None = None
+        """the AT value of the row that would; None where no single record stands behind it"""
         self.leaves_us = 0
         """the watermark at which all rows have left the state"""
         self._watermark_us = watermark_us(node.offsets, batch - 1) - node.lag_us
+        ahead_s = node.mark.ahead_s
+        self._clock_us = 0 if ahead_s is None else planned_us(node.offsets, batch)
+        self._bound_us = None if ahead_s is None else self._clock_us + round(ahead_s * 1e6)
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """The rows that have a time."""
-        node = self._node
-        batch, _ = chunk.batch(node.schema)
-        times = batch.column(node.mark.column)
-        if times.null_count and node.grid is not None:
-            chunk = self._bury_timeless(chunk, times)
-            times = chunk.batch(node.schema)[0].column(node.mark.column)
-        known = pc.drop_null(times).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        """The rows that the step is to have."""
+        rule = self._node.rule
+        chunk, times, at_us = self._with_times(chunk)
+        known = at_us if not times.null_count else at_us[times.is_valid().to_numpy(zero_copy_only=False)]
         if known.size:
-            newest_us = int(known.max()) - round(node.mark.delay_s * 1e6)
-            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)
-        ends = known if node.grid is None else node.grid.last_ends_us(known)
+            self._note_newest(chunk, at_us, int(known.max()))
+        ends = known if rule.grid is None else rule.grid.last_ends_us(known)
         if ends.size:
-            self.leaves_us = max(self.leaves_us, min(NEVER_US, int(np.max(ends)) + node.holds_us))
+            self.leaves_us = max(self.leaves_us, min(NEVER_US, int(np.max(ends)) + self._node.holds_us))
         late = ends <= self._watermark_us
-        if not late.any():
+        if not rule.drops or not late.any():
             return chunk
-        rows = np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False))[late]
-        asked = self._replayed(chunk, rows)
-        self._counts.late += len(rows) - len(asked)
-        return self._bury_late(chunk, times, asked) if len(asked) else chunk
+        rows = np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False))[late] if times.null_count else np.flatnonzero(late)
+        buried = rows if self._node.late != "drop" and rule.known else self._replayed(chunk, rows)
+        self._counts.late += len(rows) - len(buried)
+        return self._bury_late(chunk, times, buried) if len(buried) else chunk
+
+    def _with_times(self, chunk: Chunk) -> tuple[Chunk, pa.Array, NDArray[np.int64]]:
+        """The chunk without rows whose time cannot be; its times, and these in microseconds, where they are not null."""
+        times = self._times(chunk)
+        if times.null_count and self._node.rule.timed:
+            chunk = self._bury_timeless(chunk, times)
+            times = self._times(chunk)
+        at_us = _instants(times)
+        if self._bound_us is not None and at_us.size and int(at_us.max()) > self._bound_us:
+            chunk = self._bury_ahead(chunk, times, np.flatnonzero(at_us > self._bound_us), self._bound_us)
+            times = self._times(chunk)
+            at_us = _instants(times)
+        return chunk, times, at_us
+
+    def _times(self, chunk: Chunk) -> pa.Array:
+        return chunk.batch(self._node.schema)[0].column(self._node.mark.column)
+
+    def _note_newest(self, chunk: Chunk, at_us: NDArray[np.int64], newest_us: int) -> None:
+        reached_us = newest_us - round(self._node.mark.delay_s * 1e6)
+        if self.newest_us is not None and reached_us <= self.newest_us:
+            return
+        self.newest_us = reached_us
+        ordinal = chunk.ordinal(int(np.argmax(at_us == newest_us)))
+        self.newest_at = None if ordinal is None else ordinal + chunk.origin.first_at
 
     def _replayed(self, chunk: Chunk, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the rows that somebody has sent on their way by hand, and that can be letters again."""
@@ -144,25 +202,51 @@ class Gate:
         return asked if len(asked) and self._letters.keeps(self._node.step) else rows[:0]
 
     def _bury_late(self, chunk: Chunk, times: pa.Array, rows: NDArray[np.int64]) -> Chunk:
+        node, stops = self._node, self._node.late == "error"
         mark = instant_text(pa.array([self._watermark_us], pa.timestamp("us", tz=UTC)))
-        for index in rows.tolist():
-            at = instant_text(times.slice(index, 1))
-            message = f'"{self._node.mark.column}" is {at}, and the watermark of the Query has passed it: {mark}'
-            self._letters.bury(self._node.step, chunk, index, LATE, message)
-            self._counts.dead += 1
-        keep = np.ones(len(chunk), bool)
-        keep[rows] = False
-        return chunk.selected(keep.tolist())
+        remedy = f"set a longer delay of the watermark, or late: dead_letter at {node.step}, and run it again" if stops else ""
+        for index, at in zip(rows.tolist(), instant_texts(times.take(pa.array(rows))), strict=True):
+            message = f'"{node.mark.column}" is {at}, and the watermark of the Query has passed it: {mark}'
+            self._letters.bury(node.step, chunk, index, LATE, message, fate="fail" if stops else "dead_letter", remedy=remedy)
+        self._counts.dead += len(rows)
+        self._counts.late_dead += len(rows)
+        return _without(chunk, rows)
+
+    def _bury_ahead(self, chunk: Chunk, times: pa.Array, rows: NDArray[np.int64], bound_us: int) -> Chunk:
+        clock, bound = instant_texts(pa.array([self._clock_us, bound_us], pa.timestamp("us", tz=UTC)))
+        for index, at in zip(rows.tolist(), instant_texts(times.take(pa.array(rows))), strict=True):
+            message = f'"{self._node.mark.column}" is {at}; the watermark takes times up to {bound} (the Batch was planned at {clock})'
+            self._letters.bury(self._node.step, chunk, index, AHEAD, message)
+        self._counts.dead += len(rows)
+        return _without(chunk, rows)
 
     def _bury_timeless(self, chunk: Chunk, times: pa.Array) -> Chunk:
-        for index in pc.indices_nonzero(times.is_null()).to_pylist():
-            message = f'"{self._node.mark.column}" is null: the row belongs to no window'
-            self._letters.bury(self._node.step, chunk, index, "null-time", message)
-            self._counts.dead += 1
-        return chunk.selected(times.is_valid().to_pylist())
+        why = "the row belongs to no window" if self._node.rule.grid is not None else "the row meets no other"
+        rows = np.flatnonzero(times.is_null().to_numpy(zero_copy_only=False))
+        for index in rows.tolist():
+            self._letters.bury(self._node.step, chunk, index, "null-time", f'"{self._node.mark.column}" is null: {why}')
+        self._counts.dead += len(rows)
+        return _without(chunk, rows)
+
+
+def _instants(times: pa.Array) -> NDArray[np.int64]:
+    """In microseconds since 1970; where there is none, the smallest number."""
+    numbers = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    return np.asarray((numbers.fill_null(-(2**63)) if numbers.null_count else numbers).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _without(chunk: Chunk, rows: NDArray[np.int64]) -> Chunk:
+    keep = np.ones(len(chunk), bool)
+    keep[rows] = False
+    return chunk.selected(keep.tolist())
 
 
 def instant_text(instant: pa.Array) -> str:
     """The first of them: `2026-01-31T12:00:00Z`; of any year."""
-    text = str(instant.cast(pa.timestamp("us", tz=UTC)).cast(pa.string())[0])
-    return text.replace(" ", "T").replace(".000000", "")
+    return instant_texts(instant)[0]
+
+
+def instant_texts(instants: pa.Array) -> list[str]:
+    """Each of them, none of which is null: `2026-01-31T12:00:00Z`; of any year."""
+    texts = instants.cast(pa.timestamp("us", tz=UTC)).cast(pa.string())
+    return [text.replace(" ", "T").replace(".000000", "") for text in texts.to_pylist()]

@@ -138,7 +138,8 @@ class Layout:
         for node in self._order:
             if node.stateful:
                 action = self.step(node.id).action
-                own = 0 if node.id == id_ and window_grid(action) is not None else _span_us(action)
+                grid = window_grid(action)
+                own = 0 if node.id == id_ and grid is not None and not grid.session else _span_us(action)
                 if own is None:
                     return NEVER_US
                 total += own
@@ -158,7 +159,7 @@ def _span_us(action: Action) -> int | None:
     """How long a stateful step keeps a row behind its time; None for ever."""
     grid = window_grid(action)
     if grid is not None:
-        return grid.size_us
+        return None if grid.session else grid.size_us  # other rows may prolong a session
     if isinstance(action, Join | Merge | Dedupe) and action.within_s is not None:
         return round(action.within_s * 1e6)
     return 0 if isinstance(action, Dedupe) and action.time is not None else None

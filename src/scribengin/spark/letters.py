@@ -89,18 +89,21 @@ class Letters:
         came: Schema | None = None,
         arrived: pa.RecordBatch | None = None,
         arrived_at: int | None = None,
+        fate: OnError | None = None,
+        remedy: str = "",
     ) -> None:
         """Row `index` of `chunk` cannot pass `node` (`step.name` of a utility). `came`: the columns of the row, where it is just as it came
         to the node, and a replay may begin with it there; `arrived`: rows as they came, where the chunk's own may have been changed, in
-        which it is row `arrived_at`, else `index`. It is written with the next ones, and durable at `close`.
+        which it is row `arrived_at`, else `index`. It is written with the next ones, and durable at `close`. `fate` stands for the node's
+        `on_error`, and `remedy` says what to do where it is `fail`.
 
-        Raises StepError where the node's `on_error` is `fail`.
+        Raises StepError where that is `fail`.
         """
         ordinal = chunk.ordinal(index)
         payload = chunk.origin.payload(ordinal) if ordinal is not None else None
         if payload is None:
             payload = _as_json(chunk, index)
-        letter = self._letter(node, chunk.origin, ordinal, payload, reason, message, error, chunk.way)
+        letter = self._letter(node, chunk.origin, ordinal, payload, reason, message, error, chunk.way, fate, remedy)
         if letter is None:
             return
         if came is None:
@@ -143,9 +146,11 @@ class Letters:
         message: str,
         error: BaseException | None,
         way: str,
+        fate: OnError | None = None,
+        remedy: str = "",
     ) -> dict[str, Any] | None:
         """The letter as JSON, without the row that came to the step; None where the node drops such records."""
-        on_error = self._rules.on_error.get(base(node), "dead_letter")
+        on_error = fate or self._rules.on_error.get(base(node), "dead_letter")
         if on_error == "drop":
             return None
         place = None if ordinal is None else origin.place(ordinal)
@@ -154,7 +159,7 @@ class Letters:
             line = code_line(error) if error is not None else ""
             raise StepError(
                 f'step "{node}" failed on a record{at}: {message}' + (f" ({line})" if line else ""),
-                remedy="repair the record or the step, or set on_error: dead_letter",
+                remedy=remedy or "repair the record or the step, or set on_error: dead_letter",
             ) from error
         source = origin.source
         came: tuple[str, Trail] = ("", ()) if ordinal is None else origin.way(ordinal)

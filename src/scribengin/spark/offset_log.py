@@ -31,6 +31,12 @@ def watermark_us(log: Path, batch: int) -> int:
     return int(msgspec.json.decode(lines[_METADATA])["batchWatermarkMs"]) * 1000 if lines else 0
 
 
+def planned_us(log: Path, batch: int) -> int:
+    """The driver's clock when Spark planned that Batch, which a Batch that runs again keeps; 0 of none."""
+    lines = _lines(log, batch)
+    return int(msgspec.json.decode(lines[_METADATA])["batchTimestampMs"]) * 1000 if lines else 0
+
+
 def end_of(log: Path, batch: int, source: str) -> int:
     """The position at which the Batch leaves the source; 0 before the first."""
     offsets = [msgspec.json.decode(line) for line in _lines(log, batch)[_METADATA + 1 :] if line.startswith("{")]

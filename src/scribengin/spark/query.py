@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +25,7 @@ from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges
 from scribengin.spark.session import leave_checkpoints_to_spark
 from scribengin.spark.tasks import tasks_under_way
 from scribengin.spark.unit_commits import UnitCommits
+from scribengin.spark.watermarks import IdleInputs
 from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
@@ -46,6 +49,7 @@ BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
 """Before each start after a transient failure; the last for ever, when continuous."""
 ONCE_TRIES = 3
 _POLL_S = 0.1
+_LATE_EVERY_S = 60.0
 _TASKS_EVERY = 5
 """looks at the query for one at its tasks"""
 
@@ -105,6 +109,9 @@ class QueryRun:
     """what the Batch that ended the Query has raised in this process"""
     _came_through: bool = False
     """a Batch since the last start"""
+    _told_late_s: float = -inf
+    idle: IdleInputs | None = None
+    """of a Query that keeps state, while it runs"""
 
     def run(self) -> None:
         """Until finished, stopped or failed; never raises. A Batch that came through lets the tries begin again."""
@@ -156,6 +163,8 @@ class QueryRun:
                 if looks % _TASKS_EVERY == 0 and self.parts.query.stateful and self._busy.acquire(blocking=False):
                     try:
                         self._keep_up()
+                        if self.idle is not None:
+                            self.idle.advance(query, time.time_ns() // 1000)
                     finally:
                         self._busy.release()
                 if looks % _TASKS_EVERY == 0:
@@ -201,12 +210,15 @@ class QueryRun:
             compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static, self.starts), reports)
             check_streaming(session, compiled, self.parts)
             self.progress.gated = compiled.gated
+            self.idle = IdleInputs.of(self.parts, self.log.info)
 
         ranges: Ranges = OffsetRanges(session, self.parts.query.sources, self.starts) if stateful else self._fed_ranges()
 
         def committed(batch: Committed) -> None:
             self._came_through = True
             self.progress.tasks = None
+            if batch.notice:
+                self._tell_late(batch.notice)
             ranges.committed(batch.streams)
             if self.pressure is not None and not batch.replayed:
                 self.pressure.committed(batch)
@@ -232,6 +244,7 @@ class QueryRun:
             UnitCommits.of(self.parts, Intents(self.folder.intents / self.lineage), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
+            self.idle,
         )
 
         def batch(frame: DataFrame, number: int) -> None:
@@ -258,6 +271,13 @@ class QueryRun:
             return writer.trigger(availableNow=True).start()
         trigger_s = max(POLL_S, self.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
+
+    def _tell_late(self, notice: str) -> None:
+        """At once, and then at most once a minute."""
+        if time.monotonic() - self._told_late_s >= _LATE_EVERY_S:
+            self._told_late_s = time.monotonic()
+            self.progress.notices.append(notice)
+            self.log.warning("late rows", message=notice)
 
     def _recheck(self) -> None:
         last = Decisions(self.folder.decisions).newest()

@@ -24,6 +24,7 @@ from scribengin.formats.noticing import notices_of
 from scribengin.plan.graph import flat_name
 from scribengin.spark.carried_dead import split_dead
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
+from scribengin.spark.counting import newest_of
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
 from scribengin.spark.hangs import Watchpoint
@@ -373,7 +374,7 @@ class Stage:
             "noticed": notices_of(self._noticers.values()),
             "taken": {source: taken_of(handed) for source, handed in self._taken.items()},
             "orders": {node.node: step.figures() for node, step in self._utilities_steps},
-            "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
+            "newest": newest_of(self._gates),
         }
         if self._plan is not None:
             report["plan"] = self._plan

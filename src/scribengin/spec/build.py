@@ -37,7 +37,8 @@ class Common(TypedDict, total=False):
     id: str
     require: Mapping[str, str]
     on_error: str
-    watermark: str
+    late: str
+    watermark: str | Mapping[str, Any]
 
 
 _COMMON = (*Common.__annotations__, "emit")

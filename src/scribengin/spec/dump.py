@@ -74,6 +74,8 @@ def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
         data["delivery"] = given.delivery
     if resolved or given.on_error != plain.on_error:
         data["on_error"] = given.on_error
+    if resolved or given.late != plain.late:
+        data["late"] = given.late
     if resolved or given.profile != plain.profile:
         data["profile"] = given.profile
     if resolved or given.trigger_s != PROFILE_TRIGGER_S[given.profile]:
@@ -136,6 +138,8 @@ def _step(step: Step, filled_from: Flow | None) -> dict[str, Any]:
         data["on_error"] = on_error
     if step.emit != "append" or (filled_from and isinstance(step.action, (Aggregate, Sql))):
         data["emit"] = step.emit
+    if step.late or (filled_from and isinstance(step.action, (Aggregate, Sql, Dedupe, Join, Merge))):
+        data["late"] = filled_from.late(step) if filled_from else step.late
     if step.watermark:
         data["watermark"] = _watermark(step.watermark)
     if step.schema:
@@ -259,7 +263,11 @@ def _schema(schema: SchemaSpec) -> Any:
     return fields if schema.evolve == "strict" else {"fields": fields, "evolve": schema.evolve}
 
 
-def _watermark(watermark: Watermark) -> str:
+def _watermark(watermark: Watermark) -> Any:
+    if watermark.ahead_s is not None or watermark.idle_s is not None:
+        spans = {"delay": watermark.delay_s, "ahead": watermark.ahead_s, "idle": watermark.idle_s}
+        given = {name: show_duration_exactly(span_s) for name, span_s in spans.items() if span_s is not None}
+        return {"column": escaped(watermark.column)} | given
     column = watermark.column if watermark.column.split() == [watermark.column] else f"`{watermark.column}`"
     return escaped(f"{column} {show_duration_exactly(watermark.delay_s)}")
 

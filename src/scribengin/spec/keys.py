@@ -9,7 +9,7 @@ from typing import get_args
 
 from scribengin.spec import alert_keys, tier_keys
 from scribengin.spec.key import Key, Section
-from scribengin.spec.model import Delivery, Emit, Engine, Evolve, OnError, Profile
+from scribengin.spec.model import Delivery, Emit, Engine, Evolve, Late, OnError, Profile
 
 _ON_ERROR = Key(
     "on_error",
@@ -30,7 +30,48 @@ _DELIVERY = Key(
 _TRIGGER = Key(
     "trigger", "duration", "how long after the start of a Batch the next one starts; `0s`: at once", "1s", default="that of `defaults`"
 )
-_WATERMARK = Key("watermark", "watermark", "`COLUMN DURATION`: rows that are later than the newest by more than that are late", "ts 10m")
+_LATE = Key(
+    "late",
+    "choice",
+    "of a step that keeps state: what happens to a row that the watermark has passed: `dead_letter` keeps it, `drop` counts it, `error` "
+    "stops the Query",
+    "drop",
+    choices=get_args(Late),
+    default="that of `defaults`",
+)
+
+WATERMARK = Section(
+    "watermark",
+    "Which time says how far a stream has come. `watermark: COLUMN DURATION` is short for `watermark: {column: COLUMN, delay: DURATION}`.",
+    (
+        Key("column", "column", "the TIMESTAMP column", "ts", required=True),
+        Key("delay", "duration", "rows that are later than the newest by more than that are late", "10m", required=True),
+        Key(
+            "ahead",
+            "duration",
+            "how far a row may be ahead of the clock when its Batch is planned; a row further ahead is a dead letter and does not move the "
+            "watermark",
+            "1h",
+            default="any",
+        ),
+        Key(
+            "idle",
+            "duration",
+            "how long without rows until it no longer holds back the watermarks of others, where several streams meet",
+            "10m",
+            default="it always does",
+            low=0.001,
+        ),
+    ),
+)
+
+_WATERMARK = Key(
+    "watermark",
+    "watermark",
+    "`COLUMN DURATION`: rows that are later than the newest by more than that are late; or a section",
+    "ts 10m",
+    section=WATERMARK,
+)
 _EMIT = Key(
     "emit",
     "choice",
@@ -222,6 +263,7 @@ STEP = Section(
         Key("require", "expressions", "name → predicate, checked on the step's output; null fails", "{dated: ts IS NOT NULL}"),
         _ON_ERROR,
         _EMIT,
+        _LATE,
         _WATERMARK,
         Key(
             "schema", "schema", "python, utilities: the columns that it gives; without it those of its input", '"id BIGINT"', section=SCHEMA
@@ -266,6 +308,7 @@ DEFAULTS = Section(
     (
         Key("delivery", "choice", _DELIVERY.doc, "exactly_once", choices=get_args(Delivery), default="exactly_once"),
         Key("on_error", "choice", _ON_ERROR.doc, "dead_letter", choices=get_args(OnError), default="dead_letter"),
+        Key("late", "choice", _LATE.doc, "drop", choices=get_args(Late), default="dead_letter"),
         Key(
             "profile",
             "choice",
@@ -334,7 +377,7 @@ FLOW = Section(
     ),
 )
 
-_OWN = (FLOW, DEFAULTS, RETAIN, SOURCE, STEP, SINK, SCHEMA, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
+_OWN = (FLOW, DEFAULTS, RETAIN, SOURCE, STEP, SINK, SCHEMA, WATERMARK, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
 SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS, alert_keys.ALERT)
 
 

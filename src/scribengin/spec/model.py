@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Delivery = Literal["exactly_once", "at_least_once"]
 OnError = Literal["fail", "drop", "dead_letter"]
+Late = Literal["dead_letter", "drop", "error"]
 Emit = Literal["append", "update", "complete"]
 Evolve = Literal["strict", "add", "lenient"]
 
@@ -35,6 +36,10 @@ class Watermark:
 
     column: str
     delay_s: float
+    ahead_s: float | None = None
+    """how far a row may be ahead of the clock; beyond it is a dead letter and moves nothing"""
+    idle_s: float | None = None
+    """after how long without rows it no longer holds the watermarks of others back; None: it always does"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,7 @@ class Defaults:
     """the share of records, 0 to 1, whose way is kept; that of dead letters always is"""
     standby: Standby = "none"
     engine: Engine = "auto"
+    late: Late = "dead_letter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +330,8 @@ class Step:
     emit: Emit = "append"
     watermark: Watermark | None = None
     schema: SchemaSpec | None = None
+    late: Late | None = None
+    """what a step that keeps state does with rows behind its watermark"""
 
 
 Node = Source | Step | Sink
@@ -374,3 +382,7 @@ class Flow:
     def on_error(self, node: Source | Step) -> OnError:
         """What `node` does with a record that it cannot handle."""
         return node.on_error or self.defaults.on_error
+
+    def late(self, step: Step) -> Late:
+        """What `step` does with a row that its watermark has passed."""
+        return step.late or self.defaults.late

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _EMITTING = ("aggregate", "sql", "python")
+_KEEPING = ("aggregate", "sql", "dedupe", "join", "merge")
+"""operations that may keep state"""
 _SECTION_OF: dict[str, Literal["source", "step", "sink"]] = {"sources": "source", "steps": "step", "sinks": "sink"}
 
 
@@ -138,6 +140,7 @@ class _FlowReader:
             values.get("trace", 0.0),
             values.get("standby", plain.standby),
             values.get("engine", plain.engine),
+            values.get("late", plain.late),
         )
         return defaults, given.sound and self._reader.errors == before
 
@@ -216,6 +219,9 @@ class _FlowReader:
         if "schema" in read.given and operation not in ("python", "utilities"):
             message = f"{owner.called} has a `schema`, which only a python step declares, or utilities; {operation} gives its own columns"
             self._reader.error("key-misplaced", read.given["schema"][0], message, "take it out")
+        if "late" in read.given and operation not in _KEEPING:
+            message = f"{owner.called} has `late`, which says what becomes of rows behind a watermark; {operation} keeps no state"
+            self._reader.error("key-misplaced", read.given["late"][0], message, "take it out")
         return Step(
             id_,
             values["from"],
@@ -225,6 +231,7 @@ class _FlowReader:
             self._emit(read, operation, owner),
             values.get("watermark"),
             values.get("schema"),
+            values.get("late"),
         )
 
     def _emit(self, read: Read, operation: str, owner: Owner) -> Any:

@@ -134,7 +134,7 @@ def _value(key: Key) -> Json:
             texts: Json = {"type": "array", "items": _TEXT, "minItems": 1}
             return {"anyOf": [_TEXT, texts, {"type": "object", "additionalProperties": _TEXT, "minProperties": 1}]}
         case "watermark":
-            return _WATERMARK
+            return {"anyOf": [_WATERMARK, _section(key.section)]} if key.section else _WATERMARK
         case "schema":
             return {"anyOf": [{"type": "string"}, _section(key.section)]} if key.section else {"type": "string"}
         case "function":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.problems import did_you_mean
 from scribengin.spec import alert_keys, keys, tier_keys
-from scribengin.spec.model import SchemaSpec
+from scribengin.spec.model import SchemaSpec, Watermark
 from scribengin.spec.nodes import Mapping, Node, Scalar, shorten
 from scribengin.spec.old_words import translate
 from scribengin.spec.reader import exact, suggest
@@ -164,7 +164,7 @@ class Sections:
             case "selection":
                 return read_selection(reader, node, what, key.example)
             case "watermark":
-                return read_watermark(reader, node, what, key.example)
+                return self._watermark(key, node, key_node, owner)
             case "schema":
                 return self._schema(key, node, key_node, owner)
             case "function" if isinstance(node, Mapping) and key.section:
@@ -208,6 +208,15 @@ class Sections:
             return SchemaSpec(fields) if fields else None
         read = self.read(key.section, node, owner.inner(key.name, key_node.start))
         return SchemaSpec(**read.values) if read and "fields" in read.values else None
+
+    def _watermark(self, key: Key, node: Node, key_node: Scalar, owner: Owner) -> Watermark | None:
+        if key.section is None or not isinstance(node, Mapping):
+            return read_watermark(self.reader, node, owner.key(key.name), key.example)
+        read = self.read(key.section, node, owner.inner(key.name, key_node.start))
+        if read is None or not {"column", "delay"} <= read.values.keys():
+            return None
+        given = read.values
+        return Watermark(given["column"], given["delay"], given.get("ahead"), given.get("idle"))
 
     def _missing(self, section: Section, read: Read, owner: Owner, of_type: NodeType | None) -> None:
         wanted = [(key.name, key.example) for key in section.keys if key.required]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.formats.notice import Notice
+    from scribengin.state.clocks import Clock
     from scribengin.state.taken import Taken
 
 
@@ -44,6 +45,8 @@ class Counts:
     replayed: int = 0
     parts: dict[str, Counts] = field(default_factory=dict)
     """of a step of utilities: name → its own counts, each in the order in which it ran"""
+    late_dead: int = 0
+    """of `dead`, rows that became letters because the watermark had passed them"""
     apart: int = 0
     """where there are `parts`: by how much `out` and `dead` are more than `rows_in` in Batches in which the step was none of utilities"""
 
@@ -58,6 +61,7 @@ class Counts:
         self.lost += other.lost
         self.lost_unknown += other.lost_unknown
         self.replayed += other.replayed
+        self.late_dead += other.late_dead
         if other.held is not None:
             self.held = other.held
         for name, part in other.parts.items():
@@ -74,14 +78,15 @@ class Counts:
 
     def as_json(self) -> dict[str, Any]:
         """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` where there is state, `lost` and
-        `lost_unknown` where anything was lost, `replayed` where anything was, `utilities` (name → the same) where there are; with
-        `apart` where there were none in some Batches."""
+        `lost_unknown` where anything was lost, `replayed` and `late_dead` where anything was, `utilities` (name → the same) where there
+        are; with `apart` where there were none in some Batches."""
         counts = {"in": self.rows_in, "out": self.out, "filtered": self.filtered, "dead": self.dead, "late": self.late, "made": self.made}
         lost = {"lost": self.lost, "lost_unknown": self.lost_unknown} if self.lost or self.lost_unknown else {}
         again = {"replayed": self.replayed} if self.replayed else {}
+        late = {"late_dead": self.late_dead} if self.late_dead else {}
         parts = {"utilities": {name: part.as_json() for name, part in self.parts.items()}} if self.parts else {}
         apart = {"apart": self.apart} if self.apart else {}
-        return counts | ({} if self.held is None else {"held": self.held}) | lost | again | parts | apart
+        return counts | ({} if self.held is None else {"held": self.held}) | lost | again | late | parts | apart
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Counts:
@@ -89,6 +94,7 @@ class Counts:
         counts = Counts(data["in"], data["out"], data["filtered"], data["dead"], data["late"], data["made"], data.get("held"))
         counts.lost, counts.lost_unknown = data.get("lost", 0), data.get("lost_unknown", 0)
         counts.replayed = data.get("replayed", 0)
+        counts.late_dead = data.get("late_dead", 0)
         counts.apart = data.get("apart", 0)
         counts.parts = {name: Counts.from_json(part) for name, part in data.get("utilities", {}).items()}
         return counts
@@ -157,6 +163,8 @@ class Decision:
     """sinks whose places say behind the decision which rows they refuse"""
     refused: Mapping[str, Refused] | None = None
     """what of those came to be known, once it is settled: sink → what it has refused. `counts` and `dead` have it too"""
+    clocks: Mapping[str, Clock] = field(default_factory=dict)
+    """of a Query that keeps state: node with a watermark → how far it has come, up to this Batch"""
 
     @property
     def open(self) -> bool:

@@ -13,6 +13,7 @@ from scribengin.core.errors import FencedError, StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import canonical
 from scribengin.formats.notice import Notice
+from scribengin.state.clocks import Clock
 from scribengin.state.contract import Counts, Decision, LineSegment, Refused, SourceRange
 from scribengin.state.totals import Totals
 
@@ -177,6 +178,7 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         orders=dict(decision.orders),
         noticed=[each.as_json() for each in decision.noticed],
         offers=list(decision.offers),
+        clocks={node: asdict(clock) for node, clock in decision.clocks.items()},
     )
 
 
@@ -205,6 +207,7 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         tuple(Notice(**each) for each in body.get("noticed", ())),
         tuple(body.get("offers", ())),
         refused if "refused" in body else None,
+        {node: Clock(**clock) for node, clock in body.get("clocks", {}).items()},
     )
 
 

@@ -74,6 +74,18 @@ METRICS: tuple[Declared, ...] = (
     Declared("scribengin_query_batch_phase_seconds", "gauge", (*_QUERY, "phase"), "What the last Batch took, by phase."),
     Declared("scribengin_query_state_rows", "gauge", _QUERY, "Rows or windows that its steps keep."),
     Declared("scribengin_query_state_bytes", "gauge", _QUERY, "Memory that they take."),
+    Declared(
+        "scribengin_query_watermark_behind_seconds",
+        "gauge",
+        (*_QUERY, "source"),
+        "By how much the input that holds the watermark back is behind the next slowest.",
+    ),
+    Declared(
+        "scribengin_query_watermark_silent_seconds",
+        "gauge",
+        (*_QUERY, "source"),
+        "How long the input that holds it back has brought no rows.",
+    ),
     Declared("scribengin_source_rows_per_second", "gauge", _SOURCE, "Rows read from the source; a channel is a source too."),
     Declared("scribengin_source_lag_rows", "gauge", _SOURCE, "Rows that wait at it, where they can be counted."),
     Declared("scribengin_source_lag_files", "gauge", _SOURCE, "Files that wait at it."),
@@ -185,6 +197,9 @@ def _of_queries(flow: str, tier: str, tiers: Mapping[str, TierSeen]) -> Iterator
         yield "query_batch_still_seconds", at, query.still_s
         yield "query_state_rows", at, query.state_rows
         yield "query_state_bytes", at, query.state_bytes
+        if query.held_back_by:
+            yield "query_watermark_behind_seconds", (*at, query.held_back_by), query.behind_s
+            yield "query_watermark_silent_seconds", (*at, query.held_back_by), query.silent_s
         for phase, seconds in query.phases_s.items():
             yield "query_batch_phase_seconds", (*at, phase), seconds
         for source, end in query.sources.items():

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LONG_S = 10.0
 """what waits for less is no sign that a Query is too slow"""
+_SILENT_S = 60.0
+"""how long an input may bring nothing without a word"""
 
 
 def gate_text(gate: GateView) -> str:
@@ -77,10 +79,14 @@ def _growing_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> st
 
 
 def watermark_text(query: QueryView) -> str:
-    """`2026-01-01T00:50:00.000Z, held back by pays`; empty where there is none."""
+    """`2026-01-01T00:50:00.000Z, held back by pays (2h00m behind, silent for 12m00s)`; empty where there is none."""
     if not query.watermark and not query.held_back_by:
         return ""
-    return (query.watermark or "none yet") + (f", held back by {query.held_back_by}" if query.held_back_by else "")
+    held = f", held back by {query.held_back_by}" if query.held_back_by else ""
+    why = [f"{show_duration(query.behind_s)} behind"] if query.behind_s else []
+    why += [f"silent for {show_duration(query.silent_s)}"] if query.silent_s is not None and query.silent_s >= _SILENT_S else []
+    held += f" ({', '.join(why)})" if held and why else ""
+    return (query.watermark or "none yet") + held + (f", without {' and '.join(query.idle)} (idle)" if query.idle else "")
 
 
 def under_way(query: QueryView) -> str:

@@ -190,6 +190,10 @@ def _show(found: dict[str, Any]) -> None:
     print_table(queries, headings | {"at": "decided at"})
     for text in (text for tier in found["tiers"] for query in tier["queries"] for text in order_lines(query.get("orders", {}))):
         click.echo(text)
+    for tier in found["tiers"]:
+        for query in tier["queries"]:
+            if text := _watermark_line(query):
+                click.echo(text)
     if found["edges"]:
         click.echo()
         grouped = any(edge["members"] for edge in found["edges"])
@@ -216,6 +220,18 @@ def _show(found: dict[str, Any]) -> None:
     _show_columns(found)
     if found["dead"]:
         click.echo(f"\n{found['dead']:,} dead letters: scribengin dead list FLOW")
+
+
+def _watermark_line(query: dict[str, Any]) -> str:
+    """`kept: watermark 2026-01-01T00:50:00.000+00:00, held back by b (2h00m behind the next, no rows since …)`; empty of a single input."""
+    mark = query.get("watermark")
+    if not mark or (not mark["held_back_by"] and not mark["idle"]):
+        return ""
+    text = f"{query['query']}: watermark {mark['at'] or 'none yet'}"
+    if mark["held_back_by"]:
+        behind = "" if mark["behind_s"] is None else f"{show_duration(mark['behind_s'])} behind the next, "
+        text += f", held back by {mark['held_back_by']} ({behind}no rows since {mark['silent_since']})"
+    return text + (f", without {' and '.join(mark['idle'])} (idle)" if mark["idle"] else "")
 
 
 def _show_columns(found: dict[str, Any]) -> None:

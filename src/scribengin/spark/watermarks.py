@@ -1,0 +1,160 @@
+"""The watermark of a running Query: who moved it, and how it goes on though an input has fallen silent.
+
+Spark lets the slowest input rule, for ever. Where an input with `idle` has brought nothing for so long, the watermark of the others is
+set in Spark's tracker, by its own `setWatermark`, at a Batch's end and between Batches. Spark writes it to its offset log with the next
+Batch, and all is judged by that log: what a kill takes away is set again by the next process.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from scribengin.connectors.catalog import open_source
+from scribengin.core.zones import UTC
+from scribengin.spark.gate import instant_text
+from scribengin.spark.letters import show_place
+from scribengin.spark.offset_log import watermark_us
+from scribengin.spark.origin import ReplayOrigin
+from scribengin.spec.model import Dedupe, Sink, Step
+from scribengin.state.clocks import idle_nodes, slowest, watermark_without_idle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.spark.compiled import QueryParts
+    from scribengin.spec.model import Watermark
+    from scribengin.state.clocks import Clock
+    from scribengin.state.contract import Counts, Decision
+    from scribengin.state.decisions import Decisions
+
+_TOLD_PART = 0.05
+"""the share of a Batch's rows at a step that may be late without a word"""
+_LOOKED_BACK = 8
+"""Batches among which the one is that moved the watermark under which another ran"""
+
+
+@dataclass(slots=True)
+class IdleInputs:
+    """What is done for inputs that have fallen silent."""
+
+    idle_us: Mapping[str, int]
+    """node with a watermark → after how long without rows it is left out; only of those that say it"""
+    slack_us: int
+    """by how much a step keeps the watermark further back than the inputs say: a `dedupe` with a long `within`"""
+    tell: Callable[[str], None]
+    clocks: Mapping[str, Clock] = field(default_factory=dict)
+
+    @staticmethod
+    def of(parts: QueryParts, tell: Callable[[str], None]) -> IdleInputs:
+        """Of the Query's flow. `tell` hears when the watermark goes on."""
+        flow, idle_us, slack_us = parts.plan.flow, dict[str, int](), 0
+        for id_ in (*parts.query.sources, *(node.id for node in parts.query.nodes)):
+            mark = declared_watermark(parts, id_)
+            if mark is not None and mark.idle_s is not None:
+                idle_us[id_] = round(mark.idle_s * 1e6)
+            node = flow.node(id_)
+            if isinstance(node, Step) and isinstance(node.action, Dedupe):
+                slack_us = max(slack_us, round((node.action.within_s or 0.0) * 1e6))
+        return IdleInputs(idle_us, slack_us, tell)
+
+    def idle(self, now_us: int) -> frozenset[str]:
+        """The inputs that are left out now."""
+        return idle_nodes(self.clocks, self.idle_us, now_us)
+
+    def advance(self, query: StreamingQuery, now_us: int) -> None:
+        """Set the watermark of `query` to that of the inputs that are not idle, where it is behind."""
+        if not self.idle_us:
+            return
+        reached_us = watermark_without_idle(self.clocks, self.idle_us, now_us)
+        if reached_us is None:
+            return
+        tracker: Any = query._jsq.streamingQuery().watermarkTracker()
+        reached_ms = (reached_us - self.slack_us) // 1000
+        if tracker is not None and reached_ms > tracker.currentWatermark():
+            tracker.setWatermark(reached_ms)
+            self.tell(f"the watermark goes on to {_shown(reached_ms * 1000)} without {' and '.join(sorted(self.idle(now_us)))}, idle")
+
+
+def declared_watermark(parts: QueryParts, id_: str) -> Watermark | None:
+    """What the node itself says."""
+    node = parts.plan.flow.node(id_)
+    return None if isinstance(node, Sink) else node.watermark
+
+
+def late_notice(
+    parts: QueryParts,
+    decision: Decision,
+    decisions: Decisions,
+    streams_of: Callable[[Decision], Mapping[str, Sequence[SourceStream]]],
+) -> str:
+    """What is to be told where more than a few per cent of a Batch's rows were late at a step; else nothing."""
+    node, share = max(
+        ((node, _late_share(counts)) for node, counts in decision.counts.items()), key=lambda each: each[1], default=("", 0.0)
+    )
+    if share <= _TOLD_PART:
+        return ""
+    counts, number = decision.counts[node], decision.batch.number
+    late = counts.late + counts.late_dead
+    kept = "they are dead letters" if counts.late_dead else "they are dropped"
+    came = counts.rows_in + counts.late + counts.dead
+    mark_us = watermark_us(parts.letters.folder.parent / "checkpoint" / "offsets", number - 1)
+    said = f"{late:,} of {came:,} rows that came to {node} in Batch {number} are late, {kept}: the watermark is at {_shown(mark_us)}"
+    mover = _mover(decision, decisions, mark_us)
+    return f"{said}, moved there by {_named(parts, *mover, streams_of, decisions)}" if mover is not None else said
+
+
+def _late_share(counts: Counts) -> float:
+    late = counts.late + counts.late_dead
+    return late / (counts.rows_in + counts.late + counts.dead) if late else 0.0
+
+
+def _mover(decision: Decision, decisions: Decisions, mark_us: int) -> tuple[str, Clock] | None:
+    """(node, its clock) whose newest row set the watermark at `mark_us`; the newest row there is where none fits."""
+    number = decision.batch.number
+    found: tuple[str, Clock] | None = None
+    for before in range(number - 1, max(-1, number - 1 - _LOOKED_BACK), -1):
+        earlier = decisions.read(before)
+        ruling = slowest(earlier.clocks) if earlier is not None else ""
+        if earlier is None or not ruling or earlier.clocks[ruling].newest_us is None:
+            break
+        found = found or (ruling, earlier.clocks[ruling])
+        fits = [(id_, clock) for id_, clock in earlier.clocks.items() if (clock.newest_us or 0) // 1000 == mark_us // 1000]
+        if fits:
+            return fits[0]
+    return found
+
+
+def _named(
+    parts: QueryParts,
+    node: str,
+    clock: Clock,
+    streams_of: Callable[[Decision], Mapping[str, Sequence[SourceStream]]],
+    decisions: Decisions,
+) -> str:
+    """`rows (b.jsonl:1, "ts" is 2099-01-01T00:00:00Z)`, with the place where it can still be found."""
+    mark = declared_watermark(parts, node)
+    assert mark is not None
+    assert clock.newest_us is not None
+    at = f'"{mark.column}" is {_shown(clock.newest_us + round(mark.delay_s * 1e6))}'
+    place = ""
+    moved = decisions.read(clock.batch)
+    if clock.at is not None and moved is not None:
+        # a source that is gone, or lost its right: the rest of the sentence is what counts
+        with suppress(Exception):
+            refs = parts.sources
+            opened: dict[str, Any] = {id_: open_source(ref.type, ref.place) for id_, ref in refs.items()}
+            origin = ReplayOrigin(opened, {ref.index: id_ for id_, ref in refs.items()}, streams_of(moved), parts.letters.folder)
+            place = show_place(origin.place(clock.at))
+            node = origin.source or node
+    return f"{node} ({place + ', ' if place else ''}{at})"
+
+
+def _shown(instant_us: int) -> str:
+    return instant_text(pa.array([instant_us], pa.timestamp("us", tz=UTC)))
