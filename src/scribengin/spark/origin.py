@@ -53,6 +53,26 @@ def unpack_at(at: int) -> tuple[int, int, int]:
     return at >> _SEQUENCE_BITS + _INDEX_BITS, at >> _SEQUENCE_BITS & (1 << _INDEX_BITS) - 1, at & (1 << _SEQUENCE_BITS) - 1
 
 
+@dataclass(slots=True)
+class _Walk:
+    """Through the blocks of a stream, forwards: records die in order, and each block is read once for all of its dead."""
+
+    stream: tuple[str, int]
+    blocks: Iterator[Block]
+    first: int = 0
+    """the number of the first record of `block`"""
+    block: Block | None = None
+
+    def to(self, sequence: int) -> Block | None:
+        """The block of that record, which is not before `first`; None where the stream ends before it."""
+        while self.block is None or sequence >= self.first + len(self.block):
+            self.first += 0 if self.block is None else len(self.block)
+            self.block = next(self.blocks, None)
+            if self.block is None:
+                return None
+        return self.block
+
+
 class ReplayOrigin(Origin):
     """Ordinals are AT values. Sources are opened, and blocks found, when the first letter asks."""
 
@@ -65,7 +85,7 @@ class ReplayOrigin(Origin):
         self._sources = sources
         self._indexes = indexes
         self._streams = streams
-        self._walked: tuple[str, int, int, Block] | None = None
+        self._walk: _Walk | None = None
         self._known: dict[tuple[str, int], Origins | None] = {}
         """of the stream asked for last, what its blocks say"""
 
@@ -166,20 +186,13 @@ class ReplayOrigin(Origin):
         self.source = self._indexes.get(source, "")
         if (letters := self._replayed(self.source, index)) is not None:
             return LetterBlock(letters[sequence]), 0
-        if self._walked is not None and self._walked[:2] == (self.source, index):
-            first, block = self._walked[2:]
-            if first <= sequence < first + len(block):
-                return block, sequence - first
-        streams = self._streams.get(self.source, ())
-        if index >= len(streams):
-            return None
-        first = 0
-        for block in self._sources[self.source].read(streams[index]):
-            if sequence < first + len(block):
-                self._walked = (self.source, index, first, block)
-                return block, sequence - first
-            first += len(block)
-        return None
+        if self._walk is None or self._walk.stream != (self.source, index) or sequence < self._walk.first:
+            streams = self._streams.get(self.source, ())
+            if index >= len(streams):
+                return None
+            self._walk = _Walk((self.source, index), iter(self._sources[self.source].read(streams[index])))
+        block = self._walk.to(sequence)
+        return None if block is None else (block, sequence - self._walk.first)
 
 
 @dataclass(frozen=True)
