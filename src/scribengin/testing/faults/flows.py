@@ -18,7 +18,7 @@ from scribengin.testing.faults.reader import start_reader
 from scribengin.testing.records import SCHEMA, Key, make_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from scribengin.testing.faults.reader import ReaderProcess
@@ -256,8 +256,8 @@ class FaultFlow:
         return text
 
     def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
-        """What is wrong with the outputs. `ledger` is the Query's `rows` as `run --json` tells them: its late rows must be the input's.
-        `out`: where they are seen from this process, if elsewhere."""
+        """What is wrong with the outputs. `ledger` is the Query's `rows` as `run --json` tells them: its dead rows must be the input's late
+        ones. `out`: where they are seen from this process, if elsewhere."""
         out = out or self.out
         torn: list[str] = []
         found = self._found(out, torn)
@@ -266,7 +266,7 @@ class FaultFlow:
         if ledger is not None:
             findings.imbalance += [
                 f"the ledger says {ledger[name]} rows {name}, it must be {count}"
-                for name, count in (("out", len(found)), ("late", self.late), ("dead", 0))
+                for name, count in (("out", len(found)), ("late", 0), ("dead", self.late))
                 if ledger[name] != count
             ]
         return findings
@@ -284,7 +284,16 @@ class FaultFlow:
     @property
     def late(self) -> int:
         """Rows that come when the watermark has passed them."""
-        return sum(_is_late(row) for part in range(self.parts) for row in self._part(part)) if self.kind in STATEFUL else 0
+        return len(self._late())
+
+    def misjudged(self, letters: Iterable[bytes]) -> list[str]:
+        """What is wrong with the dead letters, of which these are the records: each late row must have one."""
+        found = Counter((row["part"], row["seq"]) for row in map(msgspec.json.decode, letters))
+        late = Counter((row["part"], row["seq"]) for row in self._late())
+        return [f"record {at} has {found[at]} letters, and was late {late[at]} times" for at in found | late if found[at] != late[at]]
+
+    def _late(self) -> list[dict[str, Any]]:
+        return [row for part in range(self.parts) for row in self._part(part) if _is_late(row)] if self.kind in STATEFUL else []
 
     @property
     def decisive(self) -> tuple[str, ...]:

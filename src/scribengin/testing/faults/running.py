@@ -6,6 +6,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
+from scribengin.state.dead import read_letters
+from scribengin.state.folder import StateFolder
 from scribengin.testing.faults.drivers import Driver, Strike, run_audit, run_status, start_run
 from scribengin.testing.faults.flows import FOLD_EVERY
 from scribengin.testing.faults.java import java_settings
@@ -196,6 +198,9 @@ class RunningLife:
             self.outcome.wrong += [f"{edge['stored_rows']} rows still wait in {edge['channel']}" for edge in edges if edge["stored_rows"]]
         if not result["ledger"]["balanced"]:
             self.outcome.wrong += result["ledger"]["violations"]
+        if self.flow.late:
+            folders = StateFolder(self.state, self.flow.name).queries()
+            self.outcome.wrong += self.flow.misjudged(letter.payload for folder in folders for letter in read_letters(folder))
         findings: Findings = self.flow.judge(ledger=rows, out=self._seen(""))
         if findings:
             self.outcome.wrong.append(str(findings))
