@@ -46,12 +46,13 @@ def test_rows_are_compared_by_their_types_and_windows_close_as_batches_go_by(sho
     expect:
       kept: {{contains: [{{id: 1, amount: 5.0}}, {{id: 1, user: ADA}}, {{user: BOB, amount: 7.5, at: "2026-01-01T02:00:00Z"}}]}}
       counts: [{{n: 2, window_start: "2026-01-01T00:00:00Z"}}, {{n: 1}}]
-      dead: {{paid: [{{reason: require, record: '{{"id":6,"user":null,"amount":2.00,"at":null}}'}}], orders: [{{message: ends too early}}]}}
+      dead: {{paid: [{{reason: require, record: '{{"id":6,"user":null,"amount":2.00,"at":null}}'}}], orders: [{{message: ends too early}}],
+             hourly: [{{reason: late}}]}}
 """
     )
     assert outcome_text(outcome) == "", outcome_text(outcome)
     assert outcome.result is not None
-    assert outcome.result.ledger["hourly"].late == 1
+    assert outcome.result.ledger["hourly"].late_dead == 1
     assert outcome.result["kept"][0] == {"id": 1, "user": "ADA", "amount": Decimal("5.00"), "at": datetime(2026, 1, 1, 0, 10, tzinfo=UTC)}
 
 
@@ -138,6 +139,7 @@ sinks:
       good: [{team: ops, status: 201}, {status: 500}, {status: 202, page: b}]
       bad: [{status: 500}]
       counts: [{n: 2}, {n: 1}]
+      dead: {hourly: [{reason: late}]}
 """,
         flow=flow,
     )
@@ -151,7 +153,7 @@ sinks:
         ),
         "sink bad": ("row 1 of hits in Batch 2 is most like the row that came; it went through owned, kinds",),
         "sink counts": (
-            'step "hourly" counted 1 row as late: the watermark had passed',
+            'step "hourly" took 1 row for late: the watermark had passed',
             'step "hourly" still holds 1 row: a window is written once the watermark has passed its end',
         ),
     }, outcome_text(outcome)

@@ -80,8 +80,9 @@ schemas = st.lists(
     unique_by=lambda field: field.name,
 ).map(lambda fields: Schema(tuple(fields)))
 specs = schemas.map(SchemaSpec)
-watermarks = st.builds(Watermark, columns, durations)
+watermarks = st.builds(Watermark, columns, durations, st.none() | durations, st.none() | durations)
 on_error = st.sampled_from([None, "fail", "drop", "dead_letter"])
+late = st.sampled_from([None, "dead_letter", "drop", "error"])
 
 
 @st.composite
@@ -140,6 +141,9 @@ def steps(draw: st.DrawFn, id_: str, known: list[str]) -> Step:
         draw(st.sampled_from(["append", "update", "complete"])) if isinstance(action, (Aggregate, Sql, Python)) else "append",
         draw(st.none() | watermarks),
         draw(st.none() | specs) if isinstance(action, Python) else None,
+        draw(st.sampled_from([None, "dead_letter", "drop", "error"]))
+        if isinstance(action, (Aggregate, Sql, Dedupe, Join, Merge))
+        else None,
     )
 
 

@@ -139,8 +139,8 @@ class _View:
             step = self.graph.flow.steps[id_]
             if counts is None or id_ not in self.resolved.stateful:
                 continue
-            if counts.late:
-                yield f'step "{id_}" counted {_rows(counts.late)} as late: the watermark had passed'
+            if late := counts.late + counts.late_dead:
+                yield f'step "{id_}" took {_rows(late)} for late: the watermark had passed'
             if counts.held and isinstance(step.action, Aggregate) and step.emit == "append":
                 yield f'step "{id_}" still holds {_rows(counts.held)}: a window is written once the watermark has passed its end'
 

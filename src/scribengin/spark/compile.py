@@ -204,6 +204,7 @@ class _Walk:
         self._gated[mark.origin] = None
         lag_us, holds_us, late = self._layout.lag_us(node.id), self._layout.holds_us(node.id), self._parts.plan.flow.late(step)
         rule = late_rule(step, mark.column)
+        rule = replace(rule, known=rule.known and self._layout.lag_known(node.id))
         return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, rule, late, lag_us, holds_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from scribengin.plan.graph import Graph, base
 from scribengin.plan.resolve import resolve, slowest
+from scribengin.plan.sql.shape import shape_of
 from scribengin.spark.gate import NEVER_US, window_grid
-from scribengin.spec.model import Dedupe, Join, Merge, Step
+from scribengin.spec.model import Dedupe, Join, Merge, Sql, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -130,6 +131,17 @@ class Layout:
         Spark's bound lies one millisecond below the join's span, whose ends belong to it.
         """
         return max((self._lag_behind_us(input_) for input_ in self._nodes[base(id_)].inputs), default=0)
+
+    def lag_known(self, id_: str) -> bool:
+        """False where a join that is written in SQL stands before the step: of that nobody knows the span."""
+        return all(self._spans_known(input_) for input_ in self._nodes[base(id_)].inputs)
+
+    def _spans_known(self, id_: str) -> bool:
+        node = self._flow.node(id_)
+        if not isinstance(node, Step):
+            return True
+        joins = isinstance(node.action, Sql) and shape_of(node.action.text, frozenset(node.inputs)).joins is not None
+        return not (self._nodes[node.id].stateful and joins) and self.lag_known(id_)
 
     def holds_us(self, id_: str) -> int:
         """How long at most the Query keeps a row, or what was made of it, once that row's last window before `id_` has ended, or, where

@@ -249,7 +249,8 @@ class Grouped:
     def agg(self, columns: Mapping[str, str] | None = None, /, **more: Any) -> Stream:
         """Compute columns of each group: `agg(n="count(*)", id="by_user")`.
 
-        `more` holds further columns, and `id`, `emit`, `require`, `on_error`, `watermark`; a column of such a name goes into `columns`.
+        `more` holds further columns, and `id`, `emit`, `late`, `require`, `on_error`, `watermark`; a column of such a name goes into
+        `columns`.
         """
         common, named = _parted(more)
         value = _given(by=list(self._columns) or None, window=self._window)

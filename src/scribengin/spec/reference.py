@@ -48,7 +48,8 @@ _KEY_KINDS = {
 def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> str:
     """docs/flow-file.md."""
     parts = [HEAD, _top(), _ends("Sources", keys.SOURCE, source_types), _steps(), _ends("Sinks", keys.SINK, sink_types)]
-    return "\n".join([*parts, _tiers(), _alerts(), _tests(), SQL, SCHEMAS, TIME, PYTHON, EDITORS])
+    marks = _part("### Watermarks", keys.WATERMARK)
+    return "\n".join([*parts, _tiers(), _alerts(), _tests(), SQL, SCHEMAS, TIME, marks, PYTHON, EDITORS])
 
 
 def problems_page(more: Iterable[Entry] = ()) -> str:
@@ -163,7 +164,7 @@ def _part(title: str, section: Section) -> str:
 
 def _key_row(key: Key, prefix: str = "") -> tuple[str, ...]:
     value = ", ".join(f"`{choice}`" for choice in key.choices) or _KEY_KINDS.get(key.kind, key.kind)
-    value += " or section" * (key.kind == "word_or_section" or (key.kind == "duration" and key.section is not None))
+    value += " or section" * (key.kind == "word_or_section" or (key.kind in ("duration", "watermark") and key.section is not None))
     example = "" if key.kind in ("section", "nodes") else f"`{key.example}`"
     return f"`{prefix}{key.name}`", value, key.doc, "must be given" if key.required else _default(key.default), example
 

@@ -227,7 +227,9 @@ TIME = """\
   Numbers are no timestamps: write `timestamp_millis(x)` in SQL. It is written as ISO 8601 with `Z` and six decimals.
 - A watermark `COLUMN DURATION` stands on a source or on a step whose output has the column, and is inherited by what
   reads it; of several inputs the slowest rules. Rows that are more than the duration older than the newest are late:
-  a step that keeps state does not take them, and they are counted.
+  a step that keeps state does not take them. By its `late` they become dead letters with their bytes, both times and the
+  reason `late` (the default), are dropped and counted, or stop the Query (`error`), whatever its `on_error` says.
+- A row without a time is a dead letter (`null-time`) where a window, or a join within a span of time, is to take it.
 - Windows lie on UTC's clock, unless `aggregate: {window: {time: ts, size: 1d, time_zone: Europe/Berlin}}` names another:
   a day is then from midnight to midnight there, 23 or 25 hours long where the clocks change. Windows of whole hours
   can do that, if they do not slide; of the hour that the clocks show twice both halves are in the same window. Without
@@ -321,8 +323,8 @@ flow = Flow(
 
 A source, a list of Python steps and a sink are shorter as an `App`: [utilities](utilities.md#app).
 
-Every step takes `id`, `require`, `on_error` and `watermark`. Without `id` it is named after its source and operation.
-Texts mean what they mean in the YAML form. A mistake is told at the line of its call. `validate` never runs code of
+Every step takes `id`, `require`, `on_error` and `watermark`, one that keeps state `late` too. Without `id` it is named after its source
+and operation. Texts mean what they mean in the YAML form. A mistake is told at the line of its call. `validate` never runs code of
 yours: of a `.py` file it checks the syntax, and `plan` executes it and checks the rest.
 """
 

@@ -346,6 +346,18 @@ def test_input_that_grows_in_steps_is_what_it_is_at_once(tmp_path, kind):
     assert at_once.late == in_steps.late
 
 
+def test_a_late_record_has_one_letter_and_no_other_has_any(tmp_path):
+    flow = FaultFlow(tmp_path, "aggregate", "json", partitioned=False)
+    flow.write()
+    flow.grow(4)
+    late = [msgspec.json.encode(row) for row in flow._late()]
+    assert len(late) == flow.late > 1
+    assert flow.misjudged(late) == []
+    assert len(flow.misjudged(late[1:])) == 1
+    assert len(flow.misjudged([*late, late[0]])) == 1
+    assert len(flow.misjudged([*late, b'{"part": 0, "seq": 0}'])) == 1
+
+
 def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
