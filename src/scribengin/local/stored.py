@@ -162,7 +162,7 @@ def _pieces(stream: SourceStream) -> Iterator[tuple[Any, int, int]]:
         return
     start, end = place.pop("start", None), place.pop("end", None)
     if "pieces" in place:
-        for path, size, mtime_ns, inode, begin, until, _ in place["pieces"]:
+        for path, size, mtime_ns, inode, begin, until, *_ in place["pieces"]:
             yield [stream.skipped, place["root"], path, size, mtime_ns, inode], begin, until
     elif isinstance(start, int) and isinstance(end, int):
         yield [stream.skipped, place], start, end

@@ -9,6 +9,7 @@ from scribengin.connectors.files.cutting import Damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Self
 
 CHUNK_BYTES = 2**18
 """What is read, decoded and filtered at a time: it stays in a core's cache. Of 4 MiB, reading alone costs four times as much."""
@@ -110,6 +111,48 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
         yield b"".join(gathered)
     if begun and not decompressor.eof:
         yield Damage("truncated", f"the {compression} file ends too early, at its byte {read}; what stood before it is read")
+
+
+class UnpackedFile:
+    """A compressed file as if it were its content: it can be read from anywhere, by reading what stands before. What cannot be read is its
+    end."""
+
+    def __init__(self, file: IO[bytes], compression: str) -> None:
+        self._file = file
+        self._compression = compression
+        self._begin()
+
+    def _begin(self) -> None:
+        self._file.seek(0)
+        self._chunks = (chunk for chunk in read_compressed(self._file, self._compression) if not isinstance(chunk, Damage))
+        self._at, self._rest = 0, b""
+
+    def seek(self, offset: int) -> None:
+        """Go on reading there."""
+        if offset < self._at:
+            self._begin()
+        while self._at < offset and self.read(offset - self._at):
+            pass
+
+    def read(self, size: int) -> bytes:
+        """As many bytes, or fewer; none at the end."""
+        if not self._rest:
+            self._rest = next(filter(None, self._chunks), b"")
+        data, self._rest = self._rest[:size], self._rest[size:]
+        self._at += len(data)
+        return data
+
+    def readinto(self, buffer: memoryview) -> int:
+        """The same, into a buffer; how many bytes."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def _up_to_the_error(decompressor: Any, data: bytes, given: int) -> Iterator[bytes]:

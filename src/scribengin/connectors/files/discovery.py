@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.files.globs import glob_of, matches
+from scribengin.connectors.files.globs import WILDCARD, glob_of, matches
 from scribengin.core.errors import SourceError, SourceMissing
 
 if TYPE_CHECKING:
@@ -37,12 +37,15 @@ class Discovery:
     """The files that `path` means: a file; a folder (the files in it, not below); or a glob with `*`, `?`, `[…]`, and `**` for
     any number of folders. Names that begin with `_` or `.` are no data, neither files nor folders.
 
-    All found paths are relative to `root`. Raises SourceError where that is missing or forbidden.
+    All found paths are relative to `root`. Raises SourceError where that is missing or forbidden; a single file that is not there in a
+    folder that is may be `awaited`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.root, self._patterns = _divided(path)
-        self._literal = path.is_file()
+    def __init__(self, path: Path, *, awaited: bool = False) -> None:
+        self.awaited = path if awaited and not path.exists() and not WILDCARD.search(str(path)) and path.parent.is_dir() else None
+        """the single file that was not there"""
+        self.root, self._patterns = _divided(path) if self.awaited is None else (path.parent, (path.name,))
+        self._literal = path.is_file() or self.awaited is not None
         self._listings: dict[str, _Listing] = {}
         self._list("")  # tells at once what is missing or forbidden
         self._listings.clear()
@@ -66,7 +69,7 @@ class Discovery:
             waiting += [name for name in found.folders if self._leads_on(name)]
         if not anew and before.keys() == self._listings.keys():
             return None
-        return sorted((path for listing in self._listings.values() for path in listing.files if self._wanted(path)), key=_order)
+        return sorted((path for listing in self._listings.values() for path in listing.files if self.wants(path)), key=_order)
 
     def hidden(self) -> list[str]:
         """The names that were passed over, at the last listing."""
@@ -102,7 +105,7 @@ class Discovery:
         except FileNotFoundError:
             if folder:
                 return None
-            raise _missing(place) from None
+            raise missing(place) from None
         except NotADirectoryError:
             raise SourceError(f"{place} is no folder", remedy="name a folder, a file or a glob in `path`") from None
         except PermissionError:
@@ -120,7 +123,8 @@ class Discovery:
                 return False
         return len(parts) < len(self._patterns)
 
-    def _wanted(self, path: str) -> bool:
+    def wants(self, path: str) -> bool:
+        """Whether a file there, relative to `root`, would be found."""
         if self._literal:
             return path == self._patterns[0]
         return self._patterns == ("*",) or matches(path.split("/"), self._patterns)
@@ -134,7 +138,7 @@ def _divided(path: Path) -> tuple[Path, tuple[str, ...]]:
         return path.parent, (path.name,)
     root, patterns = glob_of(path)
     if root == path:
-        raise _missing(path)
+        raise missing(path)
     return root, patterns
 
 
@@ -142,5 +146,6 @@ def _order(path: str) -> list[str]:
     return path.split("/")
 
 
-def _missing(path: Path) -> SourceMissing:
+def missing(path: Path) -> SourceMissing:
+    """The error for it."""
     return SourceMissing(f"{path} is not there", remedy="make the folder, or correct `path`: it starts at the flow file's folder")

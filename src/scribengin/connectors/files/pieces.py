@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import SourceStream
+from scribengin.connectors.files.identity import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,20 +31,34 @@ class Piece:
     end: int
     bytes: int
     """its share of the file, for lag and limits"""
+    trace: Trace | None = None
+    """how a file of a growing source is found again, whatever its name becomes"""
 
     def as_json(self) -> list[Any]:
         """The form in a stream's place."""
-        return [self.path, self.size, self.mtime_ns, self.inode, self.start, self.end, self.bytes]
+        form = [self.path, self.size, self.mtime_ns, self.inode, self.start, self.end, self.bytes]
+        return form if self.trace is None else [*form, self.trace.as_json()]
 
     @property
     def label(self) -> str:
-        """`a.jsonl`, or `a.jsonl[0:65536]` for a part of it."""
-        return self.path if (self.start, self.end) == (0, self.size) else f"{self.path}[{self.start}:{self.end}]"
+        """`a.jsonl`, or `a.jsonl[0:65536]` for a part of it; `a.jsonl#1` where the path was another file's before. Names of rows are made
+        of it, so it is never given twice."""
+        name = f"{self.path}#{self.trace.turn}" if self.trace is not None and self.trace.turn else self.path
+        return name if (self.start, self.end) == (0, self.size) else f"{name}[{self.start}:{self.end}]"
+
+    @property
+    def begins(self) -> bool:
+        """True where a record begins at `start`, whatever stands before it."""
+        return self.start == (0 if self.trace is None else self.trace.since)
 
 
 def pieces_of(stream: SourceStream) -> list[Piece]:
     """The pieces that `streams_of` wrote down."""
-    return [Piece(*item) for item in stream.place["pieces"]]
+    return [_piece(*item) for item in stream.place["pieces"]]
+
+
+def _piece(path: str, size: int, mtime_ns: int, inode: int, start: int, end: int, bytes: int, trace: Sequence[Any] | None = None) -> Piece:
+    return Piece(path, size, mtime_ns, inode, start, end, bytes, None if trace is None else Trace.from_json(trace))
 
 
 def root_of(stream: SourceStream) -> str:

@@ -27,7 +27,7 @@ _LONG_S = 60.0
 
 
 @dataclass(slots=True)
-class _Waiting:
+class Waiting:
     """A file that was seen and not taken. `since_s` is when it was first seen as it is now, on the monotonic clock."""
 
     size: int
@@ -88,7 +88,7 @@ class FilesReader:
         self._grows = grows
         self._whole_lines = whole_lines
         self._check_first = check_first
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, Waiting] = {}
         self._taken: dict[str, _Taken] = {}
         self._turn: Iterator[str] = iter(())
         self._notices: list[str] = []
@@ -129,7 +129,7 @@ class FilesReader:
             files, total = files + 1, total + piece.bytes
             pieces += self._divide(self._discovery.root / path, piece)
             found[path] = piece
-        if found and not self._taken:
+        if found and not self._has_begun():
             path, piece = next(iter(found.items()))
             self._check_first(self._discovery.root / path, piece.end if self._taking.growing else piece.size)
         doomed, put_off = self._hold(found.keys())
@@ -140,6 +140,10 @@ class FilesReader:
         pieces = [piece for piece in pieces if piece.path not in doomed | put_off]
         streams = streams_of(pieces, root=self._root, stream_bytes=self._taking.split_bytes)
         return streams + [self._lost(stream) for stream in streams_of(gone, root=self._root, stream_bytes=self._taking.split_bytes)]
+
+    def _has_begun(self) -> bool:
+        """Whether anything was ever taken."""
+        return bool(self._taken)
 
     def _lost(self, stream: SourceStream) -> SourceStream:
         """Of files that nobody may read any more: counted, and told."""
@@ -221,13 +225,13 @@ class FilesReader:
         paths = self._discovery.changed()
         if paths is None:
             return
-        new: dict[str, _Waiting] = {}
+        new: dict[str, Waiting] = {}
         for path in paths:
             waiting = self._waiting.get(path)
             if waiting is None and path not in self._taken:
                 status = self._stat(path)
                 if status is not None:
-                    waiting = _Waiting(status.st_size, status.st_mtime_ns, status.st_ino, now_s)
+                    waiting = Waiting(status.st_size, status.st_mtime_ns, status.st_ino, now_s)
             if waiting is not None:
                 new[path] = waiting
         self._waiting = new
@@ -254,21 +258,18 @@ class FilesReader:
         if status is None:
             del self._waiting[path]
             return None
-        grows = self._taking.growing and self._grows(path)
-        start = self._end_of(path)
-        end = status.st_size
-        if grows:
-            end = self._whole_lines(self._discovery.root / path, start, end)
-        elif not (final or self._settled(status, waiting, now_s)):
-            if now_s - waiting.since_s > _LONG_S and path not in self._said:
-                self._said.add(path)
-                self._notices.append(f"{path} waits: it has not been left unchanged for {self._taking.settle_s:g} s")
+        if not (final or self._settled(status, waiting, now_s)):
+            self._say_if_long(path, now_s)
             return None
-        if end == start:  # empty, or no whole line more
-            return None
-        return Piece(path, status.st_size, status.st_mtime_ns, status.st_ino, start, end, end - start)
+        size = status.st_size
+        return Piece(path, size, status.st_mtime_ns, status.st_ino, 0, size, size) if size else None
 
-    def _settled(self, status: os.stat_result, waiting: _Waiting, now_s: float) -> bool:
+    def _say_if_long(self, path: str, now_s: float) -> None:
+        if now_s - self._waiting[path].since_s > _LONG_S and path not in self._said:
+            self._said.add(path)
+            self._notices.append(f"{path} waits: it has not been left unchanged for {self._taking.settle_s:g} s")
+
+    def _settled(self, status: os.stat_result, waiting: Waiting, now_s: float) -> bool:
         if (status.st_size, status.st_mtime_ns, status.st_ino) != (waiting.size, waiting.mtime_ns, waiting.inode):
             waiting.size, waiting.mtime_ns, waiting.inode = status.st_size, status.st_mtime_ns, status.st_ino
             waiting.since_s = now_s
@@ -277,34 +278,29 @@ class FilesReader:
 
     def _recheck(self, *, everything: bool) -> None:
         """Look at taken files again, some at each call, all of them where it is the last."""
-        due = list(islice(self._turn, _RECHECKED))
-        if everything or not due:
-            self._turn = iter(list(self._taken))
-            due = list(self._turn if everything else islice(self._turn, _RECHECKED))
-        for path in due:
+        for path in self._due(self._taken, everything=everything):
             status = self._stat(path)
             if status is None:  # was read, and put away
                 continue
             taken = self._taken[path]
-            if self._taking.growing and self._grows(path):
-                self._recheck_growing(path, taken, status)
-            elif (status.st_size, status.st_mtime_ns) != (taken.size, taken.mtime_ns):
+            if (status.st_size, status.st_mtime_ns) != (taken.size, taken.mtime_ns):
                 self._changed(path, f"it had {taken.size} bytes, now {status.st_size}", taken, status)
 
-    def _recheck_growing(self, path: str, taken: _Taken, status: os.stat_result) -> None:
-        if status.st_size < taken.end or status.st_ino != taken.inode:
-            what = "another file has its name now" if status.st_ino != taken.inode else f"it was cut to {status.st_size} bytes"
-            self._changed(path, f"{taken.end} bytes of it were read, then {what}", taken, status)
-        elif status.st_size > taken.end and path not in self._waiting:
-            self._waiting[path] = _Waiting(status.st_size, status.st_mtime_ns, status.st_ino, time.monotonic())
+    def _due(self, paths: Collection[str], *, everything: bool) -> list[str]:
+        """Those of the paths whose turn it is to be looked at again."""
+        due = list(islice(self._turn, _RECHECKED))
+        if everything or not due:
+            self._turn = iter(list(paths))
+            due = list(self._turn if everything else islice(self._turn, _RECHECKED))
+        return due
 
     def _changed(self, path: str, how: str, taken: _Taken, status: os.stat_result) -> None:
         place = self._discovery.root / path
         if self._taking.stop_on_change:
             raise SourceError(
                 f"{place} changed after it was taken: {how}",
-                remedy="put new records into a new file and restore this one, or set `on_change: ignore`"
-                + ("" if self._taking.growing else ", or `growing: true` if lines are appended"),
+                remedy="put new records into a new file and restore this one, or set `on_change: ignore`, or `growing: true` if lines are "
+                "appended",
             )
         self._notices.append(f"{place} changed after it was taken ({how}); the change is ignored")
         taken.size, taken.mtime_ns, taken.inode = status.st_size, status.st_mtime_ns, status.st_ino

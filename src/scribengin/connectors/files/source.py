@@ -7,12 +7,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from scribengin.connectors.files.bytestreams import compression_of, range_start, read_bytes, read_compressed, read_range
 from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, in_utf_8, skip_lines, take_header
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.first_look import HEAD_BYTES, csv_remedy, json_names, unlike_encoding, unlike_names, unlike_quotes
+from scribengin.connectors.files.following import located
+from scribengin.connectors.files.growing import FilesPacking, GrowingReader, MovedPath, rest_of
+from scribengin.connectors.files.identity import ANY_DEVICE, Status
 from scribengin.connectors.files.options import SOURCE
 from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
 from scribengin.connectors.files.reader import FilesReader, Taking
@@ -85,7 +88,7 @@ class FilesSource:
     def reader(self) -> FilesReader:
         """A fresh reader. Raises SourceError where the path is missing or forbidden."""
         options = self._options
-        discovery = Discovery(self._path)
+        discovery = Discovery(self._path, awaited=self._growing)
         taking = Taking(
             split_bytes=options["split"],
             settle_s=options["settle"],
@@ -94,20 +97,22 @@ class FilesSource:
             max_files=options["max_files"],
             max_bytes=options["max_bytes"],
         )
-        return self._readers(
-            discovery,
-            taking,
-            folder=self._folder,
-            divide=self._divide,
-            grows=self._grows,
-            whole_lines=self._whole_lines,
-            check_first=self.check_file,
-            flow=self._flow,
-        )
+        given: dict[str, Any] = {
+            "folder": self._folder,
+            "divide": self._divide,
+            "grows": self._grows,
+            "whole_lines": self._whole_lines,
+            "check_first": self.check_file,
+            "flow": self._flow,
+        }
+        return GrowingReader(discovery, taking, packing=self._packing(), **given) if self._growing else self._readers(discovery, taking, **given)
+
+    def _packing(self) -> FilesPacking:
+        return FilesPacking(self._options["compression"])
 
     def check_first(self) -> None:
         """Raises SourceError where the first file has so few of the columns that they would be null in every row."""
-        discovery = Discovery(self._path)
+        discovery = Discovery(self._path, awaited=self._growing)
         paths = (discovery.root / path for path in discovery.changed() or ())
         path = next((path for path in paths if path.stat().st_size), None)
         if path is not None:
@@ -179,6 +184,10 @@ class FilesSource:
         root = self._folder / root_of(stream)
         for piece in pieces_of(stream):
             path = root / piece.path
+            if self._growing or piece.trace is not None:
+                with self._located(root, piece) as (file, now, part):
+                    yield from self._text(file, now, part)
+                continue
             with self._opened(path, piece) as file:
                 match self._format:
                     case "parquet":
@@ -189,6 +198,39 @@ class FilesSource:
                         yield from self._text(file, path, piece)
 
     @contextmanager
+    def _located(self, root: Path, piece: Piece) -> Iterator[tuple[IO[bytes], Path, Piece]]:
+        """The file of which the piece was taken, wherever it is now: open, as a path that is called as it was, and the piece of its
+        content. It is compared with what was recorded, before it is read and after."""
+        path, trace = root / piece.path, piece.trace
+        seen = Status(ANY_DEVICE if trace is None else trace.device, piece.inode, piece.size, piece.mtime_ns)
+        packing = self._packing()
+        try:
+            with located(root, piece.path, seen, piece.end, trace, packing) as found:
+                if found is None:
+                    raise self._changed(path, piece)
+                rest = trace is not None and trace.packed is not None and trace.mark is not None
+                part = rest_of(piece) if rest else piece
+                compression = found.compression if rest or packing.of(piece.path) == "none" else "none"
+                now = MovedPath(path, found.path, compression)
+                with now.open() as file:
+                    yield cast("IO[bytes]", file), cast("Path", now), part
+                if trace is not None and compression == "none" and not found.holds(trace):
+                    raise self._changed(path, piece)
+        except PermissionError:
+            raise SourceError(f"{path} may not be read by this user", remedy=f"give the right to read it: chmod a+r {path}") from None
+
+    def _changed(self, path: Path, piece: Piece) -> SourceError:
+        give_up = f"give it up: scribengin source skip FLOW {piece.path}"
+        if not path.exists():
+            return SourceError(
+                f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed", remedy=f"restore it, or {give_up}"
+            )
+        return SourceError(
+            f"{path} changed after it was taken with {piece.size} bytes; it has {path.stat().st_size} now and is not yet committed",
+            remedy=f"restore it with its old time, or {give_up}, or set `on_change: ignore`",
+        )
+
+    @contextmanager
     def _opened(self, path: Path, piece: Piece) -> Iterator[IO[bytes]]:
         """The file, compared with what was recorded, before it is read and after."""
         try:
@@ -197,24 +239,14 @@ class FilesSource:
                 yield file
                 self._compare(path, piece)
         except FileNotFoundError:
-            raise SourceError(
-                f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed",
-                remedy=f"restore it, or give it up: scribengin source skip FLOW {piece.path}",
-            ) from None
+            raise self._changed(path, piece) from None
         except PermissionError:
             raise SourceError(f"{path} may not be read by this user", remedy=f"give the right to read it: chmod a+r {path}") from None
 
     def _compare(self, path: Path, piece: Piece) -> None:
         now = path.stat()
-        if self._growing and self._grows(piece.path):
-            same = now.st_size >= piece.end and now.st_ino == piece.inode
-        else:
-            same = (now.st_size, now.st_mtime_ns) == (piece.size, piece.mtime_ns)
-        if not same and self._stop_on_change:
-            raise SourceError(
-                f"{path} changed after it was taken with {piece.size} bytes; it has {now.st_size} now and is not yet committed",
-                remedy=f"restore it with its old time, or give it up: scribengin source skip FLOW {piece.path}, or set `on_change: ignore`",
-            )
+        if (now.st_size, now.st_mtime_ns) != (piece.size, piece.mtime_ns) and self._stop_on_change:
+            raise self._changed(path, piece)
 
     def _text(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         compression = compression_of(piece.path, self._options["compression"])
@@ -224,7 +256,7 @@ class FilesSource:
             start = 0
             chunks = read_compressed(file, compression)
         elif self._is_cut_by_lines:
-            start = range_start(file, piece.start, piece.end)
+            start = piece.start if piece.begins else range_start(file, piece.start, piece.end)
             finder = LineFinder(path) if start else None
             chunks = read_range(file, start, piece.end, piece.size) if start < piece.end else iter(())
         else:

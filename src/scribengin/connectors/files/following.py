@@ -1,0 +1,865 @@
+"""Following files that grow through rotations: where each one is now, what is new, what is a copy, what is lost.
+
+A rotation renames a file, copies and cuts it, compresses it, or writes it anew. At each look what stands at the paths is compared with
+what is known, and each path gets a verdict. Order matters, from what is certain to what is likely:
+
+1. a known file whose path still has its inode and its content grows;
+2. one that is gone from its path is where its inode is: at another path of the source, or elsewhere in its folder;
+3. else where its content is: in a file that begins with all that was read, plain or compressed;
+4. a file that begins with what was read of another one that is still there is a copy, and waits;
+5. all else is new, and read from its start.
+
+Looking costs a `stat` for each path that is due, and a few KiB of reading where size, time or inode changed. A compressed file is read
+to its end once, when it takes the place of one that is known. This module needs the standard library and `identity` alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import chain
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from uuid import uuid4
+
+from scribengin.connectors.files.identity import (
+    FIXED,
+    WINDOW,
+    Head,
+    Mark,
+    OpenFile,
+    Status,
+    Trace,
+    is_turn_of,
+    openings,
+    related,
+    scan,
+    stem,
+    steps_of,
+    unpacked_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_LONG = 1024
+"""bytes that are enough to know a content by, whatever the file is called; a shorter one must have a name like the other's"""
+_COARSE_NS = 50_000_000
+"""a file that was written so shortly before it was looked at may change again without a change of its time"""
+_RECENT_NS = 3600 * 10**9
+_SEARCHED_S = 60.0
+"""a file that is not at its path is looked for so long, in its folder"""
+
+
+class Packing(Protocol):
+    """How compressed files are told and read."""
+
+    def of(self, path: str) -> str:
+        """The compression, by the path's name; `none` of a plain file."""
+
+    def chunks(self, file: IO[bytes], compression: str) -> Iterator[bytes]:
+        """The content, a little at a time, as far as it can be read."""
+
+
+@dataclass(slots=True, eq=False)
+class KnownFile:
+    """A file of which something was read. `path` is where it is, or was when it was last `found`; `seen` is how it was there."""
+
+    id: str
+    path: str
+    seen: Status
+    end: int
+    """of its content, decompressed: up to where it was read"""
+    mark: Mark | None
+    """of the content up to `end`; None of one that was never read but compressed, or that was noted before there were marks"""
+    packed: Mark | None = None
+    """of the whole compressed file that it is now; None of a plain one"""
+    rest: Mark | None = None
+    """of the whole content of a compressed file, where that has more than was read"""
+    copy: str = ""
+    """the file that it is a copy of"""
+    names: set[str] = field(default_factory=set)
+    born: int = 0
+    """the look at which it was first taken"""
+    found: bool = True
+    trusted: bool = False
+    """whether size and time as they were `seen` mean the same content"""
+    lost_s: float = 0.0
+    """since when it is not found, monotonic"""
+    waits: bool = False
+    """whether a compressed file may be it, that is not settled yet"""
+    told: bool = False
+    """whether it was said that the rest of it is lost"""
+
+    @property
+    def unread(self) -> int:
+        """Bytes that it had when it was last seen, and that were not read."""
+        return 0 if self.packed is not None else max(0, self.seen.size - self.end)
+
+    def trace(self) -> Trace:
+        """For the log: where it is, and how far it is read."""
+        return Trace(self.id, self.end, self.seen.device, self.mark, self.packed, self.copy)
+
+
+class Verdict(Enum):
+    """Of a path that no known file is at."""
+
+    NEW = "new"
+    COPY = "copy"
+    """what it holds is read elsewhere, or was"""
+    UNSURE = "unsure"
+    """it was cut, and begins as before; or a compressed file that is not settled"""
+
+
+@dataclass(slots=True)
+class NewFile:
+    """A path without a known file. `look`: at which it was first seen; `since_s`: since when it is as it is, monotonic."""
+
+    path: str
+    seen: Status
+    look: int
+    since_s: float
+    id: str = field(default_factory=lambda: uuid4().hex[:12])
+    verdict: Verdict = Verdict.NEW
+    of: KnownFile | None = None
+    cut: KnownFile | None = None
+    """what was read of it before it was cut, or written anew"""
+    outside: bool = False
+    """not among the source's paths: it was, between two looks"""
+    judged: Status | None = None
+    head: Head | None = None
+    """of a compressed one, decompressed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A file that became shorter and begins as before: nobody knows whether it was cut or written anew."""
+
+    path: str
+    before: int
+    now: int
+
+
+class Following:
+    """Of one source's files below `root`; used by one thread. Raises OSError as the file system does."""
+
+    def __init__(self, root: Path, packing: Packing, is_source: Callable[[str], bool], *, settle_s: float) -> None:
+        """`is_source` says of a path whether it is one of the source's, if it is there."""
+        self._root = root
+        self._packing = packing
+        self._is_source = is_source
+        self._settle_s = settle_s
+        self._known: dict[str, KnownFile] = {}
+        self.at: dict[str, KnownFile] = {}
+        """path → the known file that is there"""
+        self.new: dict[str, NewFile] = {}
+        """path → what is there that is not known"""
+        self._lost: dict[str, KnownFile] = {}
+        self._listed: set[str] = set()
+        self._inodes: dict[int, list[KnownFile]] = {}
+        self._contents = _Contents()
+        self._names = _Names()
+        self._looks = 0
+        self._searching: dict[str, KnownFile] = {}
+        self._left: list[tuple[KnownFile, str]] = []
+        """those that have got a name which is not the source's, with the last one that was"""
+        self._unplaced: deque[str] = deque()
+        self._unsaved: dict[str, KnownFile] = {}
+        self.behind: dict[str, KnownFile] = {}
+        """path → known file that is there and has more than was read"""
+        self._takers: dict[str, list[str]] = {}
+        """path → the files of which something was read under it"""
+        self.notices: list[str] = []
+        self.cuts: list[Cut] = []
+        """of the last look"""
+        self.unclear: list[KnownFile] = []
+        """of the last look: another file stands at the path of one that was noted without a mark"""
+
+    # --- what was read ---
+
+    def remember(self, path: str, seen: Status, end: int, trace: Trace | None, *, packed: bool, taken: bool) -> None:
+        """Take over what a log says, in its order, or what is being logged. Without a `trace` the file is known by path and inode.
+        `packed` of a compressed one; not `taken`: the log says only where it is."""
+        id_ = f"path:{path}" if trace is None else trace.file
+        known = self._known.get(id_)
+        if known is None:
+            known = self._known[id_] = KnownFile(id_, path, seen, 0, None, born=self._looks)
+        self._forget(known)
+        known.seen, known.end = seen, max(end, known.end) if trace is None else end
+        known.trusted = time.time_ns() - seen.mtime_ns > (_RECENT_NS if self._looks == 0 else _COARSE_NS)
+        if trace is not None:
+            known.mark, known.packed, known.copy = trace.mark, trace.packed, trace.copy
+            known.end = end if trace.mark is None else trace.mark.end
+        elif packed:
+            known.packed = Mark(seen.size, (), "")  # by inode, size and time alone
+        known.rest = None
+        self._unsaved.pop(known.id, None)
+        if taken:
+            self.turn(path, known.id)
+        self._put(known, path)
+
+    def turn(self, path: str, file: str) -> int:
+        """How many other files were read under this path before that one."""
+        takers = self._takers.setdefault(path, [])
+        if file not in takers:
+            takers.append(file)
+        return takers.index(file)
+
+    def remember_lost(self, file: str) -> None:
+        """Take over that a log says of a file that the rest of it is lost."""
+        if file in self._known:
+            self._known[file].told = True
+
+    def _put(self, known: KnownFile, path: str) -> None:
+        """From now on `known` is at `path`."""
+        other = self.at.get(path)
+        if other is not None and other is not known:
+            self._lose(other)
+        known.path, known.found, known.waits = path, True, False
+        known.names.add(path)
+        self.at[path] = known
+        self._compare_length(known)
+        self._lost.pop(known.id, None)
+        self._searching.pop(known.id, None)
+        self.new.pop(path, None)
+        self._inodes.setdefault(known.seen.inode, []).insert(0, known)
+        self._contents.add(known)
+        self._names.add(known)
+
+    def _compare_length(self, known: KnownFile) -> None:
+        if known.rest is not None or known.unread:
+            self.behind[known.path] = known
+        else:
+            self.behind.pop(known.path, None)
+
+    def _forget(self, known: KnownFile) -> None:
+        """Out of the indexes, to be put in again."""
+        if self.at.get(known.path) is known:
+            del self.at[known.path]
+            self.behind.pop(known.path, None)
+        same = self._inodes.get(known.seen.inode, [])
+        if known in same:
+            same.remove(known)
+            if not same:
+                del self._inodes[known.seen.inode]
+        self._contents.remove(known)
+        self._names.remove(known)
+
+    def _lose(self, known: KnownFile) -> None:
+        """It is not at its path any more."""
+        if self.at.get(known.path) is known:
+            del self.at[known.path]
+            self.behind.pop(known.path, None)
+        self._names.remove(known)
+        known.found, known.lost_s = False, time.monotonic()
+        self._lost[known.id] = self._searching[known.id] = known
+
+    def _move(self, known: KnownFile, path: str, seen: Status, *, trusted: bool = True) -> None:
+        """It was found at another path, or is another file there now."""
+        before = known.path
+        self._forget(known)
+        known.seen = seen
+        known.trusted = trusted and time.time_ns() - seen.mtime_ns > _COARSE_NS
+        self._unsaved[known.id] = known
+        self._put(known, path)
+        if not self._is_source(path) and self._is_source(before):
+            self._left.append((known, before))
+
+    # --- a look ---
+
+    def look(self, listed: Collection[str] | None, due: Iterable[str], *, final: bool) -> None:
+        """Bring `at` and `new` up to date. `listed` are all paths of the source, None where no folder changed; `due` those paths of `at`
+        that are to be looked at. `final`: what is there is finished."""
+        now_s = time.monotonic()
+        lost = set[str]() if self._looks == 0 else set(self._lost)
+        self._looks += 1
+        self.cuts, self.unclear, self._left = [], [], []
+        missing = self._list(listed) if listed is not None else []
+        for path in {**dict.fromkeys(due), **dict.fromkeys(missing)}:
+            if path in self.at:
+                self._check(path)
+        self._place_all()
+        newly = self._lost.keys() - lost
+        names = {folder: self._unlisted(folder) for folder in self._folders_to_search(now_s, again=listed is not None, newly=newly)}
+        self._find_by_inode(names)
+        for new in list(self.new.values()):
+            self._judge(new, final=final, again=bool(newly))
+        self._find_by_content(names, final=final)
+        for known, before in self._left:
+            self._find_between(known, before, names)
+        self._place_all()
+        for new in list(self.new.values()):
+            if new.judged is None:
+                self._judge(new, final=final, again=False)
+            if new.cut is not None:
+                self._judge_cut(new)
+        lost_now = [self._lost[id_] for id_ in newly if id_ in self._lost]
+        self.unclear = [each for each in lost_now if each.mark is each.packed is None and each.path in self.new]
+
+    def waits_for(self) -> float | None:
+        """Seconds after which a file that was cut, and of which it is not clear what it is, can be judged; None where there is none."""
+        ages = [time.time() - new.seen.mtime_ns / 1e9 for new in self.new.values() if new.verdict is Verdict.UNSURE and new.cut is not None]
+        return max(0.0, self._settle_s - max(0.0, min(ages))) if ages else None
+
+    def lost(self, *, final: bool) -> list[KnownFile]:
+        """Those that had more than was read of them, and are found nowhere; each once."""
+        now_s = time.monotonic()
+        gone = [
+            known
+            for known in self._lost.values()
+            if not known.told and known.unread and not (known.waits or known.copy) and (final or now_s - known.lost_s >= self._settle_s)
+        ]
+        for known in gone:
+            known.told = True
+        return gone
+
+    def unsaved(self) -> list[KnownFile]:
+        """Those of which the log does not say yet where they are; each once."""
+        found = [known for known in self._unsaved.values() if known.found and known.rest is None]
+        for known in found:
+            del self._unsaved[known.id]
+        return found
+
+    @property
+    def empty(self) -> bool:
+        """True where nothing was ever read."""
+        return not self._known
+
+    def has_moved(self, path: str) -> bool:
+        """True of a known file that has another name than it had: what writes it may be about to leave it."""
+        return len(self.at[path].names) > 1
+
+    def _list(self, listed: Collection[str]) -> list[str]:
+        """Take over the paths; returns those of known files that are not among them any more."""
+        before, self._listed = self._listed, set(listed)
+        for path in [path for path, new in self.new.items() if path not in self._listed and not new.outside]:
+            del self.new[path]
+        for path in listed:
+            if path not in self.at and path not in self.new:
+                self._begin(path)
+        return [path for path in before if path not in self._listed and path in self.at]
+
+    def _begin(self, path: str, *, outside: bool = False, cut: KnownFile | None = None) -> None:
+        status = self.status(path)
+        if status is not None:
+            self.new[path] = NewFile(path, status, self._looks, time.monotonic(), outside=outside, cut=cut)
+            self._unplaced.append(path)
+
+    def status(self, path: str) -> Status | None:
+        """What is there now; None where nothing is."""
+        try:
+            return Status.of((self._root / path).stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[tuple[Status, OpenFile] | None]:
+        """The file there, and how it is; None where nothing is."""
+        try:
+            descriptor = os.open(self._root / path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            yield None
+            return
+        try:
+            file = OpenFile(descriptor)
+            yield file.status(), file
+        finally:
+            os.close(descriptor)
+
+    def _check(self, path: str) -> None:
+        """Whether the known file is still at its path, and goes on there."""
+        known = self.at[path]
+        now = self.status(path)
+        if now is not None and now == known.seen and known.trusted:
+            return
+        cut = False
+        with self.opened(path) as found:
+            if found is not None:
+                status, file = found
+                same = known.seen.is_file_of(status)
+                if same and self._is(known, file, status):
+                    if known.copy:
+                        self._copy_grows(known, file, status)
+                    self._see(known, status)
+                    return
+                shorter = same and known.packed is None and 0 < status.size < known.end
+                cut = shorter and known.mark is not None and known.mark.begins_as(file.head())
+        self._lose(known)
+        if path in self._listed:
+            self._begin(path, cut=known if cut else None)
+
+    def _see(self, known: KnownFile, status: Status) -> None:
+        known.seen = status
+        self._compare_length(known)
+        known.trusted = time.time_ns() - status.mtime_ns > _COARSE_NS
+
+    def _is(self, known: KnownFile, file: OpenFile, status: Status) -> bool:
+        """Whether the file's content is what was read of `known`, and perhaps more."""
+        if known.packed is not None:
+            if status.size != known.packed.end:
+                return False
+            # a compressed file does not grow; one that is renamed keeps its time
+            return status.mtime_ns == known.seen.mtime_ns or (bool(known.packed.head) and file.holds(known.packed))
+        if status.size < known.end:
+            return False
+        if known.mark is None:
+            return known.end == 0 or file.read(known.end - 1, known.end) == b"\n"
+        return file.holds(known.mark)
+
+    def _place_all(self) -> None:
+        """Look where each new path comes from; what is displaced on the way is new too."""
+        self._unplaced = deque(self.new)
+        while self._unplaced:
+            self._place(self._unplaced.popleft())
+
+    def _place(self, path: str) -> None:
+        """Whether a known file has come to this path: by its inode."""
+        new = self.new.get(path)
+        if new is None:
+            return
+        status = self.status(path)
+        if status is None:
+            del self.new[path]
+            return
+        if status != new.seen:
+            new.seen, new.since_s = status, time.monotonic()
+        for known in list(self._inodes.get(status.inode, ())):
+            if not known.seen.is_file_of(status) or known is new.cut:
+                continue
+            if known.found and known.path != path:
+                self._check(known.path)
+            if known.found:  # another name of the same file
+                if known.path != path and known.seen.is_file_of(status):
+                    new.verdict, new.of, new.judged = Verdict.COPY, known, status
+                    return
+                continue
+            with self.opened(path) as file:
+                if file is not None and known.seen.is_file_of(file[0]) and self._is(known, file[1], file[0]):
+                    self._move(known, path, file[0])
+                    return
+
+    # --- what is not at its path, elsewhere in its folder ---
+
+    def _folders_to_search(self, now_s: float, *, again: bool, newly: Collection[str]) -> set[str]:
+        """Of those files that are not found; not for ever, and not when nothing has changed there."""
+        for known in [known for known in self._searching.values() if now_s - known.lost_s > _SEARCHED_S]:
+            del self._searching[known.id]
+        return {known.path.rpartition("/")[0] for known in self._searching.values() if again or known.waits or known.id in newly}
+
+    def _unlisted(self, folder: str) -> dict[str, int]:
+        """Path → inode of the files of a folder that are not the source's."""
+        found: dict[str, int] = {}
+        with suppress(OSError), os.scandir(self._root / folder) as entries:
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if path not in self._listed and path not in self.new and entry.name[0] != "." and entry.is_file():
+                    found[path] = entry.inode()
+        return found
+
+    def _find_by_inode(self, names: Mapping[str, Mapping[str, int]]) -> None:
+        for path, inode in ((path, inode) for folder in names.values() for path, inode in folder.items()):
+            lost = [known for known in self._inodes.get(inode, ()) if not known.found] if path not in self.at else []
+            if lost:
+                with suppress(PermissionError), self.opened(path) as found:
+                    known = found and next(
+                        (each for each in lost if each.seen.is_file_of(found[0]) and self._is(each, found[1], found[0])), None
+                    )
+                    if found and known:
+                        self._move(known, path, found[0])
+
+    def _find_by_content(self, names: Mapping[str, Mapping[str, int]], *, final: bool) -> None:
+        """Copies and compressed forms that are not among the source's paths, but in the same folder and under a name like the file's."""
+        for folder, paths in names.items():
+            searched = {id_: known for id_, known in self._searching.items() if known.path.rpartition("/")[0] == folder}
+            for known in searched.values():
+                known.waits = False
+            # of several copies the longest has most of what was not read
+            for path in sorted(paths, key=self._length, reverse=True):
+                base = path.rpartition("/")[2]
+                if path in self.at or not any(related(base, known.path.rpartition("/")[2]) for known in searched.values()):
+                    continue
+                with suppress(PermissionError), self.opened(path) as found:
+                    if found is None:
+                        continue
+                    status, file = found
+                    if self._packing.of(path) == "none":
+                        same = [
+                            each
+                            for each in self._contents.of(file.head())
+                            if each.id in self._searching and each.mark and file.holds(each.mark)
+                        ]
+                        if same:
+                            self._move(max(same, key=_end), path, status)
+                    elif not self._is_being_packed(path, head := self._unpacked_head(file, path)):
+                        same = [each for each in self._contents.of(head) if each.id in self._searching]
+                        if not final and time.time() - status.mtime_ns / 1e9 < self._settle_s:
+                            for known in same:
+                                known.waits = True
+                        elif same:
+                            self._take_over(same, path, status, file)
+
+    def _length(self, path: str) -> int:
+        status = self.status(path)
+        return 0 if status is None else status.size
+
+    def _find_between(self, known: KnownFile, before: str, names: Mapping[str, Mapping[str, int]]) -> None:
+        """Files that had the path `before` after the one that has left it, and have left it too: there was more than one rotation. They
+        are newer than that one, and called as a rotation calls them."""
+        folder, _, live = before.rpartition("/")
+        for path in names.get(folder, {}):
+            if path not in self.at and path not in self.new and is_turn_of(path.rpartition("/")[2], live):
+                status = self.status(path)
+                if status is not None and status.mtime_ns >= known.seen.mtime_ns:
+                    self._begin(path, outside=True)
+
+    def _take_over(self, known: Sequence[KnownFile], path: str, status: Status, file: OpenFile) -> bool:
+        """Go on in the compressed file at `path` with that one of `known` of which it holds most; False where it holds none."""
+        marks = {each.mark: each for each in known if each.mark is not None}
+        with os.fdopen(os.dup(file.descriptor), "rb") as stream:
+            stream.seek(0)
+            scanned = scan(self._packing.chunks(stream, self._packing.of(path)), list(marks))
+        packed = file.mark(status.size)
+        if not scanned.holds or packed is None:
+            return False
+        taken = marks[max(scanned.holds, key=_end)]
+        self._contents.remove(taken)
+        taken.packed, taken.rest = packed, scanned.mark if scanned.length > taken.end else None
+        self._move(taken, path, status)
+        return True
+
+    def _is_being_packed(self, path: str, head: Head) -> bool:
+        """Whether the plain file is still there that this one is made of."""
+        with suppress(PermissionError), self.opened(unpacked_name(path)) as plain:
+            return plain is not None and bool(head) and plain[1].head().data[: len(head)] == head.data
+        return False
+
+    def _unpacked_head(self, file: OpenFile, path: str) -> Head:
+        data = b""
+        with os.fdopen(os.dup(file.descriptor), "rb") as stream:
+            stream.seek(0)
+            for chunk in self._packing.chunks(stream, self._packing.of(path)):
+                data += chunk
+                if len(data) >= WINDOW:
+                    break
+        return Head(data)
+
+    # --- new paths ---
+
+    def _judge(self, new: NewFile, *, final: bool, again: bool) -> None:
+        """Compare what is there with what is known: where it changed, or `again`."""
+        if new.path not in self.new or not self._known:
+            return
+        is_link = new.of is not None and new.of.found and new.seen.is_file_of(new.of.seen)
+        is_left = new.of is not None and not new.of.found
+        if new.judged == new.seen and (is_link or not (again or is_left or new.verdict is Verdict.UNSURE)):
+            return
+        with self.opened(new.path) as found:
+            if found is None:
+                del self.new[new.path]
+                return
+            if found[0] != new.seen:
+                new.head = None
+            new.seen = new.judged = found[0]
+            new.verdict, new.of = Verdict.NEW, None
+            if self._packing.of(new.path) == "none":
+                self._judge_plain(new, found[1], found[0])
+            else:
+                self._judge_packed(new, found[1], found[0], final=final)
+
+    def _judge_plain(self, new: NewFile, file: OpenFile, status: Status) -> None:
+        if not status.size:
+            return
+        same = [known for known in self._candidates(new, file.head()) if known.mark and file.holds(known.mark)]
+        lost = [known for known in same if not known.found]
+        if lost:
+            self._move(max(lost, key=_end), new.path, status)
+            return
+        for known in (known for known in same if not _follows(new.path, known)):
+            # more than is in the other one cannot have come from there
+            if status.size <= (known.end if known.packed is not None else self._length(known.path)):
+                self._is_copy(new, known, status, file)
+                return
+        self._judge_part(new, file, status)
+
+    def _candidates(self, new: NewFile, head: Head) -> list[KnownFile]:
+        """Those that begin as `head`, as far as they were read, by a look at where they are."""
+        found = [known for known in self._contents.of(head) if self._may_be(known, new)]
+        for known in found:
+            if known.found:
+                self._check(known.path)
+        return found
+
+    def _judge_part(self, new: NewFile, file: OpenFile, status: Status) -> None:
+        """A copy of what is there, as far as the copy has come: all of it is the beginning of a file whose name is like its own."""
+        for known in self._names.like(new.path.rpartition("/")[2]):
+            if known.packed is not None or status.size >= known.end or _follows(new.path, known) or not self._may_be(known, new):
+                continue
+            if known.mark is None or not known.mark.begins_as(file.head()):
+                continue
+            self._check(known.path)
+            with self.opened(known.path) as other:
+                if known.found and other is not None and file.same_until(other[1], status.size):
+                    self._is_copy(new, known, status, file)
+                    return
+
+    def _is_copy(self, new: NewFile, known: KnownFile, status: Status, file: OpenFile) -> None:
+        """Of a file that is there. Once all of it was read there, and it is whole, it is known for itself."""
+        new.verdict, new.of = Verdict.COPY, known
+        still_s = time.time() - status.mtime_ns / 1e9
+        if status.size <= known.end and still_s >= self._settle_s and (mark := file.mark(status.size)) is not None:
+            copy = KnownFile(new.id, new.path, status, mark.end, mark, copy=known.id, born=self._looks)
+            self._known[copy.id] = self._unsaved[copy.id] = copy
+            self._put(copy, new.path)
+            self.notices.append(f"{new.path} is a copy of {known.path}: nothing of it is read twice")
+
+    def _copy_grows(self, copy: KnownFile, file: OpenFile, status: Status) -> None:
+        """A copy that was not whole: what came is read where it is copied from."""
+        known = self._known.get(copy.copy)
+        if known is None or not known.found or status.size <= copy.end or known.end < status.size:
+            return
+        with self.opened(known.path) as other:
+            if other is not None and file.same_until(other[1], status.size) and (mark := file.mark(status.size)) is not None:
+                self._contents.remove(copy)
+                copy.mark, copy.end = mark, mark.end
+                self._unsaved[copy.id] = copy
+                self._contents.add(copy)
+
+    def _judge_packed(self, new: NewFile, file: OpenFile, status: Status, *, final: bool) -> None:
+        for known in self._contents.packed(status.size, file.head()):
+            if known.packed is not None and known.born < new.look and file.holds(known.packed):
+                if known.found:
+                    self._check(known.path)
+                if known.found:
+                    new.verdict, new.of = Verdict.COPY, known
+                else:
+                    self._move(known, new.path, status)
+                return
+        settled = time.time() - status.mtime_ns / 1e9 >= self._settle_s
+        head = new.head = new.head or self._unpacked_head(file, new.path)
+        if self._is_being_packed(new.path, head) or not (head or settled):
+            new.verdict = Verdict.UNSURE
+            return
+        same = self._candidates(new, head)
+        lost = [known for known in same if not known.found]
+        if lost and not (settled or final):
+            new.verdict = Verdict.UNSURE
+            return
+        if lost and self._take_over(lost, new.path, status, file):
+            return
+        for known in [known for known in same if known.found] or self._names.like(new.path.rpartition("/")[2]):
+            if known.packed is None and self._may_be(known, new) and known.mark is not None and known.mark.begins_as(head):
+                with self.opened(known.path) as other:
+                    if other is not None and other[1].head().data[: len(head)] == head.data:
+                        new.verdict, new.of = Verdict.COPY, known
+                        return
+
+    def _judge_cut(self, new: NewFile) -> None:
+        """A file that is shorter than what was read of it, and begins as before: it was written anew and comes to the same again, or is
+        being copied over, or was cut. What was read of it is known, so it waits until it is clear or is left alone."""
+        known = new.cut
+        if known is None or new.path not in self.new:
+            return
+        with self.opened(new.path) as found:
+            shorter = found is not None and not known.found and 0 < found[0].size < known.end
+            begins = shorter and found is not None and known.mark is not None and known.mark.begins_as(found[1].head())
+        if not begins:
+            new.cut = None
+            new.verdict = Verdict.NEW if new.verdict is Verdict.UNSURE else new.verdict
+        elif time.time() - new.seen.mtime_ns / 1e9 < self._settle_s:
+            new.verdict = Verdict.UNSURE
+        elif new.seen.size >= WINDOW:
+            new.verdict = Verdict.UNSURE
+            self.cuts.append(Cut(new.path, known.end, new.seen.size))
+        else:
+            new.cut, new.verdict = None, Verdict.NEW
+            self.notices.append(
+                f"{new.path} was written anew: {known.end:,} bytes of it were read, it has {new.seen.size:,} now; it is read from its start"
+            )
+
+    def _may_be(self, known: KnownFile, new: NewFile) -> bool:
+        """Whether equal content is no accident: what was read came before the file, and is long, or had a name like the file's."""
+        if known.born >= new.look:
+            return False
+        if new.path == known.path or known.end >= _LONG:
+            return True
+        name = new.path.rpartition("/")[2]
+        return any(related(name, other.rpartition("/")[2]) for other in known.names)
+
+
+class _Contents:
+    """Known files by how they begin."""
+
+    def __init__(self) -> None:
+        self._by_head: dict[tuple[int, str], list[KnownFile]] = {}
+        self._lengths: dict[tuple[int, str], dict[int, int]] = {}
+        """(length, hash) of a prefix of a fixed length → how many files begin so, by the length of what is compared next"""
+        self._packed: dict[tuple[int, str], list[KnownFile]] = {}
+
+    def add(self, known: KnownFile) -> None:
+        if known.mark is not None and known.mark.end:
+            steps = steps_of(known.mark.end)
+            self._by_head.setdefault((steps[-1], known.mark.head[-1]), []).append(known)
+            lengths = self._lengths.setdefault(_first(known.mark), {})
+            lengths[steps[-1]] = lengths.get(steps[-1], 0) + 1
+        if known.packed is not None and known.packed.head:
+            self._packed.setdefault((known.packed.end, known.packed.head[-1]), []).append(known)
+
+    def remove(self, known: KnownFile) -> None:
+        """Before its marks change; of one that is not there nothing happens."""
+        if known.mark is not None and known.mark.end:
+            length = steps_of(known.mark.end)[-1]
+            if _drop(self._by_head, (length, known.mark.head[-1]), known):
+                lengths = self._lengths[_first(known.mark)]
+                lengths[length] -= 1
+                if not lengths[length]:
+                    del lengths[length]
+        if known.packed is not None and known.packed.head:
+            _drop(self._packed, (known.packed.end, known.packed.head[-1]), known)
+
+    def of(self, head: Head) -> list[KnownFile]:
+        """Those whose first bytes, as far as a mark covers and as they were read, the content `head` begins with."""
+        found: list[KnownFile] = []
+        for step in (0, *steps_of(WINDOW)):
+            if step > len(head):
+                break
+            for length in self._lengths.get((step, head.hash(step) if step else ""), ()):
+                if length <= len(head):
+                    found += self._by_head.get((length, head.hash(length)), ())
+        return found
+
+    def packed(self, size: int, head: Head) -> list[KnownFile]:
+        """Those that are compressed files of so many bytes that begin so."""
+        return list(self._packed.get((size, head.hash(min(size, WINDOW))), ()))
+
+
+def _first(mark: Mark) -> tuple[int, str]:
+    """The longest prefix of a fixed length that the mark knows; length 0 where it is shorter than each."""
+    at = max((index for index, step in enumerate(steps_of(mark.end)) if step in FIXED), default=-1)
+    return (steps_of(mark.end)[at], mark.head[at]) if at >= 0 else (0, "")
+
+
+def _drop(index: dict[tuple[int, str], list[KnownFile]], key: tuple[int, str], known: KnownFile) -> bool:
+    files = index.get(key, [])
+    if known not in files:
+        return False
+    files.remove(known)
+    if not files:
+        del index[key]
+    return True
+
+
+class _Names:
+    """Known files by their names, to find those that a rotation may have made of one another."""
+
+    def __init__(self) -> None:
+        self._by_stem: dict[str, dict[str, KnownFile]] = {}
+        self._by_opening: dict[str, dict[str, KnownFile]] = {}
+
+    def add(self, known: KnownFile) -> None:
+        name = known.path.rpartition("/")[2]
+        self._by_stem.setdefault(stem(name), {})[known.id] = known
+        for opening in openings(name):
+            self._by_opening.setdefault(opening, {})[known.id] = known
+
+    def remove(self, known: KnownFile) -> None:
+        """Before its path changes; of one that is not there nothing happens."""
+        name = known.path.rpartition("/")[2]
+        self._by_stem.get(stem(name), {}).pop(known.id, None)
+        for opening in openings(name):
+            self._by_opening.get(opening, {}).pop(known.id, None)
+
+    def like(self, name: str) -> list[KnownFile]:
+        """Those whose names are `related` to it."""
+        found = dict(self._by_opening.get(stem(name), {}))
+        for opening in openings(name):
+            found |= self._by_stem.get(opening, {})
+        return list(found.values())
+
+
+def _follows(path: str, known: KnownFile) -> bool:
+    """Whether the path is one that the file had before it was renamed, so that what is there now is its successor, and no copy."""
+    name = path.rpartition("/")[2]
+    return path in known.names or any(is_turn_of(other.rpartition("/")[2], name) for other in known.names)
+
+
+def _end(marked: KnownFile | Mark) -> int:
+    return marked.end
+
+
+# --- where a piece of a log is ---
+
+
+class Place(NamedTuple):
+    """A file that has what a log says was read, where it is now."""
+
+    path: Path
+    file: OpenFile
+    compression: str
+
+    def holds(self, trace: Trace) -> bool:
+        """Whether it has that still, of a plain file."""
+        mark = trace.mark or trace.packed
+        return mark is None or not mark.head or self.file.holds(mark)
+
+
+@contextmanager
+def located(root: Path, path: str, seen: Status, end: int, trace: Trace | None, packing: Packing) -> Iterator[Place | None]:
+    """Where that is now of which a log says that it was taken at `path`, up to `end`: there, or anywhere in the same folder, by inode and
+    by content, plain or compressed; None where it is nowhere."""
+    for place in _places(root / path, seen, end, trace, packing):
+        yield place
+        return
+    yield None
+
+
+def _places(path: Path, seen: Status, end: int, trace: Trace | None, packing: Packing) -> Iterator[Place]:
+    for here in _nearby(path, seen.inode, others=trace is not None and trace.mark is not None and trace.mark.end >= _LONG):
+        try:
+            descriptor = os.open(here, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            if here == path:
+                raise
+            continue
+        try:
+            file, compression = OpenFile(descriptor), packing.of(here.name)
+            if _is_piece(file, seen, end, trace, compression, packing, named=here == path):
+                yield Place(here, file, compression)
+        finally:
+            os.close(descriptor)
+
+
+def _nearby(path: Path, inode: int, *, others: bool) -> Iterator[Path]:
+    """The file itself, one that has its inode now, those with names like its own, plain ones first, and all `others` in its folder."""
+    yield path
+    found: dict[str, int] = {}
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        found = {entry.name: entry.inode() for entry in entries if entry.name != path.name and entry.is_file()}
+    likely = {name: (at != inode, unpacked_name(name) != name) for name, at in found.items() if at == inode or related(name, path.name)}
+    yield from (path.parent / name for name in sorted(likely, key=lambda name: (likely[name], name)))
+    if others:
+        yield from (path.parent / name for name in sorted(found) if name not in likely)
+
+
+def _is_piece(file: OpenFile, seen: Status, end: int, trace: Trace | None, compression: str, packing: Packing, *, named: bool) -> bool:
+    status = file.status()
+    if trace is None:
+        return status.size >= end and seen.is_file_of(status)
+    if trace.packed is not None:
+        return status.size == trace.packed.end and (file.holds(trace.packed) if trace.packed.head else named)
+    if trace.mark is None:
+        return False
+    if compression == "none":
+        return file.holds(trace.mark)
+    with os.fdopen(os.dup(file.descriptor), "rb") as stream:
+        stream.seek(0)
+        chunks = packing.chunks(stream, compression)
+        first = next(chunks, b"")
+        if not trace.mark.begins_as(Head(first)):
+            return False
+        return bool(scan(chain((first,), chunks), [trace.mark]).holds)

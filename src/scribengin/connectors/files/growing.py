@@ -1,0 +1,217 @@
+"""The driver's side of a source whose files grow, and are rotated: what came, wherever the files are by now."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import SourceStream
+from scribengin.connectors.files.bytestreams import UnpackedFile, compression_of, read_compressed
+from scribengin.connectors.files.cutting import Damage
+from scribengin.connectors.files.discovery import missing
+from scribengin.connectors.files.following import Following, KnownFile, NewFile, Verdict
+from scribengin.connectors.files.identity import ANY_DEVICE, Status, Trace, unpacked_name
+from scribengin.connectors.files.pieces import Piece, pieces_of
+from scribengin.connectors.files.reader import FilesReader, Waiting
+from scribengin.core.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.contract import Limits
+
+_ENDED_S = 60.0
+"""a last line without a line end, in a file that was renamed, is taken as it is when nothing has come for so long"""
+_LONGEST_WAIT_S = 30.0
+"""that a last look waits for a file that is being written anew"""
+
+
+class FilesPacking:
+    """How a files source tells and reads compressed files; see `following.Packing`."""
+
+    def __init__(self, compression: str) -> None:
+        self._compression = compression
+
+    def of(self, path: str) -> str:
+        """By the option, and the name."""
+        return compression_of(path, self._compression)
+
+    def chunks(self, file: IO[bytes], compression: str) -> Iterator[bytes]:
+        """Up to where it is broken."""
+        return (chunk for chunk in read_compressed(file, compression) if not isinstance(chunk, Damage))
+
+
+class MovedPath:
+    """What is asked of a file's path in order to read it. It is called as the file was when it was taken, and gives the content of the file
+    at `now`, decompressed."""
+
+    def __init__(self, called: Path, now: Path, compression: str) -> None:
+        self._called, self._now, self._compression = called, now, compression
+
+    def __str__(self) -> str:
+        return str(self._called)
+
+    def open(self, _mode: str = "rb", buffering: int = 0) -> IO[bytes] | UnpackedFile:
+        """To be read and sought in."""
+        assert buffering <= 0
+        file = self._now.open("rb", buffering=0)
+        return file if self._compression == "none" else UnpackedFile(file, self._compression)
+
+
+def rest_of(piece: Piece) -> Piece:
+    """What was taken of a compressed file that had been read in part before it was compressed: a range of its content."""
+    trace = piece.trace
+    if trace is None or trace.mark is None:
+        return piece
+    return replace(piece, path=unpacked_name(piece.path), size=trace.mark.end, start=trace.since, end=trace.mark.end)
+
+
+class GrowingReader(FilesReader):
+    """Hands out what is added to the files of one Discovery, each byte once, through rotations: see `Following`."""
+
+    def __init__(self, *parts: Any, packing: FilesPacking, **more: Any) -> None:
+        super().__init__(*parts, **more)
+        self._following = Following(self._discovery.root, packing, self._discovery.wants, settle_s=self._taking.settle_s)
+        self._listed: list[str] | None = None
+
+    def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
+        """Take over what the log says was handed out, and where the files were then."""
+        for streams in entries:
+            for stream in streams:
+                paths = self._paths(stream)
+                for path, piece in zip(paths, pieces_of(stream), strict=True):
+                    if stream.lost and piece.start == piece.end and piece.trace is not None:
+                        self._following.remember_lost(piece.trace.file)
+                    else:
+                        self._remember(path, piece)
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """The next bytes of the files, with what is known to be lost. Raises SourceError for a file of which it is not clear what it is."""
+        streams = super().split(limits, final=final)
+        streams += [self._gone(known) for known in self._following.lost(final=final)]
+        moved = self._following.unsaved() if streams else []
+        if moved:
+            place = {"root": self._root, "pieces": [_standing(known).as_json() for known in moved]}
+            streams.append(SourceStream(f"{len(moved)} files that were renamed", place, skipped=True))
+        return streams
+
+    def _gone(self, known: KnownFile) -> SourceStream:
+        what = (
+            f"{self._discovery.root / known.path} was replaced or deleted when {known.unread:,} of its {known.seen.size:,} bytes had not "
+            "been read, and it is not in its folder any more: these are lost"
+        )
+        self._notices.append(what)
+        place = {"root": self._root, "pieces": [_standing(known).as_json()]}
+        return SourceStream(f"{known.path}[{known.end}:{known.seen.size}] lost", place, skipped=True, lost=what)
+
+    def _look(self, now_s: float) -> None:  # noqa: ARG002
+        if self._discovery.awaited is not None:
+            if self._following.empty and not self._discovery.awaited.exists():
+                raise missing(self._discovery.awaited)
+            self._discovery.awaited = None
+        self._listed = self._discovery.changed()
+        self._say_what_is_passed_over()
+
+    def _recheck(self, *, everything: bool) -> None:
+        """Where the files are now; at the last look it waits until it is clear what they are."""
+        following = self._following
+        deadline_s = time.monotonic() + _LONGEST_WAIT_S
+        try:
+            following.look(self._listed, self._due(following.at, everything=everything), final=everything)
+            while everything and (wait_s := following.waits_for()) is not None and time.monotonic() < deadline_s:
+                time.sleep(min(wait_s + 0.01, 0.2))
+                following.look(self._discovery.changed(), list(following.at), final=True)
+        except PermissionError as error:
+            raise SourceError(
+                f"{error.filename} may not be read by this user", remedy="give the right to read it, or move it away"
+            ) from None
+        self._notices += [f"{self._discovery.root}: {notice}" for notice in following.notices]
+        following.notices.clear()
+        for cut in following.cuts:
+            self._cut(cut.path, f"{cut.before:,} bytes of it were read, then it was cut to {cut.now:,} bytes, which are the same as before")
+        for known in following.unclear:
+            if self._taking.stop_on_change:
+                self._cut(known.path, f"{known.end:,} bytes of it were read, then another file has its name")
+        found = {path: known.seen for path, known in following.behind.items()}
+        new = {path: new for path, new in following.new.items() if new.verdict is Verdict.NEW and new.seen.size}
+        # what has left its place first: it may be deleted next
+        order = sorted(found, key=lambda path: (not following.has_moved(path), path.split("/")))
+        order += sorted(new, key=lambda path: path.split("/"))
+        waiting = {}
+        for path in order:
+            seen, since_s = (found[path], 0.0) if path in found else (new[path].seen, new[path].since_s)
+            waiting[path] = Waiting(seen.size, seen.mtime_ns, seen.inode, since_s)
+        self._waiting = waiting
+
+    def _cut(self, path: str, how: str) -> None:
+        if self._taking.stop_on_change:
+            raise SourceError(
+                f"{self._discovery.root / path} changed after it was taken: {how}",
+                remedy="restore it, or move it away and put new records into a new file, or set `on_change: ignore`",
+            )
+        if path not in self._said:
+            self._said.add(path)
+            self._notices.append(
+                f"{self._discovery.root / path} changed after it was taken ({how}); nothing of it is read until it is longer"
+            )
+
+    def _finished(self, path: str, now_s: float, *, final: bool) -> Piece | None:
+        """What can be taken of the file now: whole lines, or all of a compressed one."""
+        following = self._following
+        known, new = following.at.get(path), following.new.get(path)
+        with following.opened(path) as found:
+            if found is None or (known is None and new is None):
+                del self._waiting[path]
+                return None
+            status, file = found
+            if known is not None and known.rest is not None:
+                trace = replace(known.trace(), mark=known.rest)
+                return self._piece(path, status, 0, status.size, trace)
+            if not self._grows(path):
+                if not (final or self._settled(os.fstat(file.descriptor), self._waiting[path], now_s)):
+                    self._say_if_long(path, now_s)
+                    return None
+                return self._piece(path, status, 0, status.size, Trace(_id_of(known, new), 0, status.device, None, file.mark(status.size)))
+            start = 0 if known is None else known.end
+            if known is not None and known.mark is not None and not file.holds(known.mark):
+                return None  # the next look tells what it is now
+            end = self._whole_lines(self._discovery.root / path, start, status.size)
+            if end == start and known is not None and following.has_moved(path) and time.time() - status.mtime_ns / 1e9 >= _ENDED_S:
+                end = status.size
+            mark = file.mark(end)
+            now = following.status(path)
+            if end == start or mark is None or now is None or not now.is_file_of(status):  # renamed meanwhile
+                return None
+            return self._piece(path, status, start, end, Trace(_id_of(known, new), start, status.device, mark))
+
+    def _piece(self, path: str, status: Status, start: int, end: int, trace: Trace) -> Piece:
+        trace = replace(trace, turn=self._following.turn(path, trace.file))
+        return Piece(path, status.size, status.mtime_ns, status.inode, start, end, end - start, trace)
+
+    def _has_begun(self) -> bool:
+        return not self._following.empty
+
+    def _end_of(self, path: str) -> int:
+        known = self._following.at.get(path)
+        return 0 if known is None or known.packed is not None else known.end
+
+    def _remember(self, path: str, piece: Piece) -> None:
+        trace, taken = piece.trace, piece.start < piece.end
+        seen = Status(ANY_DEVICE if trace is None else trace.device, piece.inode, piece.size, piece.mtime_ns)
+        self._following.remember(path, seen, piece.end, trace, packed=not self._grows(path), taken=taken)
+
+
+def _id_of(known: KnownFile | None, new: NewFile | None) -> str:
+    if known is not None:
+        return known.id
+    assert new is not None
+    return new.id
+
+
+def _standing(known: KnownFile) -> Piece:
+    """Where a file is, of which nothing is taken."""
+    seen = known.seen
+    return Piece(known.path, seen.size, seen.mtime_ns, seen.inode, known.end, known.end, 0, known.trace())

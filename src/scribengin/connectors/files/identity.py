@@ -1,0 +1,254 @@
+"""Which file is which: the identity of a growing file, apart from its name.
+
+What was read of a file is known by a `Mark`: hashes of its first bytes and of the bytes before the read position. A mark is a few
+dozen bytes, costs two short reads, and tells a file that went on growing from one that was cut and written again, and a copy or a
+renamed file from a new one. This module needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+WINDOW = 4096
+"""bytes at the start of a file, and before the read position, that a mark covers"""
+_STEPS = (64, 256, 1024)
+"""shorter prefixes that have a hash of their own, so that a file which is shorter than what was read can be compared too"""
+FIXED = frozenset((*_STEPS, WINDOW))
+"""lengths of prefixes that every mark of as many bytes has a hash of"""
+
+
+ANY_DEVICE = -1
+"""of a file that was noted before devices were"""
+
+
+class Status(NamedTuple):
+    """What `stat` says of a file, as far as it tells it from others and from itself at another time."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @staticmethod
+    def of(found: os.stat_result) -> Status:
+        """The same, of `stat` or `fstat`."""
+        return Status(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def is_file_of(self, other: Status) -> bool:
+        """True where both have device and inode in common: the same file, unless the inode was given to another one."""
+        return self.inode == other.inode and (self.device == other.device or ANY_DEVICE in (self.device, other.device))
+
+
+def _hash(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
+
+
+def steps_of(end: int) -> tuple[int, ...]:
+    """The lengths of the prefixes whose hashes a mark of `end` bytes holds, the longest last."""
+    return (*(step for step in _STEPS if step < end), min(end, WINDOW))
+
+
+class Head:
+    """The first bytes of a content, at most `WINDOW`; hashes of its prefixes, each computed once."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data[:WINDOW]
+        self._hashes: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def hash(self, length: int) -> str:
+        """Of the first `length` bytes, at most as many as there are."""
+        found = self._hashes.get(length)
+        if found is None:
+            found = self._hashes[length] = _hash(self.data[:length])
+        return found
+
+    def hashes(self, end: int) -> tuple[str, ...]:
+        """As `Mark.head` of a content of which `end` bytes were read."""
+        return tuple(self.hash(step) for step in steps_of(end))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The first `end` bytes of a content. `head`: hashes of its prefixes of `steps_of(end)` bytes; `tail`: of the at most `WINDOW` bytes
+    before `end`. Two contents with equal marks are taken for equal up to there."""
+
+    end: int
+    head: tuple[str, ...]
+    tail: str
+
+    def as_json(self) -> list[Any]:
+        """The form in a log."""
+        return [self.end, list(self.head), self.tail]
+
+    @staticmethod
+    def from_json(data: Sequence[Any]) -> Mark:
+        """The mark that `as_json` wrote."""
+        end, head, tail = data
+        return Mark(end, tuple(head), tail)
+
+    def begins_as(self, head: Head) -> bool:
+        """False where a content that begins so certainly differs from the marked one within what both have; True where it may be the same.
+        With fewer bytes than the shortest step nothing can be compared."""
+        return all(head.hash(step) == known for step, known in zip(steps_of(self.end), self.head, strict=True) if step <= len(head))
+
+
+class OpenFile:
+    """A file that is open for reading, by its descriptor: its name may go to another file meanwhile."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._head: Head | None = None
+
+    def status(self) -> Status:
+        """Now."""
+        return Status.of(os.fstat(self.descriptor))
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`, fewer where the file ends before."""
+        gathered = b""
+        while start + len(gathered) < end and (data := os.pread(self.descriptor, end - start - len(gathered), start + len(gathered))):
+            gathered += data
+        return gathered
+
+    def head(self) -> Head:
+        """The first bytes, read once unless there were fewer than a mark covers."""
+        if self._head is None or len(self._head) < WINDOW:
+            self._head = Head(self.read(0, WINDOW))
+        return self._head
+
+    def tail(self, end: int) -> str | None:
+        """The hash of the bytes before `end`; None where the file ends before it."""
+        start = max(0, end - WINDOW)
+        data = self.read(start, end)
+        return _hash(data) if len(data) == end - start else None
+
+    def mark(self, end: int) -> Mark | None:
+        """The mark of the first `end` bytes; None where there are fewer."""
+        tail = self.tail(end)
+        return None if tail is None else Mark(end, self.head().hashes(end), tail)
+
+    def holds(self, mark: Mark) -> bool:
+        """True where the file begins with what the mark is of."""
+        head = self.head()
+        if len(head) < min(mark.end, WINDOW) or head.hash(min(mark.end, WINDOW)) != mark.head[-1]:
+            return False
+        return self.tail(mark.end) == mark.tail
+
+    def same_until(self, other: OpenFile, end: int) -> bool:
+        """True where the first `end` bytes of both are alike, as far as their marks show."""
+        return (mark := self.mark(end)) is not None and other.holds(mark)
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What came of a content that can only be read from its start on, such as a compressed one: its whole length, the mark of all of it,
+    and which of the marks that were looked for it begins with."""
+
+    length: int
+    mark: Mark
+    holds: tuple[Mark, ...]
+
+
+def scan(chunks: Iterable[bytes], marks: Sequence[Mark]) -> Scanned:
+    """Read a content to its end, in bounded memory, and compare it with `marks`."""
+    head, window, length = b"", b"", 0
+    waiting = sorted(marks, key=lambda mark: mark.end)
+    holds: list[Mark] = []
+    for chunk in chunks:
+        if len(head) < WINDOW:
+            head += chunk[: WINDOW - len(head)]
+        reach = window + chunk
+        begin = length - len(window)
+        length += len(chunk)
+        while waiting and waiting[0].end <= length:
+            mark = waiting.pop(0)
+            tail = reach[max(0, mark.end - WINDOW) - begin : mark.end - begin]
+            if _hash(tail) == mark.tail and _hash(head[: min(mark.end, WINDOW)]) == mark.head[-1]:
+                holds.append(mark)
+        window = reach[-WINDOW:]
+    return Scanned(length, Mark(length, Head(head).hashes(length), _hash(window)), tuple(holds))
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a log keeps of a file that was read, beside its path, size, time and inode: how it is found again.
+
+    `file` is the name that the log has for it, whatever path it has. What was taken begins at byte `since` of its content; `mark` is of the
+    content up to where it was taken, None where that was never seen (a file that was compressed from the start). `packed` is of all bytes
+    of a compressed file. `copy` is the file that it is a copy of, or empty; `turn` counts the files that were read under the
+    path before.
+    """
+
+    file: str
+    since: int
+    device: int
+    mark: Mark | None
+    packed: Mark | None = None
+    copy: str = ""
+    turn: int = 0
+
+    def as_json(self) -> list[Any]:
+        """The form in a log."""
+        marks = [None if mark is None else mark.as_json() for mark in (self.mark, self.packed)]
+        return [self.file, self.since, self.device, *marks, self.copy, self.turn]
+
+    @staticmethod
+    def from_json(data: Sequence[Any]) -> Trace:
+        """The trace that `as_json` wrote."""
+        file, since, device, mark, packed, copy, turn = data
+        return Trace(file, since, device, mark and Mark.from_json(mark), packed and Mark.from_json(packed), copy, turn)
+
+
+# --- names ---
+
+_PACKED = (".gz", ".gzip", ".zst", ".zstd", ".bz2", ".xz")
+
+
+def unpacked_name(name: str) -> str:
+    """The name without the suffix of a compression."""
+    suffix = next((suffix for suffix in _PACKED if name.endswith(suffix)), "")
+    return name.removesuffix(suffix)
+
+
+def stem(name: str) -> str:
+    """The name without the suffix of a compression and its last suffix besides: `app` of `app.log`, `app.log` of `app.log.1.gz`."""
+    name = unpacked_name(name)
+    return name.rpartition(".")[0] or name
+
+
+def openings(name: str) -> list[str]:
+    """The name's beginnings that end where a letter or digit does and another character follows, and the name: `app`, `app.log` and
+    `app.log.1` of `app.log.1`."""
+    ends = [at for at in range(1, len(name)) if name[at - 1].isalnum() and not name[at].isalnum()]
+    return [*(name[:at] for at in ends), name]
+
+
+def related(one: str, other: str) -> bool:
+    """True where one name looks like the other's of another turn: `app.log` and `app.log.1`, `app.log-20260302.gz`, `app-2026-03-02.log`,
+    `app.1.log`; not `host1.log` and `host2.log`."""
+    return stem(one) in openings(other) or stem(other) in openings(one)
+
+
+def is_turn_of(name: str, live: str) -> bool:
+    """True where a rotation calls a file `name` that was `live`: with a number or a date behind it or before its suffix, and perhaps
+    compressed."""
+    name = unpacked_name(name)
+    start, dot, suffix = live.rpartition(".")
+    for before, behind in ((live, ""), (start, dot + suffix)):
+        middle = name.removeprefix(before).removesuffix(behind) if before and len(name) > len(before) + len(behind) else ""
+        if f"{before}{middle}{behind}" == name and _TURN.fullmatch(middle):
+            return True
+    return False
+
+
+_TURN = re.compile(r"[._-]\d[\d._:T-]*")
