@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import pickle
+import random
 import shutil
 import subprocess
+import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +19,9 @@ import pytest
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits, Place, SourceStream
 from scribengin.connectors.files.bytestreams import compression_of
+from scribengin.connectors.files.identity import Mark, OpenFile, is_turn_of, related, scan
 from scribengin.connectors.files.source import FilesSource
+from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
 
 if TYPE_CHECKING:
@@ -393,3 +399,304 @@ def test_each_line_comes_once(tmp_path: Path, way: Way, how: str) -> None:
     assert lost == []
     labels = [stream.label for entry in log for stream in entry if not stream.skipped]
     assert len(labels) == len(set(labels)), "names of rows are made of the labels"
+
+
+def looked(source: FilesSource, *looks: Sequence[Sequence[SourceStream]], final: bool = True) -> tuple[list[str], list[list[SourceStream]]]:
+    """What a new reader that knows of earlier looks finds: its lines, and its entries."""
+    reader = source.reader()
+    reader.restore([[logged(stream) for stream in entry] for entries in looks for entry in entries])
+    entries = []
+    while entry := reader.split(Limits(), final=final):
+        entries.append(entry)
+    return [line for entry in entries for line in lines(source, entry)], entries
+
+
+def old(stream: SourceStream) -> SourceStream:
+    """As a version that knew no traces has logged it."""
+    return replace(stream, place={**stream.place, "pieces": [piece[:7] for piece in stream.place["pieces"]]})
+
+
+def test_a_file_that_is_copied_over_is_not_read_before_it_is_clear_what_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    path = folder / "app.log"
+    path.write_text("a\nb\nc\n")
+    source = source_of(tmp_path, settle=60.0)
+    reader = source.reader()
+    assert lines(source, reader.split(Limits())) == ["a", "b", "c"]
+    with path.open("w") as file:  # as `cp` does: cut, and written from the start
+        for part in ("a\n", "b\nc\n"):
+            file.write(part)
+            file.flush()
+            assert reader.split(Limits()) == []
+        file.write("d\n")
+    assert lines(source, reader.split(Limits())) == ["d"]
+
+
+def test_a_last_look_waits_until_it_is_clear(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    path = folder / "app.log"
+    path.write_text("start\na\n")
+    source = source_of(tmp_path, settle=0.3)
+    found, before = looked(source)
+    assert found == ["start", "a"]
+    path.write_text("start\n")
+    reader = source.reader()
+    reader.restore(before)
+    assert lines(source, reader.split(Limits(), final=True)) == ["start"]
+    assert time.time() - path.stat().st_mtime >= 0.3
+    assert "app.log was written anew: 8 bytes of it were read, it has 6 now" in reader.notices()[0]
+
+
+@pytest.mark.parametrize("on_change", ["stop", "ignore"])
+def test_a_long_file_that_is_cut_in_its_midst_is_told(tmp_path: Path, on_change: str) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    path = folder / "app.log"
+    path.write_text(LONG)
+    source = source_of(tmp_path, on_change=on_change)
+    _, before = looked(source)
+    os.truncate(path, 6000)
+    reader = source.reader()
+    reader.restore(before)
+    if on_change == "stop":
+        with pytest.raises(
+            SourceError, match=r"12,000 bytes of it were read, then it was cut to 6,000 bytes"
+        ):
+            reader.split(Limits(), final=True)
+        return
+    assert reader.split(Limits()) == []
+    assert "nothing of it is read until it is longer" in reader.notices()[0]
+    with path.open("a") as file:
+        file.write(LONG[6000:] + "more\n")
+    assert lines(source, reader.split(Limits())) == ["more"]
+
+
+def test_what_is_lost_is_told_once_and_logged(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    source = source_of(tmp_path, ALL)
+    do(folder, "printf 'a\nhalf' > app.log")
+    _, first = looked(source)
+    do(folder, "rm app.log; echo b > app.log.new; mv app.log.new app.log")
+    found, second = looked(source, first)
+    assert found == ["b"]
+    (lost,) = [stream for entry in second for stream in entry if stream.lost]
+    assert "app.log was replaced or deleted when 4 of its 6 bytes had not been read" in lost.lost
+    assert lost.skipped
+    assert looked(source, first, second) == ([], [])
+
+
+def test_a_log_without_traces_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    source = source_of(tmp_path)
+    do(folder, "echo a > app.log")
+    first = [[old(stream) for stream in entry] for entry in looked(source)[1]]
+    assert looked(source, first) == ([], [])
+    assert lines(source, first[0]) == ["a"]
+    do(folder, "echo b >> app.log")
+    found, second = looked(source, first)
+    assert found == ["b"]
+    do(folder, "echo c >> app.log; mv app.log app.log.1; echo d > app.log")
+    assert looked(source, first)[0] == ["b", "c", "d"]
+    assert looked(source, first, second)[0] == ["c", "d"]
+    assert lines(source, first[0]) == ["a"]  # by its inode
+    do(folder, ": > app.log; echo e > app.log")
+    assert looked(source, first, second)[0] == ["c", "e"]
+
+
+@pytest.mark.parametrize("on_change", ["stop", "ignore"])
+def test_an_exchanged_file_that_was_logged_without_a_trace_stops_the_source(tmp_path: Path, on_change: str) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    source = source_of(tmp_path, on_change=on_change)
+    do(folder, "echo a > app.log")
+    first = [[old(stream) for stream in entry] for entry in looked(source)[1]]
+    do(folder, "echo b > new; echo c >> new; mv new app.log")
+    if on_change == "stop":
+        with pytest.raises(SourceError, match="2 bytes of it were read, then another file has its name"):
+            looked(source, first)
+    else:
+        assert looked(source, first)[0] == ["b", "c"]
+
+
+def test_a_single_file_may_be_away_while_it_is_rotated_but_not_from_the_start(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    with pytest.raises(SourceError, match=r"app\.log is not there"):
+        looked(source_of(tmp_path))
+    do(folder, "echo a > app.log")
+    _, first = looked(source_of(tmp_path))
+    do(folder, "echo b >> app.log; mv app.log app.log.1")
+    source = source_of(tmp_path)
+    found, second = looked(source, first)
+    assert found == ["b"]
+    do(folder, "echo c > app.log")
+    assert looked(source, first, second)[0] == ["c"]
+
+
+def test_a_file_that_is_being_compressed_is_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    path = folder / "app.log.1"
+    path.write_text(LONG)
+    source = source_of(tmp_path, ALL)
+    _, first = looked(source)
+    whole = gzip.compress(LONG.encode() + b"more\n")
+    for part in (0, 10, len(whole) // 2, len(whole) - 1):
+        (folder / "app.log.1.gz").write_bytes(whole[:part])
+        assert looked(source, first) == ([], []), part
+    (folder / "app.log.1.gz").write_bytes(whole)
+    with path.open("a") as file:
+        file.write("more\n")
+    found, second = looked(source, first)
+    assert found == ["more"]
+    path.unlink()
+    assert looked(source, first, second) == ([], [])
+
+
+@pytest.mark.parametrize("format", ["text", "csv"])
+def test_ranges_of_a_file_that_was_compressed_before_it_was_read_are_read(tmp_path: Path, format: str) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    rows = [f"{n:05} {'x' * (n % 90)}" for n in range(6000)]
+    (folder / "app.log").write_text("value\n" + "\n".join(rows) + "\n")
+    source = source_of(tmp_path, ALL, split=65536, format=format)
+    streams = source.reader().split(Limits(), final=True)
+    assert (len(streams) > 3) == (format == "text")
+    do(folder, "mv app.log app.log.1; gzip app.log.1; echo other > app.log")
+    assert lines(source, streams) == (["value"] if format == "text" else []) + rows
+
+
+def test_a_look_reads_a_few_kib_of_what_changed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for n in range(20):
+        with (folder / f"app{n}.log").open("wb") as file:
+            file.write(b"%d\n" % n)
+            file.seek(10**9)
+            file.write(b"\n")
+        os.utime(folder / f"app{n}.log", (1, 1))
+    source = source_of(tmp_path, ALL)
+    read = []
+
+    def pread(descriptor: int, size: int, at: int) -> bytes:
+        data = os_pread(descriptor, size, at)
+        read.append(len(data))
+        return data
+
+    os_pread = os.pread
+    monkeypatch.setattr(os, "pread", pread)
+    reader = source.reader()
+    assert reader.split(Limits())
+    assert sum(read) <= 20 * 8192
+    read.clear()
+    assert reader.split(Limits()) == []
+    assert read == []
+    do(folder, "echo a >> app0.log; mv app1.log app1.log.1")
+    assert reader.split(Limits())
+    assert sum(read) <= 4 * 8192
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are"),
+    [
+        ("app.log", "app.log.1", True),
+        ("app.log.1", "app.log.2.gz", True),
+        ("app.log", "app-2026-03-02.log", True),
+        ("access.log", "access.log-20260302.bz2", True),
+        ("app.log", "app.1.log", True),
+        ("app.log", "app.log.bak", True),
+        ("host1.log", "host2.log", False),
+        ("app.log", "apple.log", False),
+        ("part-1.csv", "part-10.csv", False),
+    ],
+)
+def test_names_that_a_rotation_gives(one: str, other: str, are: bool) -> None:
+    assert related(one, other) is related(other, one) is are
+
+
+def test_names_that_a_file_had_before() -> None:
+    turns = ("app.log.1", "app.log-20260302", "app-2026-03-02.log", "app.1.log.gz", "app.log.2026-03-02_10")
+    assert all(is_turn_of(name, "app.log") for name in turns)
+    assert not any(is_turn_of(name, "app.log") for name in ("app.log", "app.log.err", "apple.1.log", "app.logs", "app2.log"))
+
+
+def test_marks_tell_contents_apart_and_go_through_json(tmp_path: Path) -> None:
+    for end in (1, 63, 64, 65, 4095, 4096, 4097, 12000):
+        (tmp_path / "one").write_bytes(LONG.encode())
+        descriptor = os.open(tmp_path / "one", os.O_RDONLY)
+        file = OpenFile(descriptor)
+        mark = file.mark(end)
+        assert mark is not None
+        assert Mark.from_json(json.loads(json.dumps(mark.as_json()))) == mark
+        assert file.holds(mark)
+        assert scan([LONG.encode()[at : at + 100] for at in range(0, len(LONG), 100)], [mark]).holds == (mark,)
+        os.close(descriptor)
+        for at in {0, end - 1}:
+            (tmp_path / "one").write_bytes(LONG.encode()[:at] + b"!" + LONG.encode()[at + 1 :])
+            descriptor = os.open(tmp_path / "one", os.O_RDONLY)
+            assert not OpenFile(descriptor).holds(mark)
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_order_of_lines_looks_and_rotations(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    folder = tmp_path / "log"
+    folder.mkdir()
+    live = folder / "app.log"
+    one_name = chance.random() < 0.5
+    source = source_of(tmp_path, LIVE if one_name else ALL)
+    banner = chance.choice(["", "start\n", "start " * 20 + "\n"])
+    written, found = Counter[str](), Counter[str]()
+    log: list[list[SourceStream]] = []
+    reader = source.reader() if not one_name else None
+
+    def write(path: Path, text: str, mode: str = "a") -> None:
+        with path.open(mode) as file:
+            file.write(text)
+        written.update(text.splitlines())
+
+    def lines_of(count: int) -> str:
+        return "".join(f"{written.total() + n} {'x' * chance.choice([0, 3, 200])}\n" for n in range(count))
+
+    def look() -> None:
+        nonlocal reader
+        if reader is None or chance.random() < 0.4:
+            reader = source.reader()
+            reader.restore([[logged(stream) for stream in entry] for entry in log])
+        limits = Limits(max_files=1 if chance.random() < 0.3 else None)
+        while entry := reader.split(limits, final=chance.random() < 0.5):
+            log.append(entry)
+            found.update(lines(source, entry))
+            assert not [stream.lost for stream in entry if stream.lost]
+
+    write(live, banner + lines_of(1), "w")
+    look()
+    for _ in range(chance.randrange(5, 25)):
+        numbered = sorted(folder.glob("app.log.*"), key=lambda path: -int(path.name.split(".")[2]))
+        match chance.choice(["write", "write", "look", "rename", "copy and cut", "compress"]):
+            case "write":
+                write(live, lines_of(chance.choice([1, 3, 60])))
+            case "look":
+                look()
+            case "compress" if plain := [path for path in numbered if path.suffix != ".gz"]:
+                do(folder, f"gzip {chance.choice(plain).name}")
+            case "rename" | "copy and cut" as how:
+                if one_name:  # else another rotation may take what was never seen
+                    look()
+                write(live, lines_of(chance.choice([1, 2])))
+                for path in numbered:
+                    name, number, *suffix = path.name.rsplit(".", 1 if path.suffix != ".gz" else 2)
+                    path.rename(folder / ".".join([name, str(int(number) + 1), *suffix]))
+                if how == "rename":
+                    live.rename(folder / "app.log.1")
+                else:
+                    shutil.copyfile(live, folder / "app.log.1")
+                write(live, banner + lines_of(1), "w")
+    look()
+    look()
+    assert found == written

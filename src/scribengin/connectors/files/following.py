@@ -302,8 +302,9 @@ class Following:
 
     def waits_for(self) -> float | None:
         """Seconds after which a file that was cut, and of which it is not clear what it is, can be judged; None where there is none."""
-        ages = [time.time() - new.seen.mtime_ns / 1e9 for new in self.new.values() if new.verdict is Verdict.UNSURE and new.cut is not None]
-        return max(0.0, self._settle_s - max(0.0, min(ages))) if ages else None
+        waiting = (new for new in self.new.values() if new.verdict is Verdict.UNSURE and new.cut is not None)
+        left = [self._settle_s - (time.time() - new.seen.mtime_ns / 1e9) for new in waiting]
+        return max((wait for wait in left if wait > 0), default=None)
 
     def lost(self, *, final: bool) -> list[KnownFile]:
         """Those that had more than was read of them, and are found nowhere; each once."""
@@ -579,8 +580,7 @@ class Following:
             self._move(max(lost, key=_end), new.path, status)
             return
         for known in (known for known in same if not _follows(new.path, known)):
-            # more than is in the other one cannot have come from there
-            if status.size <= (known.end if known.packed is not None else self._length(known.path)):
+            if self._is_part_of(file, status, known):
                 self._is_copy(new, known, status, file)
                 return
         self._judge_part(new, file, status)
@@ -601,10 +601,16 @@ class Following:
             if known.mark is None or not known.mark.begins_as(file.head()):
                 continue
             self._check(known.path)
-            with self.opened(known.path) as other:
-                if known.found and other is not None and file.same_until(other[1], status.size):
-                    self._is_copy(new, known, status, file)
-                    return
+            if known.found and self._is_part_of(file, status, known):
+                self._is_copy(new, known, status, file)
+                return
+
+    def _is_part_of(self, file: OpenFile, status: Status, known: KnownFile) -> bool:
+        """Whether all of it is the beginning of what is in the known file, which begins as it does as far as it was read."""
+        if known.packed is not None:
+            return status.size <= known.end
+        with self.opened(known.path) as other:
+            return other is not None and file.same_until(other[1], status.size)
 
     def _is_copy(self, new: NewFile, known: KnownFile, status: Status, file: OpenFile) -> None:
         """Of a file that is there. Once all of it was read there, and it is whole, it is known for itself."""
