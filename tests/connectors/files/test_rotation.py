@@ -461,9 +461,7 @@ def test_a_long_file_that_is_cut_in_its_midst_is_told(tmp_path: Path, on_change:
     reader = source.reader()
     reader.restore(before)
     if on_change == "stop":
-        with pytest.raises(
-            SourceError, match=r"12,000 bytes of it were read, then it was cut to 6,000 bytes"
-        ):
+        with pytest.raises(SourceError, match=r"12,000 bytes of it were read, then it was cut to 6,000 bytes"):
             reader.split(Limits(), final=True)
         return
     assert reader.split(Limits()) == []

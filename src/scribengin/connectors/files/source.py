@@ -105,7 +105,11 @@ class FilesSource:
             "check_first": self.check_file,
             "flow": self._flow,
         }
-        return GrowingReader(discovery, taking, packing=self._packing(), **given) if self._growing else self._readers(discovery, taking, **given)
+        return (
+            GrowingReader(discovery, taking, packing=self._packing(), **given)
+            if self._growing
+            else self._readers(discovery, taking, **given)
+        )
 
     def _packing(self) -> FilesPacking:
         return FilesPacking(self._options["compression"])
