@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import rechecks
-from scribengin.connectors.files.pieces import pieces_of, root_of
+from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import Refused, SourceError
 from scribengin.local.positions import closed_text, decided_ends, go_back, way_back
 from scribengin.local.prepare import open_sources
@@ -172,13 +172,13 @@ def _forgotten(folder: QueryFolder, decisions: Decisions) -> Refused:
 def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequence[SourceStream]) -> None:
     """Raise Refused where what would be read again is not there any more."""
     flow = tier.plan.flow
-    if flow.sources[source].type == "files":
+    opened = open_sources(flow)[source]
+    if flow.sources[source].type == "files" and isinstance(opened, FilesSource):
         for stream in streams:
-            for piece in pieces_of(stream) if not stream.skipped else ():
-                if not (flow.folder / root_of(stream) / piece.path).exists():
-                    raise _gone(folder, source, f"file {piece.path}", "put it back where it was, or go back less far")
+            if not stream.skipped and (gone := opened.gone(stream)):
+                raise _gone(folder, source, f"file {gone}", "put it back where it was, or go back less far")
         return
-    reader = open_sources(flow)[source].reader()
+    reader = opened.reader()
     if rechecks(reader):
         try:
             lost = [stream.label for stream in reader.recheck(streams) if stream.lost]

@@ -143,7 +143,7 @@ SOURCE = NodeType(
         Option("max_files", "int", "files one Batch takes at most", None, example="100", low=1, pace=True),
         Option("max_bytes", "bytes", "bytes one Batch takes at most (at least one file)", None, example="256MiB", low=1, pace=True),
         Option("split", "bytes", "how much of a large uncompressed file one task reads", 32 * 2**20, example="64MiB", low=65536, pace=True),
-        Option("growing", "bool", "go on from the recorded length when a file grows; takes whole lines only", False, formats=_LINES),
+        Option("growing", "bool", "read what is added to files, through log rotations too; takes whole lines only", False, formats=_LINES),
         Option(
             "settle", "duration", "a file must be unchanged for so long before it is taken (0 under --once)", 2.0, example="2s", pace=True
         ),

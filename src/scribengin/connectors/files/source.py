@@ -201,15 +201,27 @@ class FilesSource:
                     case _:
                         yield from self._text(file, path, piece)
 
+    def gone(self, stream: SourceStream) -> str:
+        """The path of a file that the stream needs and that is not there any more; empty where all is there."""
+        root = self._folder / root_of(stream)
+        for piece in pieces_of(stream):
+            if piece.trace is None:
+                if not (root / piece.path).exists():
+                    return piece.path
+                continue
+            with located(root, piece.path, _seen(piece), piece.end, piece.trace, self._packing()) as found:
+                if found is None:
+                    return piece.path
+        return ""
+
     @contextmanager
     def _located(self, root: Path, piece: Piece) -> Iterator[tuple[IO[bytes], Path, Piece]]:
         """The file of which the piece was taken, wherever it is now: open, as a path that is called as it was, and the piece of its
         content. It is compared with what was recorded, before it is read and after."""
         path, trace = root / piece.path, piece.trace
-        seen = Status(ANY_DEVICE if trace is None else trace.device, piece.inode, piece.size, piece.mtime_ns)
         packing = self._packing()
         try:
-            with located(root, piece.path, seen, piece.end, trace, packing) as found:
+            with located(root, piece.path, _seen(piece), piece.end, trace, packing) as found:
                 if found is None:
                     raise self._changed(path, piece)
                 rest = trace is not None and trace.packed is not None and trace.mark is not None
@@ -440,3 +452,7 @@ class FilesSource:
         if not paths:
             raise SourceError(f"{self._path} holds no Parquet file yet that could say its columns", remedy="declare them with `schema:`")
         return schema_of_file(discovery.root / paths[0])
+
+
+def _seen(piece: Piece) -> Status:
+    return Status(ANY_DEVICE if piece.trace is None else piece.trace.device, piece.inode, piece.size, piece.mtime_ns)
