@@ -50,6 +50,14 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
     ),
     Entry(
+        "sql-function-refused",
+        "A function that means something else here",
+        "Spark has it, but rows do not come from its own file scans, or the function gives another value whenever a Batch is made again.",
+        "Use what the problem names: `metadata` of the source says where a row came from.",
+        ORDERS + "steps:\n  a: {from: orders, select: [user, input_file_name() AS file]}\nsinks:\n  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
         "sql-cast-can-fail",
         "A cast that can fail",
         "Spark's ANSI mode is on: one text that is no number fails the cast.",

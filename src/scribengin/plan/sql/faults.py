@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.columns import Columns, find
-from scribengin.plan.sql.functions import AGGREGATES, FUNCTIONS
+from scribengin.plan.sql.functions import AGGREGATES, FUNCTIONS, REFUSED
 from scribengin.plan.sql.parse import Fault, Text, keyword, start_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,24 @@ def unknown_functions(text: Text) -> Iterator[Fault]:
                 remedy,
                 "warning",
             )
+
+
+def refused_functions(text: Text) -> Iterator[Fault]:
+    """Calls of functions that mean something else here than in Spark, or are other in each run."""
+    from sqlglot import exp
+
+    if text.tree is None:
+        return
+    for call in text.tree.find_all(exp.Func):
+        names = [call.name] if isinstance(call, exp.Anonymous) else call.sql_names()
+        name = next((name.lower() for name in names if name.lower() in REFUSED), None)
+        if name is None:
+            continue
+        offsets = dict(reversed(text.tokens))
+        written = next((word for word in map(str.upper, (name, *names)) if word in offsets), name.upper())
+        why, instead = REFUSED[name]
+        place = call.meta.get("start", offsets.get(written, start_of(call) or 0))
+        yield Fault("sql-function-refused", place, f"{written.lower()}() {why}", instead)
 
 
 def risky_casts(text: Text, columns: Columns) -> Iterator[Fault]:

@@ -289,5 +289,7 @@ def _unknown_column(column: exp.Column, name: str, columns: Columns, of: str) ->
     known = [known.name for known in columns]
     some = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
     remedy = did_you_mean(name, known) or f"its columns are {some}"
+    if name == "_metadata":
+        remedy = "a source tells where a row came from as columns: metadata: [file, line]"
     part = next(part for part in column.parts if part.name == name)
     return Fault("column-unknown", start_of(part) or 0, f'unknown column "{name}" of {of}', remedy)
