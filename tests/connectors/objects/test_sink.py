@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.objects import sink_stream
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.sink import ObjectsSink
@@ -100,6 +102,46 @@ def test_it_keeps_the_contract(server: ObjectServer, store: Store, prefix: str, 
     assert list(store.list()) == []
     assert list(Uploads(store).unfinished()) == []  # type: ignore[arg-type]
     sink.prepare(owner="another", lineage="after")
+
+
+@pytest.mark.parametrize("visible", ["manifest", "listing"])
+def test_objects_of_several_partitions_are_finished_at_once_and_a_failure_of_one_takes_all_back(
+    server: ObjectServer, store: Store, prefix: str, monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    """A store may let each wait for half a second: HDFS does."""
+    sink = ObjectsSink(place(server, prefix, partition_by=["name"], visible=visible))
+    sink.prepare(owner="me", lineage="one")
+    both, finish = Barrier(2), sink_stream._Segment.finish
+
+    def together(segment: Any) -> Any:
+        both.wait(60)
+        return finish(segment)
+
+    monkeypatch.setattr(sink_stream._Segment, "finish", together)
+    rows = [{"id": n, "name": name, "amount": None} for n, name in enumerate("abab")]
+
+    def begun(attempt: str) -> Any:
+        stream = sink.stream(BatchId("flow", "query", "one", 0, 1), 0, attempt, SCHEMA)
+        stream.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SCHEMA)))
+        return stream
+
+    receipt = begun("a").close()
+    assert [(each["name"].partition("part-")[0][-7:], each["rows"]) for each in receipt.segments] == [("name=a/", 2), ("name=b/", 2)]
+    sink.publish(Decided(BatchId("flow", "query", "one", 0, 1), "h", (receipt,)))
+    assert len(by_listing(store) if visible == "listing" else by_manifest(store)) == 4
+    before = {entry.key for entry in store.list()}
+
+    def fails(segment: Any) -> Any:
+        if "name=b" in segment._name:
+            raise Unreachable("away")
+        return finish(segment)
+
+    monkeypatch.setattr(sink_stream._Segment, "finish", fails)
+    stream = begun("b")
+    with pytest.raises(Unreachable):
+        stream.close()
+    stream.abort()
+    assert {entry.key for entry in store.list()} == before
 
 
 def test_over_a_folder_it_keeps_the_contract_too(tmp_path: Path) -> None:

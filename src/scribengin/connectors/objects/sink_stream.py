@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 MAX_OPEN = 32
 """Objects that a unit has open at most, each with up to a part in memory; with more partitions the one unused for longest is finished, and
 begun again in a further object."""
+_FINISHED_AT_ONCE = 8
 _MOST_NAME, _MOST_FOLDER = 255, 600
 """bytes of a name, which stores over a disk have, and of a partition's folder; a key has 1,024 with all before and behind"""
 
@@ -111,7 +113,11 @@ class ObjectsSinkStream:
         return ()
 
     def close(self) -> Receipt:
-        """Finish the objects, which are durable then."""
+        """Finish the objects, which are durable then; some at once, since most of the time each waits for the store."""
+        if len(self._open) > 1:
+            with ThreadPoolExecutor(min(len(self._open), _FINISHED_AT_ONCE), "finish") as pool:
+                self._done += (found | self._form for found in pool.map(lambda segment: segment.finish(), self._open.values()))
+            self._open.clear()
         for folder in list(self._open):
             self._finish(folder)
         self._done.sort(key=lambda segment: segment["name"])
