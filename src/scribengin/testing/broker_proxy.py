@@ -74,7 +74,7 @@ class BrokerProxy:
         """Let everything pass."""
         self.lift(*self._rules)
 
-    def struck(self, rule: Rule, times: int = 1, *, within_s: float = 30.0) -> bool:
+    def struck(self, rule: Rule, times: int = 1, *, within_s: float = 120.0) -> bool:
         """Wait until the rule has struck so often; False where it has not by then."""
         with self._changed:
             return self._changed.wait_for(lambda: rule.struck >= times, within_s)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.process import BaseProcess
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 def fork(act: Callable[..., None], *given: Any) -> BaseProcess:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from scribengin.testing.campaign import MakeDriver
 
 PARTITIONS = 2
-_SILENT_S = 30.0
-_SETTLED_S = 5.0
+_SILENT_S = 120.0
 _READING = {
     "group.id": "checker",
     "enable.auto.commit": False,
@@ -49,6 +48,8 @@ class KafkaJob(Job):
     transaction_timeout_s: float = 60.0
     one_by_one: bool = False
     """whether the units of a Batch commit one by one, or the Batch as a whole"""
+    settled_s: float = 60.0
+    """how long transactions are waited for that are under way: a broken sink may leave one open"""
 
     def place(self, node: str) -> Place:
         """What a Kafka sink is built with."""
@@ -78,8 +79,7 @@ class KafkaJob(Job):
         options = {"bootstrap": self.bootstrap, "config": {}, "timeout": 20.0}
         places = [(self.topic_of(node), partition) for node in SINKS for partition in range(PARTITIONS)]
         ends = [Cluster("protocol", options | {"isolation": level}) for level in ("read_committed", "read_uncommitted")]
-        # a broken sink may have left a transaction open: its rows are none
-        within(_SETTLED_S, lambda: ends[0].last(places) == ends[1].last(places))
+        within(self.settled_s, lambda: ends[0].last(places) == ends[1].last(places))
         return {node: list(read_topic(self.bootstrap, self.topic_of(node), torn)) for node in SINKS}
 
 

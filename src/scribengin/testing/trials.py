@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RESTARTS = 3
 """Clean runs after the faults at most; the first should do."""
-_LIMIT_S = 30.0
+_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class Topics:
     def widen(self, name: str, partitions: int) -> None:
         for future in self.admin.create_partitions([NewPartitions(name, partitions)]).values():
             future.result(60)
+        within(120, lambda: len(self.admin.list_topics(name, timeout=60).topics[name].partitions) == partitions)
 
     def forget(self, name: str, partition: int, before: int) -> None:
         """What retention does, at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from scribengin.core.errors import Unreachable
 from scribengin.core.process import within
 from scribengin.core.secret import Secret
 from scribengin.embedded.java_server import free_ports
@@ -86,11 +87,27 @@ class Guarded:
         for future in self.topics.admin.incremental_alter_configs([resource]).values():
             future.result(60)
 
-    def end(self, topic: str) -> int:
-        """The offset behind the last record of partition 0, committed or not, control records included."""
-        place = TopicPartition(topic, 0)
-        asked = self.topics.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        def known() -> bool:
+            (found,) = self.topics.admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
+            return bool(found.result(60)[name].value == value)
+
+        assert within(120, known)
+
+    def end(self, topic: str, *, committed: bool = False) -> int:
+        """The offset behind the last record of partition 0, committed or not, control records included. `committed`: up to where
+        transactions have ended."""
+        place, level = TopicPartition(topic, 0), IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = self.topics.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
         return int(asked[place].result(60).offset)
+
+
+def answered(act: Callable[[], Any], *also: type[Exception]) -> Any:
+    """What `act` comes to, which gives brokers a short time: where that was too short for the machine, it is done again. `also`: what else
+    may come of that."""
+    for _ in range(60):
+        with suppress(Unreachable, *also):
+            return act()
+    raise AssertionError("no broker has answered in time")
 
 
 def _every(kind: ResourceType, name: str | None, operation: AclOperation) -> AclBindingFilter:
@@ -158,6 +175,6 @@ class Beside:
             self.found.append(error)
 
     def result(self) -> Any:
-        self.thread.join(90)
+        self.thread.join(240)
         assert self.found, "it has not ended"
         return self.found[0]

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from scribengin.connectors.kafka.ages import POINTS, Ages
 from tests.connectors.kafka.processes import within
+from tests.looking import calls_in
 
 P = ("t", 0)
 
@@ -125,12 +126,12 @@ def test_lag_in_seconds_is_the_age_of_the_oldest_record_that_waits_also_right_af
     waiting.reader.restore([open_source(name).take()])
     assert waiting.take(final=False) == []
     assert waiting.reader.backlog().oldest_s is None
+    begun = time.monotonic()
     producer.produce(name, json.dumps({"id": 1001}), partition=0, timestamp=now_ms - 3_600_000)
     assert producer.flush(60) == 0
-    begun = time.monotonic()
     assert within(120, lambda: waiting.take(final=False) or waiting.reader.backlog().oldest_s) <= time.monotonic() - begun + 1.0
     oldest_s = waiting.reader.backlog().oldest_s
-    assert within(120, lambda: (now := waiting.reader.backlog().oldest_s) > oldest_s + 0.5 and now) < 40
+    assert within(120, lambda: (now := waiting.reader.backlog().oldest_s) > oldest_s + 0.5 and now) < 600
 
 
 def test_an_idle_look_costs_little_over_many_partitions(topics: Any, open_source: Any) -> None:
@@ -139,11 +140,10 @@ def test_an_idle_look_costs_little_over_many_partitions(topics: Any, open_source
         topics.write(name, range(2), partition)
     reading = open_source(name, min_rows=5000, max_delay=3600.0)
     reading.take(final=False)
-    ages, own_s = reading.reader._ages, 0.0
-    for _ in range(100):
-        begun = time.thread_time()
+    ages = reading.reader._ages
+
+    def look() -> None:
         ages.note(time.monotonic(), reading.reader._last, reading.reader._next)
         reading.reader.backlog()
-        own_s += time.thread_time() - begun
-    # microseconds a partition, of this thread alone
-    assert own_s / 100 < 0.005
+
+    assert calls_in(look) < 50 * 50, "a few calls a partition, and no question to brokers for each"

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from scribengin.core.errors import SourceError
-from tests.connectors.kafka.guarded import WRONG
+from tests.connectors.kafka.guarded import WRONG, answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def topic(guarded: Guarded) -> Iterator[str]:
 def test_what_keeps_a_user_out_is_told_as_such(guarded: Guarded, open_source: Any, config: dict[str, str], code: str, told: str) -> None:
     name = guarded.topics.make()
     with pytest.raises(SourceError, match=told) as caught:
-        open_source(name, bootstrap=guarded.users, config=guarded.login() | config, timeout=5.0)
+        answered(lambda: open_source(name, bootstrap=guarded.users, config=guarded.login() | config, timeout=1.0))
     assert caught.value.code == code
 
 

@@ -14,7 +14,7 @@ from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Transaction
 from scribengin.core.errors import SinkError
 from scribengin.core.secret import Secret
-from tests.connectors.kafka.guarded import PASSWORD, WRONG
+from tests.connectors.kafka.guarded import PASSWORD, WRONG, answered
 from tests.connectors.kafka.test_sink import ROWS, claimed, decided, read
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_tls_with_a_password_passes_through(guarded: Guarded, topic: str, sink: 
     complete(guarded, out)
     assert len(read(guarded.topics, topic)) == len(ROWS)
     with pytest.raises(SinkError, match="do not let this user in") as caught:
-        claimed(sink(bootstrap=guarded.tls, config=login, timeout=1.0))
+        answered(lambda: claimed(sink(bootstrap=guarded.tls, config=login, timeout=1.0)))
     assert caught.value.code == "kafka-login"
 
 
@@ -135,7 +135,7 @@ def test_a_wrong_password_is_told_and_not_shown(protocol: str, guarded: Guarded,
     said = []
     for act in (lambda: claimed(wrong), lambda: wrong._transaction(0).fence()):
         with pytest.raises(SinkError, match="do not let this user in") as caught:
-            act()
+            answered(act)
         assert caught.value.code == "kafka-login"
         assert "sasl.password" in caught.value.remedy
         said += [*traceback.format_exception(caught.value), repr(caught.value), f"{wrong._options}"]
