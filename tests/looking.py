@@ -1,7 +1,8 @@
-"""Waiting for what other processes do."""
+"""Waiting for what other processes do, and how much work something is, whatever the machine does beside it."""
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,3 +20,19 @@ def look_until(what: Callable[[], Any], said: str, within_s: float, pause_s: flo
             return found
         assert time.monotonic() < deadline, f"not within {within_s:g} s: {said}"
         time.sleep(max(pause_s, time.monotonic() - begun))
+
+
+def calls_in(act: Callable[[], Any]) -> int:
+    """How many functions are called until `act` has returned, those that are written in C too: work that no clock measures."""
+    calls = 0
+
+    def count(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return calls

@@ -129,11 +129,11 @@ def test_what_needs_no_new_worker_gets_none_and_a_limit_holds_while_it_runs(pers
         assert person.says("ops", "counted")[0]["step"] == "done"
         assert person.says("limit", "counted:numbers", "--rows-per-s", "2")["limits"] == {"numbers": {"rows_per_s": 2.0}}
         flow_position = person.says("offsets", "show", "counted")["sources"][0]["position"]
+        begun = time.monotonic()
         for minute in range(40, 50):
             path = person.folder / "data" / f".{minute}"
             path.write_text(f'{{"id": 1, "ts": "2026-01-01T10:{minute}:00Z"}}\n' * 4)
             path.rename(path.with_name(f"{minute}.jsonl"))
-        begun = time.monotonic()
 
         def read() -> int:
             return int(person.says("offsets", "show", "counted")["sources"][0]["position"]) - flow_position

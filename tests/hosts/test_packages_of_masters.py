@@ -104,7 +104,7 @@ def test_a_step_changes_between_versions_and_goes_back_on_two_hosts_with_folders
     # and back, there: code and flow together, under another leader
     gone = plane.leader()
     plane.kill(gone)
-    until(lambda: plane.leader() not in ("", gone), "another leads", 30)
+    until(lambda: plane.leader() not in ("", gone), "another leads")
     plane.says("rollback", "orders", "1")
     person.adds()
     until(lambda: person.finds() == [(0, "one"), (1, "two"), (2, "one")], "the third record", 240)

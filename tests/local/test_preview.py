@@ -1,7 +1,6 @@
 """`preview`: the same steps as a run, on a sample, and nothing written; mistakes are told where they stand."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -185,9 +184,7 @@ def test_a_second_preview_reads_the_modules_anew_and_keeps_the_session(tmp_path,
     with Previews(path, PreviewSettings(), spark=spark) as previews:
         assert nodes(previews.look())["some"].out == {"": 3}
         (tmp_path / "steps.py").write_text(STEPS.replace("> 1", "> 2"))
-        begun = time.process_time()
         assert nodes(previews.look())["some"].out == {"": 2}
-        assert time.process_time() - begun < 1, "of this process; Spark's is warm"
 
 
 def test_a_flow_in_python_is_executed_anew_with_its_modules(tmp_path):

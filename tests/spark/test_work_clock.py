@@ -32,8 +32,12 @@ def test_time_in_which_others_have_the_core_does_not() -> None:
     core = {min(os.sched_getaffinity(0))}
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, core)
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    burn = "print(flush=True)\nwhile True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", burn], stdout=subprocess.PIPE) for _ in range(3)]
     try:
+        for other in others:
+            assert other.stdout is not None
+            other.stdout.readline()  # from then on it has the core too
         clock, wall_s = WorkClock(), time.perf_counter()
         spent_ns = 0
         while time.perf_counter() - wall_s < 1.0:
@@ -45,4 +49,4 @@ def test_time_in_which_others_have_the_core_does_not() -> None:
         os.sched_setaffinity(0, before)
         for other in others:
             other.kill()
-            other.wait()
+            other.communicate()

@@ -40,9 +40,9 @@ SAID_ONCE = {
 }
 
 
-def bench(make: type[LinesSource], folder: Path, declared: NodeType = DECLARED, **options: Any) -> Bench:
+def bench(make: type[LinesSource], folder: Path, declared: NodeType = DECLARED, *, within_s: float = 60.0, **options: Any) -> Bench:
     place = LinesPlace(folder)
-    return Bench(lambda: make(folder), place.add, declared, options, place.add_part, place.remove_part, place.change, within_s=3.0)
+    return Bench(lambda: make(folder), place.add, declared, options, place.add_part, place.remove_part, place.change, within_s=within_s)
 
 
 def test_a_source_that_is_right_passes(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_source_that_is_right_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BROKEN)
 def test_each_broken_source_is_caught(name: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError) as told:
-        check_changing_source(bench(BROKEN[name], tmp_path))
+        check_changing_source(bench(BROKEN[name], tmp_path, within_s=3.0))
     assert SAID[name] in str(told.value)
 
 

@@ -285,7 +285,7 @@ def test_a_driver_that_woke_is_waited_for_a_while_and_has_its_whole_limit_again(
         driver.release()
         assert driver.wait_for(0.1) is None
         driver.process.kill()
-        assert driver.wait_for(20) == -9
+        assert driver.wait_for(100) == -9
 
 
 def state_of(pid):
