@@ -74,9 +74,9 @@ class Bench:
         self.audit = self.folder / "audit.log"
         self.dice = random.Random(1)
 
-    def master(self, *, listen: Listen | None = None, limit_s: int = 60) -> Served:
+    def master(self, *, listen: Listen | None = None) -> Served:
         """One more; or several, of which one is given."""
-        made = [self._master(listen, limit_s) for _ in range(self.each)]
+        made = [self._master(listen) for _ in range(self.each)]
         return made[0]
 
     @property
@@ -88,7 +88,7 @@ class Bench:
             self.dice.choice(self.masters).registry.lag()
         return self.dice.choice(self.masters)
 
-    def _master(self, listen: Listen | None, limit_s: int) -> Served:
+    def _master(self, listen: Listen | None) -> Served:
         home = self.folder / f"home{len(self.masters)}"
         listen = listen or Listen()
         listen.check_transport()
@@ -103,7 +103,7 @@ class Bench:
         plane = Plane(
             registry,
             packages,
-            Planner(packages.folder, home / "state", limit_s=limit_s, fetch=fetch),
+            Planner(packages.folder, home / "state", fetch=fetch),
             str(home / "state"),
             listen.gate(Tokens(registry), there=there),
             leads=lambda: not self.masters,

@@ -113,7 +113,7 @@ def test_when_one_half_of_a_worker_is_killed_the_other_does_not_stay(
     python, application = int(told(standalone, "up")), told(standalone, "application")
     jvm = process_of(int(told(standalone, "jvm")))
     if struck == "jvm":
-        time.sleep(TICK_S + 1)  # one that ends before its keeper has found it is the worker's own to notice
+        time.sleep(3 * TICK_S)  # one that ends before its keeper has found it is the worker's own to notice
         jvm.send(signal.SIGKILL)
     else:
         jvm.send(signal.SIGSTOP)  # else it would leave by itself

@@ -17,27 +17,18 @@ sinks:
 
 
 def paced(folder, limits, watch=lambda view: None):
-    """How long the run takes from its first committed rows on, and how many rows it took then."""
-    seen = []
-
-    def look(view):
-        for query in view.queries:
-            if query.rows_in and (not seen or seen[-1][1] != query.rows_in):
-                seen.append((time.monotonic(), query.rows_in))
-        watch(view)
-
-    assert folder.run(look, limits=limits).balanced
-    (first_s, first), (last_s, last) = seen[0], seen[-1]
-    return last_s - first_s, last - first
+    """How long the run takes, with its start. However slow the machine is, no less than what the limit wants."""
+    begun = time.monotonic()
+    assert folder.run(watch, limits=limits).balanced
+    return time.monotonic() - begun
 
 
 def test_a_limit_of_a_source_and_of_a_flow_is_kept_and_taken_off_while_it_runs(folder):
     folder.flow(FLOW)
     for number in range(10):
         folder.data(f"data/{number}.jsonl", [{"id": number * 100 + n} for n in range(100)])
-    seconds, rows = paced(folder, lambda: FlowLimits(sources={"rows": Pace(rows_per_s=100)}))
-    assert rows >= 500
-    assert 0.6 * rows / 100 < seconds, f"{rows} rows in {seconds:.1f} s at 100 rows/s"
+    # the first hundred come at once, and what is due is not lost
+    assert paced(folder, lambda: FlowLimits(sources={"rows": Pace(rows_per_s=100)})) > 8
 
     for number in range(10, 30):
         folder.data(f"data/{number}.jsonl", [{"id": number * 100 + n} for n in range(100)])
@@ -47,9 +38,7 @@ def test_a_limit_of_a_source_and_of_a_flow_is_kept_and_taken_off_while_it_runs(f
         if any(query.rows_in >= 40 for query in view.queries):
             now[0] = FlowLimits()
 
-    begun = time.monotonic()
-    paced(folder, lambda: now[0], off)
-    assert 2.0 < time.monotonic() - begun < 120.0, "2,000 rows at 10 rows/s would take 200 s"
+    assert 2.0 < paced(folder, lambda: now[0], off) < 180.0, "2,000 rows at 10 rows/s would take 200 s"
     assert sorted(row["id"] for row in folder.read("out")) == list(range(3000))
 
 
@@ -58,5 +47,4 @@ def test_bytes_are_limited_as_rows_are(folder):
     for number in range(6):
         folder.data(f"data/{number}.jsonl", [f'{{"id": {1000 + number * 100 + n}}}' for n in range(100)])
     size = (folder.path / "data" / "0.jsonl").stat().st_size
-    seconds, rows = paced(folder, lambda: FlowLimits(sources={"rows": Pace(bytes_per_s=size)}))
-    assert 0.6 * rows / 100 < seconds
+    assert paced(folder, lambda: FlowLimits(sources={"rows": Pace(bytes_per_s=size)})) > 4

@@ -16,6 +16,7 @@ from cassandra.policies import SimpleConvictionPolicy
 from cassandra.pool import Host
 from cassandra.protocol import OverloadedErrorMessage
 
+from scribengin.connectors.cassandra import client
 from scribengin.connectors.cassandra.options import SOURCE
 from scribengin.connectors.cassandra.source import CassandraSource
 from scribengin.connectors.contract import BatchId, Limits, Place
@@ -71,13 +72,17 @@ def test_a_cluster_that_stays_overloaded_is_told_in_its_words(
     assert sorted(row["id"] for row in space.rows()) == [1, 2]
 
 
-def test_what_the_client_notes_of_the_last_node_after_it_has_given_up_is_waited_for(space: Keyspace, tmp_path: Path) -> None:
+def test_what_the_client_notes_of_the_last_node_after_it_has_given_up_is_waited_for(
+    space: Keyspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_NOTED_WITHIN_S", 60.0)
     cluster = make(space, tmp_path)._store._cluster
     given_up = NoHostAvailable("Unable to complete the operation against any hosts", {})
     noted = Timer(0.1, lambda: given_up.errors.update(node=OverloadedErrorMessage(0x1001, "too busy", None)))
     noted.start()
     assert cluster.judge(given_up) == ("again", "overloaded", "too busy")
     noted.join()
+    monkeypatch.setattr(client, "_NOTED_WITHIN_S", 0.1)
     with pytest.raises(Unreachable):
         cluster.judge(NoHostAvailable("Unable to complete the operation against any hosts", {}))
 

@@ -135,7 +135,8 @@ def test_a_name_node_that_hangs_is_given_up_after_the_time_limit_and_found_again
         assert time.monotonic() - begun < 60.0
     finally:
         os.kill(hdfs.pid, signal.SIGCONT)
-    monkeypatch.setattr(hdfs_store, "CALL_S", 30.0)
+    monkeypatch.setattr(hdfs_store, "CALL_S", 60.0)
+    monkeypatch.setattr(hdfs_store, "DATA_S", 60.0)
     assert store.get("a") == b"1"
 
 

@@ -281,7 +281,7 @@ def test_segments_stay_while_somebody_reads_them(at: Make, monkeypatch: pytest.M
     writer = Writer(where.place)
     writer.write(0, rows(0))
     writer.write(1, rows(1))
-    with reading(where.store, lease_s=5.0):
+    with reading(where.store, lease_s=600.0):
         found = committed_at(where.address)
         keys = [each.key for each in found.objects]
         where.keeper().keep(flush=True)

@@ -98,11 +98,12 @@ def assert_clean(outcome: Outcome, job: TableJob) -> None:
     assert campaign.audit(job, driver_of) == ()
 
 
-@pytest.mark.parametrize(("nth", "by_key"), [(1, True), (2, False)])
-@pytest.mark.parametrize("point", [*BATCH, *BEHIND])
+@pytest.mark.parametrize(
+    ("point", "nth", "by_key"), [(point, *((1, True), (2, False))[at % 2]) for at, point in enumerate((*BATCH, *BEHIND))]
+)
 def test_a_driver_killed_at(point: str, nth: int, by_key: bool, make_job: Callable[..., TableJob]) -> None:
     job = make_job(by_key=by_key)
-    outcome = killed(job, [f"{point}@{nth}:kill"], table_driver)
+    outcome = killed(job, [f"{point}@{nth}:kill"], driver_of)
     assert outcome.statuses == (-9,), "the point was not reached"
     assert_clean(outcome, job)
     assert job.staged() == 0
@@ -111,7 +112,7 @@ def test_a_driver_killed_at(point: str, nth: int, by_key: bool, make_job: Callab
 @pytest.mark.parametrize("then", ["publish.record.before", "publish.record.after", "recovery.mid"])
 def test_a_driver_killed_and_killed_again_in_recovery(then: str, make_job: Callable[..., TableJob]) -> None:
     job = make_job()
-    outcome = killed(job, ["decide.after@2:kill", f"{then}:kill", f"{then}:kill"], table_driver)
+    outcome = killed(job, ["decide.after@2:kill", f"{then}:kill", f"{then}:kill"], driver_of)
     assert outcome.statuses[0] == -9
     assert_clean(outcome, job)
 
@@ -130,7 +131,7 @@ def test_a_driver_that_sleeps_and_wakes_after_its_successor_changes_nothing(poin
 def test_a_driver_whose_units_commit_by_themselves_killed_at(point: str, make_job: Callable[..., TableJob]) -> None:
     job = make_job(by_unit=True)
     # of two units a Batch, the second one of the second
-    outcome = killed(job, [f"{point}@{4 if point in UNITS else 2}:kill"], table_driver)
+    outcome = killed(job, [f"{point}@{4 if point in UNITS else 2}:kill"], driver_of)
     assert outcome.statuses == (-9,), "the point was not reached"
     assert_clean(outcome, job)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from scribengin.connectors.contract import BatchId, Decided, Receipt
 from scribengin.connectors.postgres import client
+from scribengin.connectors.postgres.database import PostgresDatabase
 from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
 from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
@@ -18,7 +18,8 @@ from scribengin.core.errors import FencedError, Refused, SinkError, StateError, 
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_units import check_unit_sink
-from tests.connectors.postgres.test_sink import ROWS, SCHEMA, place, read
+from tests.connectors.postgres.test_sink import ROWS, SCHEMA, ends_soon, place, read
+from tests.looking import look_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,9 +142,18 @@ def test_a_rule_that_is_checked_at_the_end_stops_the_unit_and_nothing_of_it_stay
 
 
 def test_a_unit_that_is_slow_is_not_taken_for_one_that_sleeps(database: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ABANDONED_MS", 3_000)
+    assert driver.sink._database.silence_s == client.ABANDONED_MS / 1000, "it asks for something four times as often as the server wants"
+    monkeypatch.setattr(PostgresDatabase, "silence_s", 0.2)
     stream, _ = driver.begin(1)
-    time.sleep(4.5)
+
+    def last_asked() -> Any:
+        found = database.execute(
+            "SELECT query, state_change AS at FROM pg_stat_activity WHERE application_name = 'scribengin' AND state = 'idle in transaction'"
+        ).fetchone()
+        return found["at"] if found is not None and found["query"] == "SELECT 1" else None
+
+    before = look_until(last_asked, "it asks for something", 120)
+    look_until(lambda: (now := last_asked()) and now > before, "and again", 120)
     write(stream, 2)
     receipt = stream.close()
     stream.commit({})
@@ -151,13 +161,14 @@ def test_a_unit_that_is_slow_is_not_taken_for_one_that_sleeps(database: Any, dri
 
 
 def test_a_unit_that_sleeps_where_it_holds_up_others_loses_its_turn(database: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ABANDONED_MS", 2_000)
     stream, _ = driver.begin(1)
     stream.close()
 
     def sleep(point: str) -> None:
         if point == "transaction.commit.before":
             monkeypatch.setattr(faults, "reached", lambda _: None)
+            assert stream._awake is not None
+            ends_soon(stream._awake._session)
             driver.commit(2)  # waits for the other's record, until the server has ended that session
 
     monkeypatch.setattr(faults, "reached", sleep)
