@@ -44,7 +44,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def adds(bench: Bench, files: range) -> None:
     for number in files:
         lines = "".join(f'{{"id": {number * 100 + n}}}\n' for n in range(100))
-        (bench.folder / "data" / f"{number:02}.jsonl").write_text(lines)
+        draft = bench.folder / "data" / f".{number:02}"
+        draft.write_text(lines)
+        draft.rename(draft.with_name(f"{number:02}.jsonl"))  # nobody may see a part of it
 
 
 def ids(folder: Path) -> list[int]:
