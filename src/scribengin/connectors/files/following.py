@@ -188,7 +188,8 @@ class Following:
         known = self._known.get(id_)
         if known is None:
             known = self._known[id_] = KnownFile(id_, path, seen, 0, None, born=self._looks)
-        self._forget(known)
+        else:
+            self._forget(known)
         known.seen, known.end = seen, max(end, known.end) if trace is None else end
         known.trusted = time.time_ns() - seen.mtime_ns > (_RECENT_NS if self._looks == 0 else _COARSE_NS)
         if trace is not None:
@@ -353,7 +354,7 @@ class Following:
     def status(self, path: str) -> Status | None:
         """What is there now; None where nothing is."""
         try:
-            return Status.of((self._root / path).stat())
+            return Status.of(os.stat(f"{self._root}/{path}"))  # noqa: PTH116 (a Path costs more than the call)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -361,7 +362,7 @@ class Following:
     def opened(self, path: str) -> Iterator[tuple[Status, OpenFile] | None]:
         """The file there, and how it is; None where nothing is."""
         try:
-            descriptor = os.open(self._root / path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             yield None
             return
@@ -422,7 +423,7 @@ class Following:
         new = self.new.get(path)
         if new is None:
             return
-        status = self.status(path)
+        status = self.status(path) if new.look < self._looks else new.seen
         if status is None:
             del self.new[path]
             return
@@ -764,8 +765,13 @@ class _Names:
     def __init__(self) -> None:
         self._by_stem: dict[str, dict[str, KnownFile]] = {}
         self._by_opening: dict[str, dict[str, KnownFile]] = {}
+        self._added: dict[str, KnownFile] = {}
+        """which are not in the indexes yet: most are never asked for"""
 
     def add(self, known: KnownFile) -> None:
+        self._added[known.id] = known
+
+    def _index(self, known: KnownFile) -> None:
         name = known.path.rpartition("/")[2]
         self._by_stem.setdefault(stem(name), {})[known.id] = known
         for opening in openings(name):
@@ -773,6 +779,8 @@ class _Names:
 
     def remove(self, known: KnownFile) -> None:
         """Before its path changes; of one that is not there nothing happens."""
+        if self._added.pop(known.id, None) is not None:
+            return
         name = known.path.rpartition("/")[2]
         self._by_stem.get(stem(name), {}).pop(known.id, None)
         for opening in openings(name):
@@ -780,6 +788,9 @@ class _Names:
 
     def like(self, name: str) -> list[KnownFile]:
         """Those whose names are `related` to it."""
+        for known in self._added.values():
+            self._index(known)
+        self._added.clear()
         found = dict(self._by_opening.get(stem(name), {}))
         for opening in openings(name):
             found |= self._by_stem.get(opening, {})

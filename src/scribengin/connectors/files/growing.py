@@ -13,7 +13,7 @@ from scribengin.connectors.files.cutting import Damage
 from scribengin.connectors.files.discovery import missing
 from scribengin.connectors.files.following import Following, KnownFile, NewFile, Verdict
 from scribengin.connectors.files.identity import ANY_DEVICE, Status, Trace, unpacked_name
-from scribengin.connectors.files.pieces import Piece, pieces_of
+from scribengin.connectors.files.pieces import Piece
 from scribengin.connectors.files.reader import FilesReader, Waiting
 from scribengin.core.errors import SourceError
 
@@ -81,8 +81,7 @@ class GrowingReader(FilesReader):
         """Take over what the log says was handed out, and where the files were then."""
         for streams in entries:
             for stream in streams:
-                paths = self._paths(stream)
-                for path, piece in zip(paths, pieces_of(stream), strict=True):
+                for path, piece in self._pieces(stream):
                     if stream.lost and piece.start == piece.end and piece.trace is not None:
                         self._following.remember_lost(piece.trace.file)
                     else:

@@ -104,10 +104,7 @@ class FilesReader:
         """Take over what the log says was handed out."""
         for streams in entries:
             for stream in streams:
-                root = root_of(stream)
-                for piece in pieces_of(stream):
-                    # a path that was written another way then means the same files
-                    path = piece.path if root == self._root else relpath(self._folder / root / piece.path, self._discovery.root)
+                for path, piece in self._pieces(stream):
                     self._remember(path, piece)
 
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
@@ -166,10 +163,13 @@ class FilesReader:
                     self._leases[top].let_go(names.keys())
 
     def _paths(self, stream: SourceStream) -> list[str]:
-        """From the discovery's root on."""
+        return [path for path, _ in self._pieces(stream)]
+
+    def _pieces(self, stream: SourceStream) -> Iterator[tuple[str, Piece]]:
+        """With their paths from the discovery's root on: one that was written another way then means the same files."""
         root = root_of(stream)
-        paths = [piece.path for piece in pieces_of(stream)]
-        return paths if root == self._root else [relpath(self._folder / root / path, self._discovery.root) for path in paths]
+        for piece in pieces_of(stream):
+            yield piece.path if root == self._root else relpath(self._folder / root / piece.path, self._discovery.root), piece
 
     def _hold(self, paths: Collection[str]) -> tuple[set[str], set[str]]:
         """Hold files that a sink of Scribengin's has written; returns those that are just being deleted, and those to be put off."""
