@@ -19,7 +19,7 @@ import os
 import time
 from collections import deque
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
@@ -167,6 +167,8 @@ class Following:
         self._searching: dict[str, KnownFile] = {}
         self._left: list[tuple[KnownFile, str]] = []
         """those that have got a name which is not the source's, with the last one that was"""
+        self._vanished: list[NewFile] = []
+        """those that had something, of which nothing was read, and that are not at their paths any more"""
         self._unplaced: deque[str] = deque()
         self._unsaved: dict[str, KnownFile] = {}
         self.behind: dict[str, KnownFile] = {}
@@ -278,7 +280,7 @@ class Following:
         now_s = time.monotonic()
         lost = set[str]() if self._looks == 0 else set(self._lost)
         self._looks += 1
-        self.cuts, self.unclear, self._left = [], [], []
+        self.cuts, self.unclear, self._left, self._vanished = [], [], [], []
         missing = self._list(listed) if listed is not None else []
         for path in {**dict.fromkeys(due), **dict.fromkeys(missing)}:
             if path in self.at:
@@ -287,6 +289,7 @@ class Following:
         newly = self._lost.keys() - lost
         names = {folder: self._unlisted(folder) for folder in self._folders_to_search(now_s, again=listed is not None, newly=newly)}
         self._find_by_inode(names)
+        self._find_vanished(names)
         for new in list(self.new.values()):
             self._judge(new, final=final, again=bool(newly))
         self._find_by_content(names, final=final)
@@ -338,8 +341,9 @@ class Following:
     def _list(self, listed: Collection[str]) -> list[str]:
         """Take over the paths; returns those of known files that are not among them any more."""
         before, self._listed = self._listed, set(listed)
-        for path in [path for path, new in self.new.items() if path not in self._listed and not new.outside]:
-            del self.new[path]
+        for new in [new for path, new in self.new.items() if path not in self._listed and not new.outside]:
+            self._vanish(new)
+            del self.new[new.path]
         for path in listed:
             if path not in self.at and path not in self.new:
                 self._begin(path)
@@ -350,6 +354,10 @@ class Following:
         if status is not None:
             self.new[path] = NewFile(path, status, self._looks, time.monotonic(), outside=outside, cut=cut)
             self._unplaced.append(path)
+
+    def _vanish(self, new: NewFile) -> None:
+        if new.seen.size and new.verdict is Verdict.NEW and not new.outside:
+            self._vanished.append(replace(new))
 
     def status(self, path: str) -> Status | None:
         """What is there now; None where nothing is."""
@@ -384,6 +392,8 @@ class Following:
                 status, file = found
                 same = known.seen.is_file_of(status)
                 if same and self._is(known, file, status):
+                    if known.mark is known.packed is None:
+                        self._mark(known, file)
                     if known.copy:
                         self._copy_grows(known, file, status)
                     self._see(known, status)
@@ -393,6 +403,12 @@ class Following:
         self._lose(known)
         if path in self._listed:
             self._begin(path, cut=known if cut else None)
+
+    def _mark(self, known: KnownFile, file: OpenFile) -> None:
+        """One that was noted before there were marks."""
+        known.mark = file.mark(known.end)
+        self._contents.add(known)
+        self._unsaved[known.id] = known
 
     def _see(self, known: KnownFile, status: Status) -> None:
         known.seen = status
@@ -424,6 +440,8 @@ class Following:
         if new is None:
             return
         status = self.status(path) if new.look < self._looks else new.seen
+        if status is None or not status.is_file_of(new.seen):
+            self._vanish(new)
         if status is None:
             del self.new[path]
             return
@@ -450,7 +468,9 @@ class Following:
         """Of those files that are not found; not for ever, and not when nothing has changed there."""
         for known in [known for known in self._searching.values() if now_s - known.lost_s > _SEARCHED_S]:
             del self._searching[known.id]
-        return {known.path.rpartition("/")[0] for known in self._searching.values() if again or known.waits or known.id in newly}
+        return {known.path.rpartition("/")[0] for known in self._searching.values() if again or known.waits or known.id in newly} | {
+            new.path.rpartition("/")[0] for new in self._vanished
+        }
 
     def _unlisted(self, folder: str) -> dict[str, int]:
         """Path → inode of the files of a folder that are not the source's."""
@@ -508,6 +528,14 @@ class Following:
         status = self.status(path)
         return 0 if status is None else status.size
 
+    def _find_vanished(self, names: Mapping[str, Mapping[str, int]]) -> None:
+        """New files that were renamed before anything of them could be read: by their inodes, under a name that a rotation gives."""
+        for new in self._vanished:
+            folder, _, live = new.path.rpartition("/")
+            for path, inode in names.get(folder, {}).items():
+                if inode == new.seen.inode and path not in self.at and path not in self.new and related(path.rpartition("/")[2], live):
+                    self._begin(path, outside=True)
+
     def _find_between(self, known: KnownFile, before: str, names: Mapping[str, Mapping[str, int]]) -> None:
         """Files that had the path `before` after the one that has left it, and have left it too: there was more than one rotation. They
         are newer than that one, and called as a rotation calls them."""
@@ -521,8 +549,7 @@ class Following:
     def _take_over(self, known: Sequence[KnownFile], path: str, status: Status, file: OpenFile) -> bool:
         """Go on in the compressed file at `path` with that one of `known` of which it holds most; False where it holds none."""
         marks = {each.mark: each for each in known if each.mark is not None}
-        with os.fdopen(os.dup(file.descriptor), "rb") as stream:
-            stream.seek(0)
+        with file.reader() as stream:
             scanned = scan(self._packing.chunks(stream, self._packing.of(path)), list(marks))
         packed = file.mark(status.size)
         if not scanned.holds or packed is None:
@@ -541,8 +568,7 @@ class Following:
 
     def _unpacked_head(self, file: OpenFile, path: str) -> Head:
         data = b""
-        with os.fdopen(os.dup(file.descriptor), "rb") as stream:
-            stream.seek(0)
+        with file.reader() as stream:
             for chunk in self._packing.chunks(stream, self._packing.of(path)):
                 data += chunk
                 if len(data) >= WINDOW:
@@ -873,8 +899,7 @@ def _is_piece(file: OpenFile, seen: Status, end: int, trace: Trace | None, compr
         return False
     if compression == "none":
         return file.holds(trace.mark)
-    with os.fdopen(os.dup(file.descriptor), "rb") as stream:
-        stream.seek(0)
+    with file.reader() as stream:
         chunks = packing.chunks(stream, compression)
         first = next(chunks, b"")
         if not trace.mark.begins_as(Head(first)):

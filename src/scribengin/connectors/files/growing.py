@@ -14,7 +14,7 @@ from scribengin.connectors.files.discovery import missing
 from scribengin.connectors.files.following import Following, KnownFile, NewFile, Verdict
 from scribengin.connectors.files.identity import ANY_DEVICE, Status, Trace, unpacked_name
 from scribengin.connectors.files.pieces import Piece
-from scribengin.connectors.files.reader import FilesReader, Waiting
+from scribengin.connectors.files.reader import FilesReader, Waiting, some
 from scribengin.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -54,10 +54,20 @@ class MovedPath:
     def __str__(self) -> str:
         return str(self._called)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._called, name)
+
+    def stat(self) -> os.stat_result:
+        """Of the file where it is now."""
+        return self._now.stat()
+
     def open(self, _mode: str = "rb", buffering: int = 0) -> IO[bytes] | UnpackedFile:
         """To be read and sought in."""
         assert buffering <= 0
-        file = self._now.open("rb", buffering=0)
+        return self.unpacked(self._now.open("rb", buffering=0))
+
+    def unpacked(self, file: IO[bytes]) -> IO[bytes] | UnpackedFile:
+        """The content of that file, which is the one at the path."""
         return file if self._compression == "none" else UnpackedFile(file, self._compression)
 
 
@@ -94,7 +104,7 @@ class GrowingReader(FilesReader):
         moved = self._following.unsaved() if streams else []
         if moved:
             place = {"root": self._root, "pieces": [_standing(known).as_json() for known in moved]}
-            streams.append(SourceStream(f"{len(moved)} files that were renamed", place, skipped=True))
+            streams.insert(0, SourceStream(f"where files are: {some([known.path for known in moved])}", place, skipped=True))
         return streams
 
     def _gone(self, known: KnownFile) -> SourceStream:

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,6 +119,12 @@ class OpenFile:
         while start + len(gathered) < end and (data := os.pread(self.descriptor, end - start - len(gathered), start + len(gathered))):
             gathered += data
         return gathered
+
+    def reader(self) -> IO[bytes]:
+        """To read it from its start, one at a time."""
+        file = os.fdopen(os.dup(self.descriptor), "rb", buffering=0)
+        file.seek(0)
+        return file
 
     def head(self) -> Head:
         """The first bytes, read once unless there were fewer than a mark covers."""

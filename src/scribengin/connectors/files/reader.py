@@ -144,7 +144,7 @@ class FilesReader:
 
     def _lost(self, stream: SourceStream) -> SourceStream:
         """Of files that nobody may read any more: counted, and told."""
-        names = _some(sorted({piece.path for piece in pieces_of(stream)}))
+        names = some(sorted({piece.path for piece in pieces_of(stream)}))
         what = f"{names} below {self._discovery.root} went before being read: gone, or in a folder that its sink deletes (`keep`)"
         self._notices.append(what)
         return replace(stream, label=f"{stream.label} lost", skipped=True, lost=what)
@@ -243,12 +243,12 @@ class FilesReader:
         hidden = [name for name in self._discovery.hidden() if name not in self._said]
         if hidden:
             self._said.update(hidden)
-            self._notices.append(f"{_some(hidden)} in {self._discovery.root} not read: names that begin with _ or . are no data")
+            self._notices.append(f"{some(hidden)} in {self._discovery.root} not read: names that begin with _ or . are no data")
         folders = [name for name in self._discovery.unread_folders() if name not in self._said]
         if folders:
             self._said.update(folders)
             self._notices.append(
-                f"{_some(folders)} below {self._discovery.root} not read: a folder's own files are; write **/* for all below"
+                f"{some(folders)} below {self._discovery.root} not read: a folder's own files are; write **/* for all below"
             )
 
     def _finished(self, path: str, now_s: float, *, final: bool) -> Piece | None:
@@ -326,5 +326,6 @@ class FilesReader:
 _NONE = 1 << 62
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first ones, and how many more."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{'' if len(names) <= 3 else f' and {len(names) - 3} more'}"

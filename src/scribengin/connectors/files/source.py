@@ -228,7 +228,7 @@ class FilesSource:
                 part = rest_of(piece) if rest else piece
                 compression = found.compression if rest or packing.of(piece.path) == "none" else "none"
                 now = MovedPath(path, found.path, compression)
-                with now.open() as file:
+                with now.unpacked(found.file.reader()) as file:
                     yield cast("IO[bytes]", file), cast("Path", now), part
                 if trace is not None and compression == "none" and not found.holds(trace):
                     raise self._changed(path, piece)
