@@ -614,7 +614,7 @@ def test_a_look_reads_a_few_kib_of_what_changed_and_nothing_else(tmp_path: Path,
             file.write(b"\n")
         os.utime(folder / f"app{n}.log", (1, 1))
     source = source_of(tmp_path, ALL)
-    read = []
+    read: list[int] = []
 
     def pread(descriptor: int, size: int, at: int) -> bytes:
         data = os_pread(descriptor, size, at)

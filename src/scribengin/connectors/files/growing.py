@@ -11,7 +11,7 @@ from scribengin.connectors.contract import SourceStream
 from scribengin.connectors.files.bytestreams import UnpackedFile, compression_of, read_compressed
 from scribengin.connectors.files.cutting import Damage
 from scribengin.connectors.files.discovery import missing
-from scribengin.connectors.files.following import Following, KnownFile, NewFile, Verdict
+from scribengin.connectors.files.following import Following, NewFile, Verdict
 from scribengin.connectors.files.identity import ANY_DEVICE, Status, Trace, unpacked_name
 from scribengin.connectors.files.pieces import Piece
 from scribengin.connectors.files.reader import FilesReader, Waiting, some
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import Limits
+    from scribengin.connectors.files.known_files import KnownFile
 
 _ENDED_S = 60.0
 """a last line without a line end, in a file that was renamed, is taken as it is when nothing has come for so long"""
