@@ -119,8 +119,8 @@ class Following:
         self._unsaved: dict[str, KnownFile] = {}
         self.behind: dict[str, KnownFile] = {}
         """path → known file that is there and has more than was read"""
-        self._takers: dict[str, list[str]] = {}
-        """path → the files of which something was read under it"""
+        self._turns: dict[str, dict[str, int]] = {}
+        """path → the files of which something was read under it, and what each one's number is there"""
         self.notices: list[str] = []
         self.cuts: list[Cut] = []
         """of the last look"""
@@ -148,15 +148,13 @@ class Following:
         known.rest = None
         self._unsaved.pop(known.id, None)
         if taken:
-            self.turn(path, known.id)
+            self._turns.setdefault(path, {})[known.id] = 0 if trace is None else trace.turn
         self._put(known, path)
 
     def turn(self, path: str, file: str) -> int:
-        """How many other files were read under this path before that one."""
-        takers = self._takers.setdefault(path, [])
-        if file not in takers:
-            takers.append(file)
-        return takers.index(file)
+        """The number of that file among those that are read under this path, from 0; no other one has it."""
+        turns = self._turns.get(path, {})
+        return turns.get(file, max(turns.values(), default=-1) + 1)
 
     def remember_lost(self, file: str) -> None:
         """Take over that a log says of a file that the rest of it is lost."""

@@ -101,7 +101,7 @@ class GrowingReader(FilesReader):
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
         """The next bytes of the files, with what is known to be lost. Raises SourceError for a file of which it is not clear what it is."""
         streams = super().split(limits, final=final)
-        streams += [self._gone(known) for known in self._following.lost(final=final)]
+        streams = [*(self._gone(known) for known in self._following.lost(final=final)), *streams]
         moved = self._following.unsaved() if streams else []
         if moved:
             place = {"root": self._root, "pieces": [_standing(known).as_json() for known in moved]}

@@ -191,8 +191,8 @@ class Trace:
 
     `file` is the name that the log has for it, whatever path it has. What was taken begins at byte `since` of its content; `mark` is of the
     content up to where it was taken, None where that was never seen (a file that was compressed from the start). `packed` is of all bytes
-    of a compressed file. `copy` is the file that it is a copy of, or empty; `turn` counts the files that were read under the
-    path before.
+    of a compressed file. `copy` is the file that it is a copy of, or empty; `turn` is its number among the
+    files that were read under the path.
     """
 
     file: str
