@@ -19,7 +19,7 @@ import pytest
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits, Place, SourceStream
 from scribengin.connectors.files.bytestreams import compression_of
-from scribengin.connectors.files.identity import Mark, OpenFile, is_turn_of, related, scan
+from scribengin.connectors.files.identity import Mark, OpenFile, Status, is_turn_of, related, scan
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
@@ -356,7 +356,7 @@ def all_there_is(reader: FilesReader) -> list[list[SourceStream]]:
     return entries
 
 
-HOW = ("one reader", "a new reader at each look", "read one step later", "one file at a time")
+HOW = ("one reader", "a new reader at each look", "read one step later", "one file at a time", "inodes that change")
 CASES = [
     pytest.param(way, how, id=f"{way.name}, {how}")
     for way in WAYS
@@ -368,7 +368,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("way", "how"), CASES)
-def test_each_line_comes_once(tmp_path: Path, way: Way, how: str) -> None:
+def test_each_line_comes_once(tmp_path: Path, way: Way, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "log"
     folder.mkdir()
     source = source_of(tmp_path, way.path, **way.options)
@@ -377,8 +377,10 @@ def test_each_line_comes_once(tmp_path: Path, way: Way, how: str) -> None:
     found: list[str] = []
     waiting: list[SourceStream] = []
     lost: list[str] = []
-    for script in way.steps:
+    for number, script in enumerate(way.steps):
         do(folder, script)
+        if how == "inodes that change":
+            monkeypatch.setattr(Status, "of", lambda found, at=number: Status(at, found.st_ino + at, found.st_size, found.st_mtime_ns))
         if waiting:
             found += lines(source, waiting)
             waiting = []
@@ -526,6 +528,22 @@ def test_a_first_line_that_is_half_written_when_its_file_is_renamed_is_read(tmp_
     assert reader.split(Limits()) == []
     do(folder, "mv app.log app.log.1; echo b > app.log; echo ' and half' >> app.log.1")
     assert sorted(line for entry in all_there_is(reader) for line in lines(source, entry)) == ["b", "half and half"]
+
+
+def test_a_known_file_that_comes_back_compressed_and_cut_off_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    path = folder / "app.log"
+    path.write_text(LONG)
+    source = source_of(tmp_path, ALL)
+    _, first = looked(source)
+    packed = gzip.compress("".join([LONG, *(f"{random.random()}\n" for _ in range(20_000))]).encode())
+    path.unlink()
+    (folder / "app.log.1.gz").write_bytes(packed[:-20_000])
+    reader = source.reader()
+    reader.restore([[logged(stream) for stream in entry] for entry in first])
+    assert len(lines(source, reader.split(Limits(), final=True))) > 1000
+    assert any("app.log.1.gz: the gzip file ends too early" in notice for notice in reader.notices())
 
 
 def test_it_is_asked_for_contents_whether_a_file_can_be_read_again(tmp_path: Path) -> None:

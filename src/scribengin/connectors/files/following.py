@@ -44,6 +44,9 @@ _SEARCHED_S = 60.0
 class Packing(Protocol):
     """How compressed files are told and read."""
 
+    fault: str
+    """why the content that was read last has an end too early; empty where it has not"""
+
     def of(self, path: str) -> str:
         """The compression, by the path's name; `none` of a plain file."""
 
@@ -234,7 +237,9 @@ class Following:
         names = {folder: self._unlisted(folder) for folder in self._folders_to_search(now_s, again=listed is not None, newly=newly)}
         self._find_by_inode(names)
         self._find_vanished(names)
-        for new in list(self.new.values()):
+        # without stable inodes a file is rather what was at its path than a copy of it
+        places = {self._lost[id_].path for id_ in newly if id_ in self._lost}
+        for new in sorted(self.new.values(), key=lambda each: each.path not in places):
             self._judge(new, final=final, again=bool(newly))
         self._find_by_content(names, final=final)
         for known, before in self._left:
@@ -498,6 +503,8 @@ class Following:
         packed = file.mark(status.size)
         if not scanned.holds or packed is None:
             return False
+        if self._packing.fault:
+            self.notices.append(f"{path}: {self._packing.fault}; what may stand behind that is lost")
         taken = marks[max(scanned.holds, key=by_end)]
         self._contents.remove(taken)
         taken.packed, taken.rest = packed, scanned.mark if scanned.length > taken.end else None

@@ -35,6 +35,7 @@ class FilesPacking:
 
     def __init__(self, compression: str) -> None:
         self._compression = compression
+        self.fault = ""
 
     def of(self, path: str) -> str:
         """By the option, and the name."""
@@ -42,7 +43,12 @@ class FilesPacking:
 
     def chunks(self, file: IO[bytes], compression: str) -> Iterator[bytes]:
         """Up to where it is broken."""
-        return (chunk for chunk in read_compressed(file, compression) if not isinstance(chunk, Damage))
+        self.fault = ""
+        for chunk in read_compressed(file, compression):
+            if isinstance(chunk, Damage):
+                self.fault = chunk.message
+            else:
+                yield chunk
 
 
 class MovedPath:
