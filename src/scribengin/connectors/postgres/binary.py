@@ -49,7 +49,7 @@ def _field(column: pa.Array, type_: str) -> list[pa.Array] | None:
         return _of_any_length(column)
     if type_ == "bool" and pa.types.is_boolean(form):
         return _of_one_length(column.cast(pa.uint8()), "u1")
-    if type_ == "timestamptz" and pa.types.is_timestamp(form):
+    if type_ in ("timestamptz", "timestamp") and pa.types.is_timestamp(form):
         return _since(column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64()), dt.timedelta(microseconds=1), ">i8")
     if type_ == "date" and pa.types.is_date32(form):
         return _since(column.cast(pa.int32()), _DAY, ">i4")

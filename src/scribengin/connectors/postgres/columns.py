@@ -27,30 +27,11 @@ _TYPES = {
     "MAP": "jsonb",
     "STRUCT": "jsonb",
 }
-_INTEGERS = ("smallint", "integer", "bigint")
-_TEXTS = ("text", "character varying", "character", "citext", "uuid", "json", "jsonb", "inet", "USER-DEFINED")
-_WIDER = {
-    "smallint": (*_INTEGERS, "numeric"),
-    "integer": (*_INTEGERS[1:], "numeric"),
-    "bigint": ("bigint", "numeric"),
-    "real": ("real", "double precision"),
-    "numeric": ("numeric",),
-    "text": _TEXTS,
-    "jsonb": ("jsonb", "json", "text"),
-    "date": ("date", "timestamp without time zone", "timestamp with time zone"),
-}
-"""what our type may be written to, beside itself; a value that does not fit there after all is a dead letter"""
 
 
 def type_of(type_: Type) -> str:
     """The type of a column that we make."""
     return f"numeric({type_.precision},{type_.scale})" if type_.name == "DECIMAL" else _TYPES[type_.name]
-
-
-def takes(type_: Type, there: str) -> bool:
-    """Whether a column of the type `there` takes our values, but perhaps for some."""
-    ours = type_of(type_).partition("(")[0]
-    return there in _WIDER.get(ours, (ours,))
 
 
 def as_csv(batch: pa.RecordBatch) -> bytes:

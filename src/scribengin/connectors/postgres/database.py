@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.client import driver, escaped, quoted
-from scribengin.connectors.postgres.columns import takes, type_of
+from scribengin.connectors.postgres.columns import type_of
 from scribengin.connectors.postgres.staging import Copying, PostgresStaging
+from scribengin.connectors.postgres.types import takes
 from scribengin.connectors.sql.contract import HeldByOthers
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ _XIDS = 2**32
 """`xmin` of a row counts transactions so far, and begins anew"""
 _HELD_MS = 200
 _ASKED_FOR = "is_nullable = 'NO' AND column_default IS NULL AND is_identity = 'NO' AND is_generated = 'NEVER'"
+_CALLED = (
+    "CASE WHEN is_identity = 'YES' AND identity_generation = 'ALWAYS' THEN data_type || ' GENERATED ALWAYS AS IDENTITY' "
+    "WHEN is_generated = 'ALWAYS' THEN data_type || ' GENERATED ALWAYS' ELSE data_type END"
+)
+_FILLS = "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal AND tgtype & 7 = 7 AND tgenabled <> 'D' LIMIT 1"
+"""a trigger BEFORE INSERT FOR EACH ROW, which may give what the flow does not"""
 _OWN = (
     "claims (target text PRIMARY KEY, owner text NOT NULL, lineage text NOT NULL, sink text NOT NULL, flow text NOT NULL, "
     "earlier text[] NOT NULL DEFAULT '{}', folded_rows bigint NOT NULL DEFAULT 0, had_rows boolean NOT NULL)",
@@ -89,7 +96,7 @@ class PostgresDatabase:
         return type_of(type_)
 
     def takes(self, type_: Type, there: str) -> bool:
-        """See `columns`."""
+        """See `types`."""
         return takes(type_, there)
 
     # --- tables ---
@@ -119,11 +126,12 @@ class PostgresDatabase:
     def columns(self, session: Connection[Any], *names: str) -> Mapping[str, tuple[str, bool]]:
         """Those that this user may use."""
         found = session.execute(
-            f"SELECT column_name, data_type, {_ASKED_FOR} FROM information_schema.columns "
+            f"SELECT column_name, {_CALLED}, {_ASKED_FOR} FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             names,
         )
-        return {name: (type_, must) for name, type_, must in found.fetchall()}
+        fills = session.execute(_FILLS, (quoted(*names),)).fetchone()
+        return {name: (type_, must and fills is None) for name, type_, must in found.fetchall()}
 
     def has_key(self, session: Connection[Any], target: Target) -> bool:
         """A unique index of all rows."""

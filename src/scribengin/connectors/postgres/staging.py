@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.postgres.binary import as_binary
 from scribengin.connectors.postgres.client import driver, quoted
 from scribengin.connectors.postgres.columns import as_csv
+from scribengin.connectors.postgres.table import columns_there
+from scribengin.connectors.postgres.types import changed
 from scribengin.connectors.sql.contract import NotTaken
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from psycopg import Connection
 
@@ -19,10 +23,25 @@ if TYPE_CHECKING:
 _DATA = ("22", "23", "54")
 """classes of SQLSTATE that a row is at fault for: a value that does not fit, a rule of the table that it breaks, a row that is too large"""
 
-_TYPES = (
-    "SELECT attname, typname FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid AND typnamespace = 'pg_catalog'::regnamespace "
-    "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
-)
+_COLUMNS = """
+SELECT attname, attnotnull, attgenerated <> '', pg_get_expr(adbin, adrelid) IS NULL OR pg_get_expr(adbin, adrelid) LIKE 'nextval(%%'
+FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
+_RULES_OF = """
+SELECT DISTINCT conname FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attnum = ANY (conkey)
+WHERE conrelid = to_regclass(%s) AND contype = 'c' AND attname = ANY (%s)
+"""
+_PARTITIONS = """
+SELECT pg_get_partition_constraintdef(relid), pg_get_expr(relpartbound, relid) = 'DEFAULT' AND parentrelid = to_regclass(%s)
+FROM pg_partition_tree(to_regclass(%s)) JOIN pg_class ON pg_class.oid = relid WHERE isleaf
+"""
+_PARTED_BY = """
+SELECT attname FROM pg_partitioned_table JOIN pg_attribute ON attrelid = partrelid AND attnum = ANY (partattrs)
+WHERE partrelid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s)) UNION SELECT pg_partition_ancestors(to_regclass(%s)))
+"""
+_MOST_PARTITIONS = 200
+"""each of them is looked at for each row"""
 _CHANGE = "text NOT NULL CONSTRAINT \"a change is insert, update or delete\" CHECK (lower({}) IN ('insert', 'update', 'delete'))"
 
 
@@ -31,18 +50,27 @@ class PostgresStaging:
 
     def __init__(self, connection: Connection[Any], place: str, target: Target, schema: Schema) -> None:
         like = quoted(*target.names)
-        connection.execute(f"CREATE TABLE {place} (LIKE {like} INCLUDING CONSTRAINTS INCLUDING DEFAULTS)")
+        connection.execute(f"CREATE TABLE {place} (LIKE {like} INCLUDING CONSTRAINTS INCLUDING DEFAULTS INCLUDING GENERATED)")
+        found = connection.execute(_COLUMNS, (like,)).fetchall()
+        # what the flow does not name the server fills in when the rows are taken: by a default, an identity, a trigger
+        left = [name for name, asked, generated, _ in found if name not in schema.names and (asked or not generated)]
+        blank = [name for name, _, generated, empty in found if name in left and empty and not generated]
+        may_lack = [name for name, asked, generated, _ in found if asked and name in left and (not generated or target.change is not None)]
+        _leave_out(connection, place, may_lack, blank)
         if target.change is not None:
-            _take_changes(connection, place, like, target, quoted(target.change))
+            asked = [name for name, asked, *_ in found if asked and name in schema.names]
+            _take_changes(connection, place, target, quoted(target.change), asked)
+        _take_partitions(connection, place, like, schema)
         self._connection = connection
         self._copying = Copying(connection, place, target, schema)
 
     def put(self, batch: pa.RecordBatch) -> int:
         """By one COPY, in a transaction of its own."""
+        self._copying.check(batch)
         with self._connection.transaction():
             # nobody waits for this commit alone; for the transaction only, as a pool may give the session to others
             self._connection.execute("SET LOCAL synchronous_commit = off")
-            return self._copying.put(batch)
+            return self._copying.copy(batch)
 
 
 class Copying:
@@ -51,13 +79,30 @@ class Copying:
     def __init__(self, connection: Connection[Any], place: str, target: Target, schema: Schema) -> None:
         self._connection = connection
         self._table = target.names[-1]
-        self._types: dict[str, str] = dict(connection.execute(_TYPES, (place,)).fetchall())
-        """column → its type's name"""
+        found = connection.execute("SELECT to_regclass(%s)::oid", (place,)).fetchone()
+        self._columns = columns_there(connection, found[0] if found else 0)
+        self._types = {name: column.base for name, column in self._columns.items() if column.is_plain}
         columns = ", ".join(quoted(name) for name in schema.names)
         self._copy = f"COPY {place} ({columns}) FROM STDIN"
 
     def put(self, batch: pa.RecordBatch) -> int:
         """By one COPY."""
+        self.check(batch)
+        return self.copy(batch)
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raises NotTaken where the server would change a value of a row without a word."""
+        import pyarrow.compute as pc
+
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            column = self._columns.get(name)
+            unlike = None if column is None else changed(values, column.base, column.modifier)
+            if column is not None and unlike is not None and pc.any(unlike).as_py():
+                value = values.filter(unlike)[0].as_py()
+                raise NotTaken(f'"{value}" does not go into {column.type} as it is (column "{name}")')
+
+    def copy(self, batch: pa.RecordBatch) -> int:
+        """Without a look at the values."""
         data, form = as_binary(batch, self._types), "binary"
         if data is None:
             data, form = as_csv(batch), "csv"
@@ -75,14 +120,31 @@ class Copying:
         return said + (f' (column "{error.diag.column_name}")' if error.diag.column_name else "")
 
 
-def _take_changes(connection: Connection[Any], place: str, like: str, target: Target, change: str) -> None:
+def _take_changes(connection: Connection[Any], place: str, target: Target, change: str, asked: Sequence[str]) -> None:
     """The column that says the change; and of a row that is to be deleted the key is enough."""
     connection.execute(f"ALTER TABLE {place} ADD COLUMN {change} {_CHANGE.format(change)}")
-    found = connection.execute(
-        "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnotnull AND attnum > 0 AND NOT attisdropped", (like,)
-    )
-    for (name,) in found.fetchall():
+    for name in asked:
         if name not in target.key:
             column, rule = quoted(name), quoted(f"{name} is given unless the row is deleted"[:63])
             connection.execute(f"ALTER TABLE {place} ALTER COLUMN {column} DROP NOT NULL")
             connection.execute(f"ALTER TABLE {place} ADD CONSTRAINT {rule} CHECK (lower({change}) = 'delete' OR {column} IS NOT NULL)")
+
+
+def _leave_out(connection: Connection[Any], place: str, left: Sequence[str], blank: Sequence[str]) -> None:
+    """`left` may be null, which the server fills in later. So `blank` ones are, and no rule about them can be looked at."""
+    for name in left:
+        connection.execute(f"ALTER TABLE {place} ALTER COLUMN {quoted(name)} DROP NOT NULL")
+    for name in blank:
+        connection.execute(f"ALTER TABLE {place} ALTER COLUMN {quoted(name)} DROP DEFAULT")
+    for (rule,) in connection.execute(_RULES_OF, (place, list(blank))).fetchall():
+        connection.execute(f"ALTER TABLE {place} DROP CONSTRAINT {quoted(rule)}")
+
+
+def _take_partitions(connection: Connection[Any], place: str, like: str, schema: Schema) -> None:
+    """Of a table in partitions: a row that none of them takes is to be refused here, not when the Batch is decided."""
+    parted_by = [name for (name,) in connection.execute(_PARTED_BY, (like, like)).fetchall()]
+    found = connection.execute(_PARTITIONS, (like, like)).fetchall()
+    if not parted_by or not set(parted_by) <= set(schema.names) or len(found) > _MOST_PARTITIONS or any(whole for _, whole in found):
+        return
+    rules = " OR ".join(f"({rule})" for rule, _ in found if rule) or "false"
+    connection.execute(f'ALTER TABLE {place} ADD CONSTRAINT "a partition takes the row" CHECK (({rules}) IS TRUE)')

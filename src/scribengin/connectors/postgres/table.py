@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.postgres.client import escaped, quoted
+from scribengin.connectors.postgres.types import digits_of, read_as
 from scribengin.core.problems import did_you_mean
 from scribengin.core.types import Field, Schema, Type
 
@@ -16,40 +17,16 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.postgres.client import Server
 
-_INTEGERS = frozenset({"int2", "int4", "int8"})
-_TYPES = {
-    "bool": "BOOLEAN",
-    "int2": "SMALLINT",
-    "int4": "INT",
-    "int8": "BIGINT",
-    "float4": "FLOAT",
-    "float8": "DOUBLE",
-    "date": "DATE",
-    "timestamptz": "TIMESTAMP",
-    "timestamp": "TIMESTAMP",
-    "bytea": "BINARY",
-}
-"""what a column is read as where the flow does not say; all others are STRING, as the server writes them"""
-_READ_AS = {
-    "BOOLEAN": frozenset({"bool"}),
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), _INTEGERS),
-    "FLOAT": frozenset({"float4"}),
-    "DOUBLE": frozenset({"float4", "float8"}),
-    "DECIMAL": _INTEGERS | {"numeric"},
-    "DATE": frozenset({"date"}),
-    "TIMESTAMP": frozenset({"timestamptz", "timestamp"}),
-    "BINARY": frozenset({"bytea"}),
-}
-"""what the flow may read as that type; a value that does not fit there after all is a dead letter. STRING takes all"""
 _MOST_DIGITS = 38
 _TEXTS = ("text", "varchar")
 _TIMES = ("timestamptz", "timestamp")
 
 _DESCRIBED = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, t.mod, a.attnotnull
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), t.typname, t.mod, a.attnotnull, t.plain
 FROM pg_attribute a
 CROSS JOIN LATERAL (
-    SELECT coalesce(b.typname, d.typname) AS typname, CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE d.typtypmod END AS mod
+    SELECT coalesce(b.typname, d.typname) AS typname, CASE WHEN b.oid IS NULL THEN a.atttypmod ELSE d.typtypmod END AS mod,
+        b.oid IS NULL AND d.typnamespace = 'pg_catalog'::regnamespace AS plain
     FROM pg_type d LEFT JOIN pg_type b ON b.oid = d.typbasetype AND d.typtype = 'd' WHERE d.oid = a.atttypid
 ) t
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -72,22 +49,21 @@ class TableColumn:
     base: str
     modifier: int
     not_null: bool
+    is_plain: bool
+    """one of the server's own types, and no domain over it"""
 
     @property
     def field(self) -> Field:
         """What it is read as where the flow does not say."""
         if self.base == "numeric" and (digits := self.digits) is not None and digits[0] <= _MOST_DIGITS and 0 <= digits[1] <= digits[0]:
             return Field(self.name, Type("DECIMAL", *digits), nullable=not self.not_null)
-        return Field(self.name, Type(_TYPES.get(self.base, "STRING")), nullable=not self.not_null)
+        read = "STRING" if self.base == "numeric" else next(iter(read_as(self.base)), "STRING")
+        return Field(self.name, Type(read), nullable=not self.not_null)
 
     @property
     def digits(self) -> tuple[int, int] | None:
         """(precision, scale) of a numeric column; None where it has none."""
-        if self.modifier < 0:
-            return None
-        packed = self.modifier - 4
-        scale = packed & 0x7FF
-        return packed >> 16, scale - 0x800 if scale >= 0x400 else scale
+        return digits_of(self.modifier) if self.modifier >= 0 else None
 
     def expression(self, asked: Type) -> str:
         """What COPY is asked for, so that it comes as text of the asked type."""
@@ -146,6 +122,11 @@ class Table:
         return ", ".join(self.columns[field.name].expression(field.type) for field in schema.fields)
 
 
+def columns_there(connection: Connection[Any], oid: int) -> dict[str, TableColumn]:
+    """The columns of a table by the server's number for it."""
+    return {row[0]: TableColumn(*row) for row in connection.execute(_DESCRIBED, (oid,)).fetchall()}
+
+
 def describe(connection: Connection[Any], server: Server, name: str, by: str | None, key: Sequence[str]) -> Table:
     """The table, ordered by `by`, if any, and by `key`, or its primary key. Raises SourceError for what cannot be read in an order that
     leaves no row out."""
@@ -162,7 +143,7 @@ def describe(connection: Connection[Any], server: Server, name: str, by: str | N
     if kind not in ("r", "p"):
         remedy = "read the table that it is made of: only a table can tell whether its rows have changed"
         raise server.error(f"{server.called}: {name} at {server} is no table", remedy, "postgres-table")
-    columns = {row[0]: TableColumn(*row) for row in connection.execute(_DESCRIBED, (oid,)).fetchall()}
+    columns = columns_there(connection, oid)
     indexes = connection.execute(_INDEXES, (oid,)).fetchall()
     keyed = tuple(key) or next((tuple(names) for names, _, primary in indexes if primary), ())
     if not keyed:
@@ -198,7 +179,7 @@ def columns_of(server: Server, name: str, table: Table, declared: Schema | None)
         column = table.columns.get(field.name)
         if column is None:
             wrong.append(f'the table has no column "{field.name}"{_near(field.name, table)}')
-        elif field.type.name != "STRING" and column.base not in _READ_AS.get(field.type.name, ()):
+        elif field.type.name != "STRING" and field.type.name not in read_as(column.base):
             wrong.append(f'column "{field.name}" is {column.type} in the table, the flow asks for {field.type}')
     if wrong:
         raise server.error(
