@@ -19,7 +19,7 @@ from scribengin.formats.csv_records import CsvBlock
 from scribengin.formats.lenient import LearnedAvro, LenientDecoder
 from scribengin.formats.notice import Notice
 from scribengin.formats.noticing import MOST, Noticer
-from scribengin.formats.parquet import conform
+from scribengin.formats.parquet import conformed
 from scribengin.formats.seen import Seen
 from scribengin.spark.noticed import together
 
@@ -167,9 +167,10 @@ def test_a_learned_column_makes_no_dead_letter_of_a_record_that_was_good_without
     ],
 )
 def test_of_a_learned_column_of_a_typed_file_only_the_values_that_do_not_fit_are_null(type_: str, given: Any, found: list[Any]) -> None:
-    unfit: dict[str, int] = {}
     schema = parse_schema(f"more {type_}")
-    batch = conform(pa.record_batch({"more": given}), schema, ["more"], unfit)
+    block = conformed("f", pa.record_batch({"more": given}), schema, learned=["more"])
+    batch, unfit = block.batch, block.unfit
+    assert not block.bad
     assert batch.column(0).to_pylist() == found
     assert batch.column(0).type == arrow_schema(schema).field(0).type
     assert unfit == {"more": found.count(None) - given.to_pylist().count(None)}

@@ -1,4 +1,5 @@
-"""Blocks of a store's tables: Arrow, in which a value that its column cannot hold costs its own row only."""
+"""Rows that have types already (of Parquet, of a store's tables), and decoders of them: a value that its column cannot hold costs its own
+row only."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from scribengin.formats.blocks import ArrowBlock
-from scribengin.formats.contract import Bad, Columns
-from scribengin.formats.parquet import ArrowDecoder
+from scribengin.core.types import arrow_schema
+from scribengin.formats.blocks import ArrowBlock, DamageBlock
+from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:
+    from scribengin.core.types import Schema
     from scribengin.formats.contract import Block
 
 
@@ -49,6 +53,38 @@ class TableBlock(ArrowBlock):
         if self.texts is None or all(each.ordinal != ordinal for each in self.bad):
             return ArrowBlock.payload(self, ordinal)
         return ArrowBlock(self.file, self.texts).payload(ordinal)
+
+
+class ArrowDecoder:
+    """Takes `ArrowBlock`s whose batches have the schema's columns already (see `conform`): only NOT NULL is left to check."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._needed = [field.name for field in schema.fields if not field.nullable]
+        self._form = arrow_schema(schema)
+
+    def rows(self, block: Block) -> Rows:
+        """The rows as dicts."""
+        columns = self.columns(block)
+        return Rows(batch_to_rows(columns.batch), columns.ordinals, columns.bad)
+
+    def columns(self, block: Block) -> Columns:
+        """The block's own batch, without the rows that lack what is NOT NULL."""
+        if isinstance(block, DamageBlock):
+            return Columns(pa.RecordBatch.from_pylist([], self._form), [], block.bad())
+        assert isinstance(block, ArrowBlock)
+        batch = block.batch
+        bad: dict[int, Bad] = {}
+        for name in self._needed:
+            column = batch.column(name)
+            if column.null_count:
+                for ordinal in pc.indices_nonzero(column.is_null()).to_pylist():
+                    bad.setdefault(ordinal, Bad(ordinal, "missing", f'field "{name}" is null and NOT NULL'))
+        if not bad:
+            return Columns(pa.RecordBatch.from_arrays(batch.columns, schema=self._form), range(batch.num_rows))
+        kept = [ordinal for ordinal in range(batch.num_rows) if ordinal not in bad]
+        good = batch.take(pa.array(kept, pa.int64()))
+        return Columns(pa.RecordBatch.from_arrays(good.columns, schema=self._form), kept, [bad[ordinal] for ordinal in sorted(bad)])
 
 
 class TableDecoder(ArrowDecoder):

@@ -198,17 +198,28 @@ def test_another_file_is_one_dead_letter(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("columns", "change", "told"),
     [
-        ("id STRING", None, 'cannot be read into these columns: field "id": found a whole number; asked is STRING'),
-        ("id BIGINT, gone STRING NOT NULL", None, 'field "gone" is missing or null; asked is STRING NOT NULL'),
         ("id BIGINT", (b"\x08null", b"\x06lzo"), "is compressed by lzo; known are null, deflate"),
         ("id BIGINT", (b'"long"', b'"lone"'), "has a schema by which it cannot be read"),
     ],
 )
-def test_a_file_that_cannot_be_read_so_is_told(tmp_path: Path, columns: str, change: tuple[bytes, bytes] | None, told: str) -> None:
-    data = container(rows(10))
+def test_a_file_that_cannot_be_read_so_is_told(tmp_path: Path, columns: str, change: tuple[bytes, bytes], told: str) -> None:
     path = tmp_path / "a.avro"
-    path.write_bytes(data if change is None else data.replace(*change))
+    path.write_bytes(container(rows(10)).replace(*change))
     with pytest.raises(SourceError) as caught:
         everything(source_of(path, columns))
     assert told in caught.value.message
     assert "a.avro" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("id STRING", 'cannot be read into these columns: field "id": found a whole number; asked is STRING'),
+        ("id BIGINT, gone STRING NOT NULL", 'field "gone" is missing or null; asked is STRING NOT NULL'),
+    ],
+)
+def test_a_file_of_other_columns_is_one_bad_record(tmp_path: Path, columns: str, told: str) -> None:
+    (tmp_path / "a.avro").write_bytes(container(rows(10)))
+    found, dead = everything(source_of(tmp_path / "a.avro", columns))
+    assert found == []
+    assert [(reason, told in message) for reason, message, *_ in dead] == [("wrong-type", True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
 import os
@@ -301,18 +302,54 @@ def test_a_parquet_file_that_is_cut_off_is_one_bad(tmp_path: Path) -> None:
     ("column", "ddl", "message"),
     [
         (pa.array(["1"]), "id BIGINT", 'has column "id" as string; asked is BIGINT'),
-        (pa.array([1.5]), "id BIGINT", 'has column "id" as double; asked is BIGINT'),
-        (pa.array([300]), "id TINYINT", 'has a value in column "id" (int64) that TINYINT cannot hold'),
-        (pa.array([1], pa.timestamp("ns")), "id TIMESTAMP", 'has a value in column "id" (timestamp[ns]) that TIMESTAMP cannot hold'),
+        (pa.array([1.5]), "id FLOAT", 'has column "id" as double; asked is FLOAT'),
         (pa.array([1]), "id BIGINT, x INT NOT NULL", 'has no column "x", which is NOT NULL'),
     ],
 )
 def test_a_parquet_file_with_other_columns_is_told(tmp_path: Path, column: pa.Array, ddl: str, message: str) -> None:
+    """The file is one bad record, whatever the number of its pieces, and the others are read."""
+    (tmp_path / "data").mkdir()
+    long = pa.concat_arrays([column] * 5)
+    pq.write_table(pa.table({"id": long}), tmp_path / "data/a.parquet", row_group_size=1)
+    pq.write_table(pa.table({"id": pa.nulls(3, pa.int8()), "x": pa.array([1, 2, 3])}), tmp_path / "data/b.parquet")
+    found, ((bad, place, _),) = everything(source_of(tmp_path / "data", parse_schema(ddl), format="parquet"))
+    assert (len(found), bad.reason, place.file) == (3, "wrong-type", str(tmp_path / "data/a.parquet"))
+    assert message in bad.message
+    assert "none of its 5 rows is read" in bad.message
+
+
+@pytest.mark.parametrize(
+    ("column", "ddl", "found"),
+    [
+        (pa.array([7.0, 1.5]), "id BIGINT", "1.5"),
+        (pa.array([1, 300]), "id TINYINT", "300"),
+        (pa.array([1000, 1001], pa.timestamp("ns")), "id TIMESTAMP", "1970-01-01 00:00:00.000001001"),
+        (pa.array([1000, 1001], pa.timestamp("ns")), "id TIMESTAMP", "finer than microseconds"),
+    ],
+)
+def test_a_value_of_parquet_that_its_column_cannot_hold_costs_its_row_alone(tmp_path: Path, column: pa.Array, ddl: str, found: str) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": column}), path)
-    with pytest.raises(SourceError) as caught:
-        everything(source_of(path, parse_schema(ddl), format="parquet"))
-    assert message in str(caught.value)
+    ids, ((bad, place, payload),) = everything(source_of(path, parse_schema(ddl), format="parquet"))
+    assert (len(ids), bad.reason, place.row) == (1, "out-of-range", 1)
+    assert found in bad.message
+    assert list(json.loads(payload)) == ["id"]
+
+
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_nanoseconds_of_hive_and_impala_are_not_cut_off_but_where_it_is_said(tmp_path: Path, *, by_spark: bool) -> None:
+    """In INT96, of which Arrow cuts off what is finer than asked; times before 1678 fit no nanoseconds of 64 bits."""
+    path = tmp_path / "a.parquet"
+    column = pa.array([1_772_452_800_000_000_000, 1_772_452_800_000_000_999, None], pa.timestamp("ns"))
+    table = pa.table({"id": column}, metadata={"org.apache.spark.version": "4.0.0"} if by_spark else None)
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True, store_schema=by_spark)
+    ids, bad = everything(source_of(path, parse_schema("id TIMESTAMP"), format="parquet"))
+    assert (len(ids), len(bad)) == ((3, 0) if by_spark else (2, 1))
+    cut, none = everything(source_of(path, parse_schema("id TIMESTAMP"), format="parquet", time="truncate"))
+    assert (len(cut), none) == (3, [])
+    old = pa.table({"id": pa.array([dt.datetime(1200, 1, 1), dt.datetime(2026, 1, 1)], pa.timestamp("us"))})
+    pq.write_table(old, path, use_deprecated_int96_timestamps=True, store_schema=False)
+    assert everything(source_of(path, parse_schema("id TIMESTAMP"), format="parquet"))[1] == []
 
 
 def test_a_null_where_parquet_must_have_a_value_is_dead_with_its_row(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def divide_blocks(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
 def read_piece(
     file: IO[bytes], path: Path, piece: Piece, schema: Schema, learned: Collection[str] = ()
 ) -> Iterator[AvroBlock | DamageBlock]:
-    """The records of the piece's blocks. Raises SourceError for a file whose schema no record of the columns fits, or no record at all;
-    what does not fit `learned` columns says who decodes."""
+    """The records of the piece's blocks. A file whose schema no record of the columns fits is one bad record; what does not fit `learned`
+    columns says who decodes. Raises SourceError for a schema by which nothing can be read."""
     label = str(path)
     try:
         container = read_header(file)
@@ -56,7 +56,10 @@ def read_piece(
     declared = Schema(tuple(field for field in schema.fields if field.name not in learned))
     never = Form(container.writer, declared).never
     if never is not None:
-        raise SourceError(f"{path} cannot be read into these columns: {never}", remedy="correct `schema:`, or move the file away")
+        if piece.start == 0:  # the pieces of a file have the same columns
+            message = f"the file cannot be read into these columns: {never}; none of its records is read: correct `schema:`"
+            yield DamageBlock(label, "wrong-type", message, 0)
+        return
     start = max(piece.start, container.begin)
     rows_before = _Rows(path, container, start, piece.size)
     yield from read_blocks(file, label, container, start, piece.end, piece.size, rows_before)

@@ -268,31 +268,14 @@ def _of_typed(paths: Sequence[Path], format: str, records: int) -> Proposal:
     kept = tuple(field for field in schema.fields if field.name not in odd)
     if not kept:
         raise SourceError(f"{paths[0]} has no column that a record can hold", remedy="read it by another program first")
-    schema, sample = _readable(paths, format, Schema(kept), records, notes)
+    schema = Schema(kept)
+    sample = read_sample(paths, format, {}, schema, records=records)
     return _checked(format, schema, {}, sample, list(dict.fromkeys(notes)))
 
 
 def _has_odd_keys(type_: Type) -> bool:
     own = type_.name == "MAP" and bool(type_.parts[0].parts or type_.parts[0].fields)
     return own or any(map(_has_odd_keys, (*type_.parts, *(field.type for field in type_.fields))))
-
-
-def _readable(paths: Sequence[Path], format: str, schema: Schema, records: int, notes: list[str]) -> tuple[Schema, Sample]:
-    """Without the columns of which a value does not fit the type that stands for theirs: nanoseconds, or more than 63 bits."""
-    try:
-        return schema, read_sample(paths, format, {}, schema, records=records)
-    except SourceError as all_of_it:
-        kept = []
-        for field in schema.fields:
-            try:
-                read_sample(paths, format, {}, Schema((field,)), records=records)
-            except SourceError as error:
-                notes.append(f"{field.name} is left out: {error.message}")
-            else:
-                kept.append(field)
-        if not 0 < len(kept) < len(schema.fields):
-            raise all_of_it from None
-        return Schema(tuple(kept)), read_sample(paths, format, {}, Schema(tuple(kept)), records=records)
 
 
 def _writer(path: Path) -> Any:

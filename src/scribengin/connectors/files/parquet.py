@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scribengin.core.errors import SourceError
-from scribengin.formats.blocks import ArrowBlock, DamageBlock
+from scribengin.formats.blocks import DamageBlock
 from scribengin.formats.own_columns import arrow_columns
-from scribengin.formats.parquet import ColumnMismatchError, conform, declared_by
+from scribengin.formats.parquet import ColumnMismatchError, conformed, declared_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.files.pieces import Piece
     from scribengin.core.types import Schema
+    from scribengin.formats.blocks import ArrowBlock
 
 _ROWS = 64 * 1024
+_BY_SPARK = b"org.apache.spark.version"
+_NANOSECONDS_US = 2**63 // 1000
+"""what 64 bits of nanoseconds can say, in microseconds before and after 1970"""
 _ALL = -1
 """the `end` of a piece that takes all row groups"""
 
@@ -62,22 +67,47 @@ def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
 
 
 def read_groups(
-    file: IO[bytes], path: Path, piece: Piece, schema: Schema, learned: Collection[str] = ()
+    file: IO[bytes], path: Path, piece: Piece, schema: Schema, learned: Collection[str] = (), *, truncate: bool = False
 ) -> Iterator[ArrowBlock | DamageBlock]:
-    """The rows of the piece's row groups, by the declared columns. Raises SourceError where the file has others; `learned` ones are null
-    then."""
+    """The rows of the piece's row groups, by the declared columns. A file whose columns can never be these is one bad record; `learned`
+    ones are null then. `truncate`: of a time what is finer than microseconds is cut off."""
     label = str(path)
     try:
         parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-        groups = range(piece.start, parquet.num_row_groups if piece.end == _ALL else piece.end)
+        groups = list(range(piece.start, parquet.num_row_groups if piece.end == _ALL else piece.end))
         row = sum(parquet.metadata.row_group(group).num_rows for group in range(piece.start))
         names = [field.name for field in schema.fields if field.name in parquet.schema_arrow.names]
         columns = tuple((field.name, str(field.type)) for field in arrow_columns(parquet.schema_arrow, []))
-        for batch in parquet.iter_batches(_ROWS, row_groups=list(groups), columns=names):
-            unfit: dict[str, int] = {}
-            yield ArrowBlock(label, conform(batch, schema, learned, unfit), row, columns, unfit)
+        batches = parquet.iter_batches(_ROWS, row_groups=groups, columns=names)
+        if not truncate and (cut := _int96(parquet, names)):
+            batches = _with_nanoseconds(file, batches, groups, cut)
+        for batch in batches:
+            yield conformed(label, batch, schema, first_row=row, columns=columns, learned=learned, truncate=truncate)
             row += batch.num_rows
     except ColumnMismatchError as error:
-        raise SourceError(f"{path} {error}", remedy="correct `schema:`, or move the file away") from None
+        if piece.start == 0:  # the pieces of a file have the same columns
+            rows = parquet.metadata.num_rows
+            yield DamageBlock(label, "wrong-type", f"the file {error}; none of its {rows} rows is read: correct `schema:`", 0)
     except (pa.ArrowInvalid, OSError) as error:
         yield DamageBlock(label, "corrupt", f"the file is no whole Parquet file: {error}", 0)
+
+
+def _int96(parquet: pq.ParquetFile, names: Collection[str]) -> list[str]:
+    """Columns of times in the form of Hive and Impala, of which Arrow cuts off what is finer than asked. Spark writes none that is finer
+    than microseconds."""
+    if _BY_SPARK in (parquet.schema_arrow.metadata or {}) or _BY_SPARK in (parquet.metadata.metadata or {}):
+        return []
+    own = (parquet.schema.column(index) for index in range(len(parquet.schema)))
+    return [column.path for column in own if column.physical_type == "INT96" and column.path in names]
+
+
+def _with_nanoseconds(file: IO[bytes], batches: Iterator[pa.RecordBatch], groups: list[int], names: list[str]) -> Iterator[pa.RecordBatch]:
+    """The batches with the columns `names` in nanoseconds, but for those that hold a time which nanoseconds cannot say."""
+    finer = pq.ParquetFile(file, coerce_int96_timestamp_unit="ns").iter_batches(_ROWS, row_groups=groups, columns=names)
+    for batch, fine in zip(batches, finer, strict=True):
+        for name in names:
+            at = batch.schema.get_field_index(name)
+            ends = pc.min_max(batch.column(at).cast(pa.int64()))
+            if ends["min"].as_py() is not None and max(-ends["min"].as_py(), ends["max"].as_py()) < _NANOSECONDS_US:
+                batch = batch.set_column(at, name, fine.column(name))  # noqa: PLW2901
+        yield batch

@@ -51,7 +51,7 @@ class SequenceSource:
 
     def decoder(self) -> Decoder:
         """The rows need no decoding."""
-        from scribengin.formats.parquet import ArrowDecoder
+        from scribengin.formats.table_blocks import ArrowDecoder
 
         return ArrowDecoder(SCHEMA)
 
