@@ -1,8 +1,8 @@
 """What sinks write with: JSON lines, CSV, text, Parquet, and the compressions around them.
 
 JSON: one object a line, every column, null where it is null. TIMESTAMP is ISO 8601 with `Z` and six decimals, DATE ISO 8601,
-DECIMAL a number with all its digits, BINARY base64. NaN and the infinities, which JSON has no numbers for, are the strings `NaN`,
-`Infinity`, `-Infinity`.
+DECIMAL a number with all its digits and no exponent, BINARY base64. NaN and the infinities, which JSON has no numbers for, are the strings
+`NaN`, `Infinity`, `-Infinity`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.core.errors import ScribenginError
-from scribengin.core.types import arrow_schema, type_of_arrow
+from scribengin.core.types import Type, arrow_schema, type_of_arrow
 from scribengin.formats.dialect import sink_delimiter
-from scribengin.formats.json_lines import JSON, changed_for_text, iso_texts, json_lines
+from scribengin.formats.json_lines import JSON, changed_for_text, iso_texts, json_lines, plain_texts, shortest
 from scribengin.formats.rows import column_to_values
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ class CsvEncoder:
         if type_.name == "TIMESTAMP":
             return self._quoted(iso_texts(column))
         if type_.name not in ("FLOAT", "DOUBLE", "BINARY", "ARRAY", "MAP", "STRUCT"):
-            return self._quoted(column.cast(pa.string()))
+            return self._quoted(plain_texts(column))
+        if type_.name == "FLOAT":
+            column, type_ = shortest(column), Type("DOUBLE")
         change = changed_for_text(type_) or (lambda value: value)
         values = [None if value is None else JSON.encode(change(value)).decode() for value in column_to_values(column)]
         texts = pa.array(values, pa.string())

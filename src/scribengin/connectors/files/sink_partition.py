@@ -88,7 +88,7 @@ class Partitions:
         import pyarrow as pa
 
         encoded = texts_of(values).dictionary_encode(null_encoding="encode")
-        names = [f"{escape(column)}={escape(text) if text else NULL}/" for text in encoded.dictionary.to_pylist()]
+        names = [f"{escape(column)}={folder_of(text)}/" for text in encoded.dictionary.to_pylist()]
         return pa.array(names, pa.string()).take(encoded.indices)
 
 
@@ -122,15 +122,24 @@ def escape(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
+def folder_of(text: str | None) -> str:
+    """The name of a value's folder. A text that is the name of null's is escaped too, so that it is not taken for null.
+
+    >>> folder_of("__HIVE_DEFAULT_PARTITION__")
+    '%5F_HIVE_DEFAULT_PARTITION__'
+    """
+    if text == NULL:
+        return f"%{ord(NULL[0]):02X}{NULL[1:]}"
+    return escape(text) if text else NULL
+
+
 def texts_of(values: pa.Array) -> pa.Array:
     """Values of a column as they stand in names of folders, before anything is escaped."""
     import pyarrow as pa
 
-    if pa.types.is_timestamp(values.type):
-        from scribengin.formats.json_lines import iso_texts
+    from scribengin.formats.json_lines import iso_texts, plain_texts
 
-        return iso_texts(values)
-    return values if pa.types.is_string(values.type) else values.cast(pa.string())
+    return iso_texts(values) if pa.types.is_timestamp(values.type) else plain_texts(values)
 
 
 def too_long(folder: str, *, most_name: int, most_path: int) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.core.types import type_of_arrow
-from scribengin.formats.json_lines import JSON, changed_for_text, iso_texts
+from scribengin.formats.json_lines import JSON, changed_for_text, iso_texts, plain_texts, shortest
 from scribengin.formats.rows import column_to_values
 
 if TYPE_CHECKING:
@@ -38,10 +38,12 @@ def values_of(column: pa.Array, form: Values) -> pa.Array:
     elif name == "TIMESTAMP":
         found = iso_texts(column)
     elif name in ("STRING", "BOOLEAN", "DECIMAL", "DATE", *_INTEGERS) and name not in ("FLOAT", "DOUBLE"):
-        found = column.cast(pa.string())
+        found = plain_texts(column)
     elif name in ("FLOAT", "DOUBLE") and pc.all(pc.is_finite(column)).as_py() is not False:
         # all at once: no number has a comma in it
-        found = pa.array([None if text == b"null" else text for text in JSON.encode(column.to_pylist())[1:-1].split(b",")][: len(column)])
+        found = pa.array(
+            [None if text == b"null" else text for text in JSON.encode(shortest(column).to_pylist())[1:-1].split(b",")][: len(column)]
+        )
     else:
         change = changed_for_text(type_) or (lambda value: value)
         found = pa.array([None if value is None else _text(change(value)) for value in column_to_values(column)], pa.binary())

@@ -15,6 +15,7 @@ from scribengin.connectors.kafka.partitioner import partitions_of
 from scribengin.core.errors import EnvironmentFault, SinkError
 from scribengin.core.types import Schema
 from scribengin.formats.contract import Bad
+from scribengin.formats.json_lines import plain_texts
 from scribengin.formats.message_values import value_encoder
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class MessageMaker:
         rest = self._template
         for name in self._named:
             before, _, rest = rest.partition("{" + name + "}")
-            parts += [before, columns[name].cast(pa.string())]
+            parts += [before, plain_texts(columns[name])]
         names = pc.binary_join_element_wise(*parts, rest, "").to_pylist()
         for index, name in enumerate(names):
             if name is None:
