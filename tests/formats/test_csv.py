@@ -53,7 +53,10 @@ def test_cell_is_read(type_: str, cell: str, value: Any) -> None:
         ("BIGINT", "9223372036854775808", "out-of-range"), ("TINYINT", "128", "out-of-range"), ("DOUBLE", "nan", "wrong-type"),
         ("DOUBLE", "1e400", "out-of-range"), ("FLOAT", "1e39", "out-of-range"), ("BOOLEAN", "True", "wrong-type"),
         ("BOOLEAN", "1", "wrong-type"), ("DATE", "2026-02-30", "wrong-type"), ("TIMESTAMP", "1767225600", "wrong-type"),
-        ("TIMESTAMP", '"a"",""b"', "wrong-type"), ("DECIMAL(5,2)", "1.234", "out-of-range"), ("DECIMAL(5,2)", "NaN", "wrong-type"),
+        ("TIMESTAMP", '"a"",""b"', "wrong-type"), ("DOUBLE", "9007199254740993", "out-of-range"), ("FLOAT", "16777217", "out-of-range"),
+        ("TIMESTAMP", "2026-01-01T23:59:59.9999999Z", "out-of-range"), ("TIMESTAMP", "2026-01-01T23:59:59.000000001+01:00", "out-of-range"),
+        ("DOUBLE", '"""NaN"""', "wrong-type"), ("ARRAY<DOUBLE>", "[9007199254740993]", "out-of-range"),
+        ("DECIMAL(5,2)", "1.234", "out-of-range"), ("DECIMAL(5,2)", "NaN", "wrong-type"),
 
         ("DECIMAL(5,2)", "1_0", "wrong-type"), ("STRING NOT NULL", "", "missing"), ("STRING", 'a"b', "malformed"),
         ("STRING", '"a"b', "malformed"),

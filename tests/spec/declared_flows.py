@@ -115,7 +115,7 @@ def actions(draw: st.DrawFn, inputs: tuple[str, ...]) -> Any:
             lambda: Select(draw(pairs)),
             lambda: Sql(draw(texts)),
             lambda: Aggregate(draw(st.just(()) | names), draw(pairs), draw(st.none() | windows())),
-            lambda: Parse(draw(columns), "json", draw(schemas)),
+            lambda: Parse(draw(columns), "json", draw(schemas), time=draw(st.sampled_from(["exact", "truncate"]))),
             lambda: Parse(
                 draw(columns), "csv", draw(schemas), draw(st.sampled_from([",", ";", "\t", " ", "$"])), draw(st.just("") | texts)
             ),

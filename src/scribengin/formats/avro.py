@@ -49,12 +49,13 @@ class AvroDecoder:
     Raises ValueError for a writer's schema of bare values by which no record can ever fit the columns.
     """
 
-    def __init__(self, schema: Schema, writer: WriterSchema | Lookup) -> None:
+    def __init__(self, schema: Schema, writer: WriterSchema | Lookup, *, truncate: bool = False) -> None:
         self.schema = schema
+        self._truncate = truncate
         self._forms: dict[bytes, Form | Bad] = {}
         self._lookup: Lookup | None = None
         if isinstance(writer, WriterSchema):
-            self._forms[b""] = form = Form(writer, schema)
+            self._forms[b""] = form = Form(writer, schema, truncate=truncate)
             if form.never is not None:
                 raise ValueError(f"no record of this Avro schema fits: {form.never}")
         else:
@@ -125,7 +126,7 @@ class AvroDecoder:
             form = Bad(0, "malformed", f"not Avro's wire format: the value {begins}; asked are a byte 0, a schema's id in four bytes, Avro")
         else:
             try:
-                form = Form(self._lookup.schema(int.from_bytes(prefix[1:], "big")), self.schema)
+                form = Form(self._lookup.schema(int.from_bytes(prefix[1:], "big")), self.schema, truncate=self._truncate)
             except UnknownSchemaError as error:
                 form = Bad(0, "unknown-schema", str(error))
         self._forms[prefix] = form
@@ -181,15 +182,15 @@ def _unclean(value: Any) -> str:
 class Form:
     """Records of one writer's schema, and the columns that they become."""
 
-    def __init__(self, writer: WriterSchema, schema: Schema) -> None:
+    def __init__(self, writer: WriterSchema, schema: Schema, *, truncate: bool = False) -> None:
         self.writer = writer
         self.parsed = writer.parsed
         self.options = _options(writer)
         self._schema = schema
         self._arrow = arrow_schema(schema)
-        fits = [(field, fit_field(writer, writer.root, field)) for field in schema.fields]
+        fits = [(field, fit_field(writer, writer.root, field, truncate=truncate)) for field in schema.fields]
         self._ones = [(field.name, each.one) for field, each in fits]
-        self._takes = [_taker(field, each, form.type) for (field, each), form in zip(fits, self._arrow, strict=True)]
+        self._takes = [_taker(field, each, form.type, truncate=truncate) for (field, each), form in zip(fits, self._arrow, strict=True)]
         never = next((each.never for _, each in fits if each.never is not None), None)
         self.never = None if never is None else misfit_message(schema, "".join(never.path), never.found)
         """what every record is wrong in that has a value there"""
@@ -215,14 +216,14 @@ class Form:
         return rows, stayed
 
 
-def _taker(field: Field, found: Fit, form: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+def _taker(field: Field, found: Fit, form: pa.DataType, *, truncate: bool) -> Callable[[list[Any]], pa.Array]:
     """What makes the column of records, all at once. It raises where one of them does not fit; `found.one` then tells which."""
     name, one = field.name, found.one
     quick: Callable[[list[Any]], pa.Array]
     if found.kind == "date":
         quick = _days
     elif found.kind:
-        quick = _instants(found.kind, form)
+        quick = _instants(found.kind, form, truncate=truncate)
     elif found.plain:
         quick = lambda values: pa.array(values, form)  # noqa: E731
     else:
@@ -240,12 +241,13 @@ def _days(values: list[Any]) -> pa.Array:
     return _between(pa.array(values, pa.int32()), FIRST_DAY, LAST_DAY).cast(pa.date32())
 
 
-def _instants(kind: str, form: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+def _instants(kind: str, form: pa.DataType, *, truncate: bool) -> Callable[[list[Any]], pa.Array]:
     unit = kind.rpartition("-")[2]
     per_second = PER_SECOND[unit]
     found = pa.timestamp({"millis": "ms", "micros": "us", "nanos": "ns"}[unit], "UTC")
     low, high = FIRST_SECOND * per_second, (LAST_SECOND + 1) * per_second - 1
-    return lambda values: _between(pa.array(values, pa.int64()), low, high).cast(found).cast(form)
+    whole = pc.floor_temporal if truncate and unit == "nanos" else lambda column, unit: column  # noqa: ARG005 (nothing to cut off)
+    return lambda values: whole(_between(pa.array(values, pa.int64()), low, high).cast(found), unit="microsecond").cast(form)
 
 
 def _between(column: pa.Array, low: int, high: int) -> pa.Array:

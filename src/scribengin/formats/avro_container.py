@@ -102,8 +102,9 @@ class AvroBlock:
 class AvroFileDecoder:
     """Decodes `AvroBlock`s. Build one per task."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
         self.schema = schema
+        self._truncate = truncate
         self._forms: dict[int, tuple[WriterSchema, Form]] = {}
 
     def rows(self, block: Block) -> Rows:
@@ -124,7 +125,7 @@ class AvroFileDecoder:
     def _form(self, writer: WriterSchema) -> Form:
         known = self._forms.get(id(writer))
         if known is None:
-            known = self._forms[id(writer)] = (writer, Form(writer, self.schema))
+            known = self._forms[id(writer)] = (writer, Form(writer, self.schema, truncate=self._truncate))
         return known[1]
 
 

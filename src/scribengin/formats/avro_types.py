@@ -13,7 +13,7 @@ from uuid import UUID
 
 from scribengin.core.types import INTEGER_BITS
 from scribengin.formats.avro_schema import NAMED, branches
-from scribengin.formats.json_types import MisfitError, fit_decimal, mender
+from scribengin.formats.json_types import TRUNCATE, MisfitError, fit_decimal, to_double, to_float32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,22 +94,22 @@ class Fit:
     """set where no value fits"""
 
 
-def fit(schema: WriterSchema, node: Any, asked: Type) -> Fit:
-    """How values of `node` become values of `asked`."""
+def fit(schema: WriterSchema, node: Any, asked: Type, *, truncate: bool = False) -> Fit:
+    """How values of `node` become values of `asked`. `truncate`: of a time what is finer than microseconds is cut off."""
     node, kind = schema.resolved(node), schema.kind(node)
     if kind == "union":
-        return _fit_union(schema, branches(node), asked)
+        return _fit_union(schema, branches(node), asked, truncate=truncate)
     if isinstance(node, dict) and isinstance(node["type"], list | dict) and "logicalType" not in node:
-        return fit(schema, node["type"], asked)
+        return fit(schema, node["type"], asked, truncate=truncate)
     match kind, asked.name:
         case "null", _:
             return _null()
         case "array", "ARRAY":
-            return _fit_array(fit(schema, node["items"], asked.parts[0]))
+            return _fit_array(fit(schema, node["items"], asked.parts[0], truncate=truncate))
         case "map", "MAP" if asked.parts[0].name == "STRING":
-            return _fit_map(fit(schema, node["values"], asked.parts[1]))
+            return _fit_map(fit(schema, node["values"], asked.parts[1], truncate=truncate))
         case (("record" | "error"), "STRUCT"):
-            return _fit_record(schema, node, asked.fields)
+            return _fit_record(schema, node, asked.fields, truncate=truncate)
         case "decimal", "DECIMAL":
             return Fit(_decimal(node.get("scale") or 0, asked))
         case (("int" | "long"), "DECIMAL"):
@@ -125,16 +125,16 @@ def fit(schema: WriterSchema, node: Any, asked: Type) -> Fit:
         case "date", "DATE":
             return Fit(_day, kind=kind)
         case _, "TIMESTAMP" if "timestamp" in kind:
-            return Fit(_instant(PER_SECOND[kind.rpartition("-")[2]]), kind=kind)
+            return Fit(_instant(PER_SECOND[kind.rpartition("-")[2]], truncate=truncate), kind=kind)
     if asked.name in _PLAIN.get(kind, ()):
         return Fit(_whole(asked) if asked.name in INTEGER_BITS else _same, plain=True)
     return _never("a timestamp" if "timestamp" in kind else _WORDS.get(kind, kind))
 
 
-def fit_field(schema: WriterSchema, node: Any, field: Field) -> Fit:
+def fit_field(schema: WriterSchema, node: Any, field: Field, *, truncate: bool = False) -> Fit:
     """`fit` of the field of a record `node`, for all its values, None included. A field that the writer has not is null."""
     given = next((each for each in node["fields"] if each["name"] == field.name), None)
-    found = _null() if given is None else fit(schema, given["type"], field.type)
+    found = _null() if given is None else fit(schema, given["type"], field.type, truncate=truncate)
     one = found.one
     never = found.never
     if given is None and not field.nullable:
@@ -189,8 +189,7 @@ def _whole(asked: Type) -> Callable[[int], int]:
 
 
 def _float(asked: Type) -> Callable[[float], float]:
-    mend = mender(asked)
-    return float if mend is None else lambda value: mend(float(value))
+    return to_float32 if asked.name == "FLOAT" else to_double
 
 
 def _day(days: int) -> dt.date:
@@ -200,11 +199,11 @@ def _day(days: int) -> dt.date:
         raise MisfitError("out-of-range", f"day {days} since 1970, which is outside the years 1 to 9999") from None
 
 
-def _instant(per_second: int) -> Callable[[int], dt.datetime]:
+def _instant(per_second: int, *, truncate: bool) -> Callable[[int], dt.datetime]:
     def convert(value: int) -> dt.datetime:
         micros, rest = divmod(value * 1_000_000, per_second)
-        if rest:
-            raise MisfitError("out-of-range", f"{value} nanoseconds since 1970, which is no whole number of microseconds")
+        if rest and not truncate:
+            raise MisfitError("out-of-range", f"{value} nanoseconds since 1970, which is no whole number of microseconds ({TRUNCATE})")
         try:
             return _EPOCH + dt.timedelta(microseconds=micros)
         except OverflowError:
@@ -244,8 +243,8 @@ def _within(where: str, one: Callable[[Any], Any], value: Any) -> Any:
         raise _at(where, misfit) from None
 
 
-def _fit_record(schema: WriterSchema, node: Any, fields: tuple[Field, ...]) -> Fit:
-    inner = {field.name: fit_field(schema, node, field) for field in fields}
+def _fit_record(schema: WriterSchema, node: Any, fields: tuple[Field, ...], *, truncate: bool) -> Fit:
+    inner = {field.name: fit_field(schema, node, field, truncate=truncate) for field in fields}
 
     def convert(record: dict[str, Any]) -> dict[str, Any]:
         return {name: each.one(record) for name, each in inner.items()}
@@ -254,12 +253,12 @@ def _fit_record(schema: WriterSchema, node: Any, fields: tuple[Field, ...]) -> F
     return Fit(convert, plain=plain, never=next((each.never for each in inner.values() if each.never is not None), None))
 
 
-def _fit_union(schema: WriterSchema, found: Sequence[Any], asked: Type) -> Fit:
+def _fit_union(schema: WriterSchema, found: Sequence[Any], asked: Type, *, truncate: bool) -> Fit:
     """Of one branch beside null, that branch's. Of several, by what Python makes of them; fastavro gives (full name, value) where
     several have names."""
     if not found:
         return _null()
-    fits = [fit(schema, branch, asked) for branch in found]
+    fits = [fit(schema, branch, asked, truncate=truncate) for branch in found]
     if len(found) == 1:
         return fits[0]
     resolved = [schema.resolved(branch) for branch in found]

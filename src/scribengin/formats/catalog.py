@@ -17,28 +17,29 @@ PARQUET_COMPRESSIONS = ("none", "gzip", "zstd", "snappy")
 
 def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Decoder:
     """A fresh decoder. `options` are the source's. Raises ValueError for a column that the format cannot hold."""
+    truncate = options.get("time") == "truncate"
     match format:
         case "json":
             from scribengin.formats.json import JsonDecoder
 
-            return JsonDecoder(schema)
+            return JsonDecoder(schema, truncate=truncate)
         case "csv":
             from scribengin.formats.csv import CsvDecoder
             from scribengin.formats.dialect import Dialect
 
-            return CsvDecoder(schema, Dialect.of(options))
+            return CsvDecoder(schema, Dialect.of(options), truncate=truncate)
         case "text":
             from scribengin.formats.text import TextDecoder
 
             return TextDecoder(schema, comment=options.get("comment"), encoding=options.get("encoding") or "utf-8")
         case "parquet":
-            from scribengin.formats.parquet import ArrowDecoder
+            from scribengin.formats.table_blocks import TableDecoder
 
-            return ArrowDecoder(schema)
+            return TableDecoder(schema)
         case "avro":
             from scribengin.formats.avro_container import AvroFileDecoder
 
-            return AvroFileDecoder(schema)
+            return AvroFileDecoder(schema, truncate=truncate)
     raise ValueError(f"unknown format {format!r}; formats are json, csv, text, parquet, avro")
 
 

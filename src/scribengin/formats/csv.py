@@ -18,8 +18,9 @@ from scribengin.formats.contract import Bad, Columns, Rows
 from scribengin.formats.csv_columns import QuickCsv
 from scribengin.formats.csv_records import RFC_4180, CsvBlock, split_cells, split_records
 from scribengin.formats.dialect import in_utf_8, undecodable
-from scribengin.formats.json_types import MisfitError, fit_decimal, mender, value_type
-from scribengin.formats.rows import batch_to_rows
+from scribengin.formats.json_columns import times_of
+from scribengin.formats.json_types import NOT_FINITE, Mending, MisfitError, fit_decimal, instant, value_type
+from scribengin.formats.rows import batch_to_rows, column_to_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from scribengin.formats.dialect import Dialect
 
 _BARE = frozenset({"BOOLEAN", "FLOAT", "DOUBLE", *INTEGER_BITS})
-_TEXTS = frozenset({"DATE", "TIMESTAMP", "BINARY"})
+_REALS = frozenset({"FLOAT", "DOUBLE"})
+_TEXTS = frozenset({"DATE", "BINARY"})
 EMPTY_IS_A_VALUE = frozenset({"STRING", "BINARY"})
 _REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 _Cells = list[str | None]
@@ -38,16 +40,17 @@ _Cells = list[str | None]
 class CsvDecoder:
     """Decodes `CsvBlock`s. Columns go by the block's header, or by position where it has none."""
 
-    def __init__(self, schema: Schema, dialect: Dialect = RFC_4180) -> None:
+    def __init__(self, schema: Schema, dialect: Dialect = RFC_4180, *, truncate: bool = False) -> None:
+        """`truncate`: what a TIMESTAMP has behind its six decimals is cut off."""
         self.schema = schema
         self.dialect = dialect
         """how it takes records apart"""
         self._comment = None if dialect.comment is None else dialect.comment.encode()
-        self._columns = [CellColumn(field) for field in schema.fields]
+        self._columns = [CellColumn(field, truncate=truncate) for field in schema.fields]
         for column in self._columns:
             in_quotes = "; a cell in quotes that is empty is null with quoted_null: typed"
             column.if_empty = in_quotes if "" in dialect.nulls else '; an empty cell is null too with "" in the list of null'
-        self.quick: QuickCsv | None = QuickCsv(schema, self._columns, dialect)
+        self.quick: QuickCsv | None = QuickCsv(schema, self._columns, dialect, truncate=truncate)
         """reads the blocks that are in order; without it all go the long way, to the same end"""
 
     def rows(self, block: Block) -> Rows:
@@ -193,7 +196,7 @@ class _Found:
 class CellColumn:
     """Turns the texts of one column into values: all at once by msgspec, or one by one to find the culprit."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: Field, *, truncate: bool = False) -> None:
         self.name = field.name
         self._type = field.type
         self.nullable = field.nullable
@@ -201,11 +204,12 @@ class CellColumn:
         """what is told besides where the text is empty and does not fit"""
         self._mend: Callable[[Any], Any] | None = None
         self._number = msgspec.json.Decoder(float)
-        if field.type.name not in ("STRING", "DECIMAL"):
-            asked = value_type(field.type, field.name)
+        self._truncate = truncate
+        if field.type.name not in ("STRING", "DECIMAL", "TIMESTAMP"):
+            asked = value_type(field.type, field.name, careful=True)
             self._one = msgspec.json.Decoder(asked)
             self._many = msgspec.json.Decoder(list[asked])  # type: ignore[valid-type]
-            self._mend = mender(field.type)
+            self._mend = Mending(careful=True, truncate=truncate).value(field.type)
 
     def without(self, nulls: Sequence[str], texts: _Cells) -> _Cells:
         """The texts without those that are null, unless they are values of this type."""
@@ -239,19 +243,26 @@ class CellColumn:
             value = self._each(text)
             return value if self._mend is None else self._mend(value)
         except _REFUSED as error:
+            shown = f'"{text}"' if len(text) <= 60 else f'"{text[:57]}..."'
             if isinstance(error, MisfitError):
-                reason = error.reason
+                reason = "wrong-type" if error.reason == "invalid-value" else error.reason
+                _, said, why = error.found.partition(", which ")
+                shown += said + why
             else:
                 ranged = any(word in str(error) for word in ("out of range", "<=", ">="))
                 reason = "out-of-range" if ranged else "wrong-type"
-            shown = text if len(text) <= 60 else text[:57] + "..."
             raise MisfitError(
-                reason, f'column "{self.name}": found "{shown}"; asked is {self._type}{"" if text else self.if_empty}'
+                reason, f'column "{self.name}": found {shown}; asked is {self._type}{"" if text else self.if_empty}'
             ) from None
 
     def _all(self, given: list[str]) -> list[Any] | None:
         if self._type.name == "STRING":
             return given
+        if self._type.name == "TIMESTAMP":
+            times = times_of(pa.array(given, pa.string()), truncate=self._truncate)
+            return None if times is None else column_to_values(times)
+        if self._type.name in _REALS:
+            given = [f'"{text}"' if text in NOT_FINITE else text for text in given if '"' not in text]
         if self._type.name in _BARE:
             # A number or truth value goes over no comma: so many values as texts means one from each.
             many: list[Any] = self._many.decode(f"[{','.join(given)}]")
@@ -270,4 +281,10 @@ class CellColumn:
         if self._type.name == "DECIMAL":
             self._number.decode(text)  # what a number is, JSON says
             return fit_decimal(text.strip(), self._type)
+        if self._type.name == "TIMESTAMP":
+            return instant(text, truncate=self._truncate)
+        if self._type.name in _REALS:
+            if '"' in text:
+                raise MisfitError("wrong-type", text)
+            text = f'"{text}"' if text in NOT_FINITE else text
         return self._one.decode(msgspec.json.encode(text) if self._type.name in _TEXTS else text)

@@ -18,8 +18,8 @@ from scribengin.core.types import INTEGER_BITS, arrow_schema
 from scribengin.formats.contract import Bad, Columns
 from scribengin.formats.csv_records import has_whole_cells, is_commented, is_escaped
 from scribengin.formats.dialect import CR, CRLF, LF
-from scribengin.formats.json_columns import common_times
-from scribengin.formats.json_types import MisfitError
+from scribengin.formats.json_columns import times_of
+from scribengin.formats.json_types import EXACT, MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +34,8 @@ _NULL_CHARACTERS = 1000
 """a longer text for null is for the long way: Arrow bounds it"""
 _NUMBER = r"^(?:0|-?[1-9][0-9]*|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))$"
 """a number of JSON; without `-0`, which msgspec reads as 0.0"""
+_LONG = r"^-?[0-9]{16,}$"
+"""a whole number that a DOUBLE may not keep"""
 _YEAR_1 = -719162
 """days from 1970-01-01 to 0001-01-01: Arrow knows a year 0, the contract does not"""
 _STAND_IN = b"\x1f"
@@ -45,12 +47,12 @@ _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 class QuickCsv:
     """Decodes the blocks that it is sure of to what the long way gives, dead letters included."""
 
-    def __init__(self, schema: Schema, columns: Sequence[CellColumn], dialect: Dialect) -> None:
+    def __init__(self, schema: Schema, columns: Sequence[CellColumn], dialect: Dialect, *, truncate: bool = False) -> None:
         """`columns` are the schema's, for the texts that no kernel reads."""
         self._schema = arrow_schema(schema)
         self._names = schema.names
         self._columns = columns
-        self._kernels = [_kernel(field) for field in schema.fields]
+        self._kernels = [_kernel(field, truncate=truncate) for field in schema.fields]
         self._dialect = dialect
         self._delimiter = dialect.delimiter.encode()
         self._null_values = sorted(dialect.raw_nulls)
@@ -189,7 +191,7 @@ def _by_cells(column: CellColumn, texts: pa.Array, type_: pa.DataType, bad: dict
     return pa.array(values, type_)
 
 
-def _kernel(field: Field) -> Callable[[pa.Array], pa.Array | None]:
+def _kernel(field: Field, *, truncate: bool) -> Callable[[pa.Array], pa.Array | None]:
     """What makes a column of its texts; it gives None where it is not sure of any of them."""
     name = field.type.name
     if name in INTEGER_BITS:
@@ -207,7 +209,7 @@ def _kernel(field: Field) -> Callable[[pa.Array], pa.Array | None]:
         case "DATE":
             return _dates
         case "TIMESTAMP":
-            return common_times
+            return lambda texts: times_of(texts, truncate=truncate)
         case "DECIMAL":
             return _decimals(field.type.precision, field.type.scale)
     return lambda texts: None  # noqa: ARG005 (a column's own parse reads it)
@@ -240,7 +242,17 @@ def _doubles(texts: pa.Array) -> pa.Array | None:
     if not _all(pc.match_substring_regex(texts, _NUMBER)):
         return None
     numbers = _cast(texts, pa.float64())
-    return numbers if numbers is not None and _all(pc.is_finite(numbers)) else None
+    if numbers is None or not _all(pc.is_finite(numbers)):
+        return None
+    rounded = _beyond_exact(numbers) and pc.any(pc.match_substring_regex(texts, _LONG)).as_py()
+    return None if rounded else numbers
+
+
+def _beyond_exact(numbers: pa.Array) -> bool:
+    """True where one of these DOUBLEs may stand for a whole number that it does not keep."""
+    ends = pc.min_max(numbers)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return low is not None and max(-low, high) >= EXACT
 
 
 def _floats(texts: pa.Array) -> pa.Array | None:
@@ -248,7 +260,8 @@ def _floats(texts: pa.Array) -> pa.Array | None:
     if wide is None:
         return None
     numbers = pc.cast(wide, pa.float32(), safe=False)
-    return numbers if _all(pc.is_finite(numbers)) else None
+    kept = pc.equal(pc.cast(numbers, pa.float64()), wide)  # a whole number has to be, of others the nearest is taken
+    return numbers if _all(pc.is_finite(numbers)) and _all(pc.or_(kept, pc.match_substring_regex(texts, r"[^-0-9]"))) else None
 
 
 def _dates(texts: pa.Array) -> pa.Array | None:

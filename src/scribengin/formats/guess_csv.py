@@ -189,7 +189,7 @@ def guess_column(name: str, cells: Cells) -> Guessed:
             return Guessed(type_, note)
     for type_ in _TYPES:
         others = [cell for cell in given if not _holds(type_, [cell])] if _likely(type_, given) else given
-        if len(others) <= (1 - _NEARLY) * len(given):
+        if others and len(others) <= (1 - _NEARLY) * len(given):
             return Guessed(_STRING, f'{name} would be {type_} but for {len(others):,} of {len(given):,} cells, such as "{others[0]}"')
     return Guessed(_STRING)
 

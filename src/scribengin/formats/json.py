@@ -16,7 +16,7 @@ from scribengin.formats.contract import Bad, Columns, Rows, Structs
 from scribengin.formats.json_columns import QuickColumns
 from scribengin.formats.json_pieces import REFUSED, lines_of, pieces
 from scribengin.formats.json_shapes import Dicts, FlatStructs
-from scribengin.formats.json_types import MisfitError, field_mender, has_plain_names
+from scribengin.formats.json_types import Mending, MisfitError, has_plain_names
 from scribengin.formats.json_words import invalid, malformed, misfit_message
 
 if TYPE_CHECKING:
@@ -36,13 +36,14 @@ _BLANK = b" \t\r"
 class JsonDecoder:
     """Decodes `LineBlock`s. Build one per task; the Schema's columns must be such that JSON can hold them (ValueError)."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
+        """`truncate`: what a TIMESTAMP has behind its six decimals is cut off."""
         self.schema = schema
-        self._dicts = Dicts(schema)
-        mended = any(field_mender(field) is not None for field in schema.fields if field.type.name != "TIMESTAMP")
+        self._dicts = Dicts(schema, truncate=truncate)
+        mended = any(Mending().field(field) is not None for field in schema.fields if field.type.name != "TIMESTAMP")
         flat = not mended and has_plain_names(schema)
-        self._flat = FlatStructs(schema) if flat else None
-        self._quick = QuickColumns(schema) if flat else None
+        self._flat = FlatStructs(schema, truncate=truncate) if flat else None
+        self._quick = QuickColumns(schema, truncate=truncate) if flat else None
         self.structs = self._structs if flat else None
 
     def rows(self, block: Block) -> Rows:

@@ -23,14 +23,15 @@ class QuickColumns:
     """Columns of flat records where nothing is wrong: a Struct without dicts, and Arrow's own parser for timestamps of the
     common form. Gives None where it is not sure, and the long way decides."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
         from scribengin.core.types import arrow_schema
 
         self._schema = arrow_schema(schema)
         times = frozenset(field.name for field in schema.fields if field.type.name == "TIMESTAMP")
         self._decoder = msgspec.json.Decoder(struct_type(schema, texts=times))
         self._arrays: list[Callable[[list[Any]], pa.Array | None]] = [
-            _times if field.name in times else _maker(arrow.type) for field, arrow in zip(schema.fields, self._schema, strict=True)
+            _times_maker(truncate=truncate) if field.name in times else _maker(arrow.type)
+            for field, arrow in zip(schema.fields, self._schema, strict=True)
         ]
         self._columns = readers_of(schema)
 
@@ -75,15 +76,29 @@ def common_times(texts: pa.Array) -> pa.Array | None:
     return times if pc.min(times).value >= _YEAR_1 else None
 
 
-def _times(values: list[str | None]) -> pa.Array | None:
-    """Timestamps; texts that are not of the common form msgspec reads. None where any is no timestamp."""
+def _times_maker(*, truncate: bool) -> Callable[[list[str | None]], pa.Array | None]:
     import pyarrow as pa
 
-    times = common_times(pa.array(values, pa.string()))
+    return lambda values: times_of(pa.array(values, pa.string()), truncate=truncate)
+
+
+def times_of(texts: pa.Array, *, truncate: bool) -> pa.Array | None:
+    """Timestamps of the texts; what is not of the common form msgspec reads. None where any is no timestamp, or must be read one by one
+    (`instant`). `truncate`: what is finer than microseconds is cut off."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    times = common_times(texts)
     if times is not None:
         return times
+    if truncate:
+        texts = pc.replace_substring_regex(texts, r"(:\d\d\.\d{6})\d+", r"\1")
+        if (times := common_times(texts)) is not None:
+            return times
+    elif pc.any(pc.match_substring_regex(texts, r"\.\d{6}\d*[1-9]")).as_py():
+        return None
     try:
-        read = _TIMES.decode(msgspec.json.encode(values))
+        read = _TIMES.decode(msgspec.json.encode(texts.to_pylist()))
         return pa.array([None if time is None else to_utc(time) for time in read], pa.timestamp("us", tz="UTC"))
     except REFUSED:
         return None

@@ -3,17 +3,24 @@
 msgspec refuses what the parse contract refuses (a float for an int, a string for a number, numbers out of range, trailing text).
 What is left to do after it is *mending*: timestamps become UTC, decimals are taken from their digits, FLOAT is brought to 32 bits,
 fields that a nested object lacks become None.
+
+There are two ways. The quick one lets msgspec make numbers and times, and refuses a FLOAT or DOUBLE that may have been a whole number of
+more digits. It knows no NaN, and rounds a time of more than six decimals: `long_times` says of bytes whether there may be one. The
+*careful* way takes both as they are written, and loses no digit.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 import struct
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict
 
 import msgspec
+import numpy as np
 
 from scribengin.core.types import INTEGER_BITS
 
@@ -22,16 +29,25 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Field, Schema, Type
 
+EXACT = 2**53
+"""whole numbers below it are each a DOUBLE, and none beyond it becomes one of them"""
+_EXACT_FLOAT = 2**24
+"""the same of a FLOAT"""
 _SIMPLE: dict[str, Any] = {
     "BOOLEAN": bool,
-    "FLOAT": float,
-    "DOUBLE": float,
+    "FLOAT": Annotated[float, msgspec.Meta(gt=-_EXACT_FLOAT, lt=_EXACT_FLOAT)],
+    "DOUBLE": Annotated[float, msgspec.Meta(gt=-EXACT, lt=EXACT)],
     "STRING": str,
     "BINARY": bytes,
     "DATE": dt.date,
     "TIMESTAMP": dt.datetime,
     "DECIMAL": msgspec.Raw,
 }
+_CAREFUL: dict[str, Any] = {"FLOAT": float | int | str, "DOUBLE": float | int | str, "TIMESTAMP": str}
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""the texts that stand for what JSON has no numbers for, as they are written"""
+TRUNCATE = "`time: truncate` cuts the rest off"
+"""the remedy of a time that is finer than a TIMESTAMP"""
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*\Z')
 _KEYS = frozenset({"STRING", "DATE", "TIMESTAMP", *INTEGER_BITS})
 
@@ -46,10 +62,15 @@ class MisfitError(ValueError):
         self.path: tuple[str, ...] = ()
 
 
-def row_type(schema: Schema) -> Any:
+def row_type(schema: Schema, *, careful: bool = False) -> Any:
     """A TypedDict: NOT NULL fields are required, the others may be missing or null. Raises ValueError that names a column which
     JSON cannot hold."""
-    return _typed_dict(schema.fields)
+    return _typed_dict(schema.fields, careful=careful)
+
+
+def holds(type_: Type, *names: str) -> bool:
+    """True where `type_` is one of these types, or has a part that is."""
+    return type_.name in names or any(holds(part, *names) for part in (*type_.parts, *(field.type for field in type_.fields)))
 
 
 def has_plain_names(schema: Schema) -> bool:
@@ -57,37 +78,38 @@ def has_plain_names(schema: Schema) -> bool:
     return all(map(_PLAIN_NAME.match, schema.names))
 
 
-def struct_type(schema: Schema, *, texts: frozenset[str], strict: bool = False) -> Any:
+def struct_type(schema: Schema, *, texts: frozenset[str], strict: bool = False, careful: bool = False) -> Any:
     """A Struct with the fields `f0`, `f1`, …: quicker to decode. The columns of `texts` are left as text; `strict` takes no others."""
     fields: list[Any] = []
     for index, field in enumerate(schema.fields):
-        asked = str if field.name in texts else value_type(field.type, field.name)
+        asked = str if field.name in texts else value_type(field.type, field.name, careful=careful)
         fields.append((f"f{index}", _or_none(asked), None) if field.nullable else (f"f{index}", asked))
     rename = {f"f{index}": field.name for index, field in enumerate(schema.fields)}
     return msgspec.defstruct("Record", fields, rename=rename, kw_only=True, gc=False, forbid_unknown_fields=strict)
 
 
-def value_type(type_: Type, column: str) -> Any:
+def value_type(type_: Type, column: str, *, careful: bool = False) -> Any:
     """What msgspec decodes one value by."""
     if type_.name in INTEGER_BITS:
         half = 1 << (INTEGER_BITS[type_.name] - 1)
         return Annotated[int, msgspec.Meta(ge=-half, le=half - 1)]
     match type_.name:
         case "ARRAY":
-            return list[_or_none(value_type(type_.parts[0], column))]  # type: ignore[misc]
+            return list[_or_none(value_type(type_.parts[0], column, careful=careful))]  # type: ignore[misc]
         case "MAP":
             if type_.parts[0].name not in _KEYS:
                 raise ValueError(f'column "{column}" is {type_}: keys of a JSON object can be {", ".join(sorted(_KEYS))} only')
-            return dict[value_type(type_.parts[0], column), _or_none(value_type(type_.parts[1], column))]  # type: ignore[misc]
+            key, value = (value_type(part, column, careful=careful) for part in type_.parts)
+            return dict[key, _or_none(value)]  # type: ignore[misc,valid-type]
         case "STRUCT":
-            return _typed_dict(type_.fields)
-    return _SIMPLE[type_.name]
+            return _typed_dict(type_.fields, careful=careful)
+    return _CAREFUL.get(type_.name, _SIMPLE[type_.name]) if careful else _SIMPLE[type_.name]
 
 
-def _typed_dict(fields: tuple[Field, ...]) -> Any:
+def _typed_dict(fields: tuple[Field, ...], *, careful: bool) -> Any:
     items: dict[str, Any] = {}
     for field in fields:
-        asked = value_type(field.type, field.name)
+        asked = value_type(field.type, field.name, careful=careful)
         # msgspec 0.22 compares keys with the UTF-8 that a str keeps once it was asked for, and does not ask: a name that is not
         # ASCII would be missing by chance. Encoding it asks.
         msgspec.json.encode(field.name)
@@ -100,59 +122,66 @@ def _or_none(asked: Any) -> Any:
     return asked if asked is msgspec.Raw else asked | None  # Raw takes null as it is; beside None msgspec would ignore it
 
 
-def field_mender(field: Field) -> Callable[[Any], Any] | None:
-    """What mends a field's value, None included; None where there is nothing to mend."""
-    mend = mender(field.type)
-    if mend is None:
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """How values are mended. `careful`: after the careful way; `truncate`: what a TIMESTAMP has behind its six decimals is cut off."""
+
+    careful: bool = False
+    truncate: bool = False
+
+    def field(self, field: Field) -> Callable[[Any], Any] | None:
+        """What mends a field's value, None included; None where there is nothing to mend."""
+        mend = self.value(field.type)
+        if mend is None:
+            return None
+        if field.nullable or field.type.name != "DECIMAL":  # msgspec has seen to NOT NULL
+            return lambda value: None if value is None else mend(value)
+
+        def mend_required(value: Any) -> Any:
+            mended = None if value is None else mend(value)
+            if mended is None:
+                raise MisfitError("missing", "null")
+            return mended
+
+        return mend_required
+
+    def value(self, type_: Type) -> Callable[[Any], Any] | None:
+        """What makes msgspec's value the contract's, or None where it is already. Raises MisfitError. Takes no None."""
+        match type_.name:
+            case "TIMESTAMP":
+                return (lambda text: instant(text, truncate=self.truncate)) if self.careful else to_utc
+            case "FLOAT":
+                return to_float32
+            case "DOUBLE":
+                return to_double if self.careful else None
+            case "DECIMAL":
+                return _to_decimal(type_)
+            case "ARRAY":
+                return _mend_array(self.value(type_.parts[0]))
+            case "MAP":
+                return _mend_map(self.value(type_.parts[0]), self.value(type_.parts[1]))
+            case "STRUCT":
+                return self.object(type_.fields)
         return None
-    if field.nullable or field.type.name != "DECIMAL":  # msgspec has seen to NOT NULL
-        return lambda value: None if value is None else mend(value)
 
-    def mend_required(value: Any) -> Any:
-        mended = None if value is None else mend(value)
-        if mended is None:
-            raise MisfitError("missing", "null")
-        return mended
+    def object(self, fields: tuple[Field, ...]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        """Fills in what is missing and mends the rest, in place."""
+        names = [field.name for field in fields]
+        mends = [(field.name, mend) for field in fields if (mend := self.field(field)) is not None]
 
-    return mend_required
+        def mend_fields(row: dict[str, Any]) -> dict[str, Any]:
+            if len(row) != len(names):
+                for name in names:
+                    row.setdefault(name, None)
+            for name, mend in mends:
+                try:
+                    row[name] = mend(row[name])
+                except MisfitError as misfit:
+                    misfit.path = (f".{name}", *misfit.path)
+                    raise
+            return row
 
-
-def mender(type_: Type) -> Callable[[Any], Any] | None:
-    """What makes msgspec's value the contract's, or None where it is already. Raises MisfitError. Takes no None."""
-    match type_.name:
-        case "TIMESTAMP":
-            return to_utc
-        case "FLOAT":
-            return _to_float32
-        case "DECIMAL":
-            return _to_decimal(type_)
-        case "ARRAY":
-            return _mend_array(mender(type_.parts[0]))
-        case "MAP":
-            return _mend_map(mender(type_.parts[0]), mender(type_.parts[1]))
-        case "STRUCT":
-            return mend_object(type_.fields)
-    return None
-
-
-def mend_object(fields: tuple[Field, ...]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Fills in what is missing and mends the rest, in place."""
-    names = [field.name for field in fields]
-    mends = [(field.name, mend) for field in fields if (mend := field_mender(field)) is not None]
-
-    def mend_fields(row: dict[str, Any]) -> dict[str, Any]:
-        if len(row) != len(names):
-            for name in names:
-                row.setdefault(name, None)
-        for name, mend in mends:
-            try:
-                row[name] = mend(row[name])
-            except MisfitError as misfit:
-                misfit.path = (f".{name}", *misfit.path)
-                raise
-        return row
-
-    return mend_fields
+        return mend_fields
 
 
 def to_utc(value: dt.datetime) -> dt.datetime:
@@ -167,12 +196,81 @@ def to_utc(value: dt.datetime) -> dt.datetime:
         raise MisfitError("out-of-range", f"{value.isoformat()}, which is outside the years 1 to 9999 in UTC") from None
 
 
-def _to_float32(value: float) -> float:
+_FINER = re.compile(r"(?<=[.,]\d{6})\d+")
+_COMMA = re.compile(r"(?<=:\d\d),(?=\d)")
+_SHORT_OFFSET = re.compile(r"(?<=:\d\d)((?:\.\d+)?[+-]\d\d)(\d\d)?\Z")
+_INSTANT = msgspec.json.Decoder(dt.datetime)
+
+
+def instant(text: str, *, truncate: bool = False) -> dt.datetime:
+    """The instant that a text in ISO 8601 says, in UTC; also with a comma before the fraction, and an offset as `+0100` or `+01`.
+
+    Raises MisfitError; also where it says more than microseconds, which `truncate` cuts off.
+    """
+    plain = text
+    finer = _FINER.search(text) if len(text) > _LONGEST else None
+    if finer is not None:
+        if finer[0].strip("0") and not truncate:
+            raise MisfitError("out-of-range", f"{_shown(text)}, which is finer than microseconds ({TRUNCATE})")
+        plain = text[: finer.start()] + text[finer.end() :]
+    plain = _COMMA.sub(".", plain)
+    if offset := _SHORT_OFFSET.search(plain):
+        plain = f"{plain[: offset.start()]}{offset[1]}:{offset[2] or '00'}"
     try:
-        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+        return to_utc(_INSTANT.decode(msgspec.json.encode(plain)))
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        raise MisfitError("invalid-value", f'"{_shown(text)}", which is not a valid time') from None
+
+
+_LONGEST = len("2026-01-01T00:00:00.000000")
+
+
+_FLOAT = struct.Struct("<f")
+
+
+def long_times(data: bytes) -> bool:
+    """True where a time of more than six decimals may stand in `data`: `:`, two signs, `.`, six more, and a digit."""
+    octets = np.frombuffer(data, np.uint8)
+    found = octets[:-10] == ord(":")
+    found &= octets[3:-7] == ord(".")
+    if not found.any():
+        return False
+    found &= octets[10:] - np.uint8(ord("0")) < 10
+    return bool(found.any())
+
+
+def to_double(value: float | str) -> float:
+    """A DOUBLE of a number as it was written, or of one of NOT_FINITE. Raises MisfitError for a whole number that it cannot hold."""
+    if type(value) is float:
+        return value
+    if isinstance(value, str):
+        return _not_finite(value)
+    try:
+        number = float(value)
     except OverflowError:
-        raise MisfitError("out-of-range", repr(value)) from None
+        raise MisfitError("out-of-range", _shown(str(value))) from None
+    if number != value:
+        raise MisfitError("out-of-range", f"{_shown(str(value))}, which would be rounded")
+    return number
+
+
+def to_float32(value: float | str) -> float:
+    """The same for a FLOAT; a number that is not written as a whole one becomes the nearest."""
+    try:
+        rounded: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
+    except OverflowError:
+        raise MisfitError("out-of-range", _shown(repr(value))) from None
+    except struct.error:
+        return _not_finite(str(value))
+    if rounded != value and type(value) is int:
+        raise MisfitError("out-of-range", f"{_shown(str(value))}, which would be rounded")
     return rounded
+
+
+def _not_finite(text: str) -> float:
+    if text in NOT_FINITE:
+        return NOT_FINITE[text]
+    raise MisfitError("wrong-type", "a string")
 
 
 def _to_decimal(type_: Type) -> Callable[[msgspec.Raw], Decimal | None]:

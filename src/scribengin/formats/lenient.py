@@ -36,8 +36,10 @@ class LenientDecoder:
         self._strict = strict
         self._noticer = noticer
         self._dialect = Dialect.of(options) if options.get("format") == "csv" else Dialect()
-        self._one = {field.name: JsonDecoder(Schema((field,))) for field in self.schema.fields} if options.get("format") == "json" else {}
-        self._cells = {field.name: CellColumn(field) for field in self.schema.fields}
+        truncate = options.get("time") == "truncate"
+        one = self.schema.fields if options.get("format") == "json" else ()
+        self._one = {field.name: JsonDecoder(Schema((field,)), truncate=truncate) for field in one}
+        self._cells = {field.name: CellColumn(field, truncate=truncate) for field in self.schema.fields}
         structs = getattr(strict, "structs", None)
         self.structs = None if structs is None else lambda block: self._decoded(block, structs)
 
@@ -131,14 +133,16 @@ class LearnedAvro:
 
     structs = None
 
-    def __init__(self, schema: Schema, noticer: Noticer, learned: Collection[str]) -> None:
+    def __init__(self, schema: Schema, noticer: Noticer, learned: Collection[str], *, truncate: bool = False) -> None:
         from scribengin.formats.avro_container import AvroFileDecoder
 
         self.schema = schema
         self._noticer = noticer
-        self.strict = AvroFileDecoder(schema)
-        self._declared = AvroFileDecoder(Schema(tuple(field for field in schema.fields if field.name not in learned)))
-        self._learned = {field.name: AvroFileDecoder(Schema((field,))) for field in schema.fields if field.name in learned}
+        self.strict = AvroFileDecoder(schema, truncate=truncate)
+        unlearned = Schema(tuple(field for field in schema.fields if field.name not in learned))
+        self._declared = AvroFileDecoder(unlearned, truncate=truncate)
+        alone = [field for field in schema.fields if field.name in learned]
+        self._learned = {field.name: AvroFileDecoder(Schema((field,)), truncate=truncate) for field in alone}
 
     def rows(self, block: Block) -> Rows:
         """Dicts."""

@@ -184,7 +184,7 @@ def _values_of(format: str, schema: Schema, options: Mapping[str, Any], writer: 
         return _Lines(schema, options)
     if format == "avro":
         assert writer is not None
-        return _Avro(schema, writer)
+        return _Avro(schema, writer, truncate=options.get("time") == "truncate")
     return _Alone(format, schema, options)
 
 
@@ -215,10 +215,10 @@ def _as_lines(block: Block) -> LineBlock:
 class _Avro:
     """Each value by its writer's schema."""
 
-    def __init__(self, schema: Schema, writer: WriterSchema | Lookup) -> None:
+    def __init__(self, schema: Schema, writer: WriterSchema | Lookup, *, truncate: bool) -> None:
         from scribengin.formats.avro import AvroDecoder
 
-        self._decoder = AvroDecoder(schema, writer)
+        self._decoder = AvroDecoder(schema, writer, truncate=truncate)
 
     def rows(self, block: MessageBlock) -> Rows:
         return self._decoder.rows(block.values)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from scribengin.core.types import INTEGER_BITS, arrow_schema, type_of_arrow
 from scribengin.formats.contract import Bad
-from scribengin.formats.json_types import MisfitError, fit_decimal, to_utc
+from scribengin.formats.json_types import MisfitError, fit_decimal, to_float32, to_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -207,6 +207,8 @@ def _checked_float(value: float, type_: Type) -> float:
         number = float(value)
     except OverflowError:
         raise MisfitError("out-of-range", f"found {_shown(value)}; asked is {type_}") from None
+    if type(value) is int and (number if type_.name == "DOUBLE" else to_float32(number)) != value:
+        raise MisfitError("out-of-range", f"found {_shown(value)}, which would be rounded; asked is {type_}")
     if type_.name == "FLOAT" and 3.4028235677973366e38 <= abs(number) < float("inf"):
         raise MisfitError("out-of-range", f"found {number!r}; asked is FLOAT")
     return number

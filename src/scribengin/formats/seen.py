@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from scribengin.core.types import Field, Schema, Type, parse_schema
-from scribengin.formats.json_types import MisfitError, to_utc
+from scribengin.formats.json_types import MisfitError, instant
 
 DISTINCT = 1_000
 """values that are told apart at most, by column"""
@@ -24,7 +24,6 @@ _MAP_SHARE = 0.25
 _STRING, _DOUBLE = Type("STRING"), Type("DOUBLE")
 _DIGITS = 38
 _EXACT = 2**53
-_TIME = msgspec.json.Decoder(dt.datetime)
 _DATE = msgspec.json.Decoder(dt.date)
 
 
@@ -150,7 +149,7 @@ class Seen:
         whole = self.kinds.get("integer", 0)
         if whole:
             exact = all(isinstance(bound, str) or abs(bound) <= _EXACT for bound in (self.low, self.high))
-            loss = "" if exact else "; DOUBLE rounds those beyond 9,007,199,254,740,992"
+            loss = "" if exact else "; those beyond 9,007,199,254,740,992 that it would round are dead letters"
             notes.append(f"{path} holds whole numbers ({whole:,}) and others ({self.kinds['number']:,}), so DOUBLE and not BIGINT{loss}")
 
     def _text(self, path: str, notes: list[str]) -> Type:
@@ -206,8 +205,8 @@ def can_name(name: str) -> bool:
 def is_time(text: str) -> bool:
     """True where the contract takes the text for TIMESTAMP."""
     try:
-        to_utc(_TIME.decode(msgspec.json.encode(text)))
-    except (msgspec.MsgspecError, MisfitError, UnicodeEncodeError):
+        instant(text)
+    except MisfitError:
         return False
     return True
 

@@ -30,7 +30,7 @@ def noticing(ref: SourceRef, source: Source, there: dict[str, Noticer]) -> tuple
             case "json":
                 return noticer, LenientDecoder(decoder, noticer, ref.place.options, only=ref.learned)
             case "avro":
-                return noticer, LearnedAvro(decoder.schema, noticer, ref.learned)
+                return noticer, LearnedAvro(decoder.schema, noticer, ref.learned, truncate=ref.place.options.get("time") == "truncate")
     return noticer, decoder
 
 

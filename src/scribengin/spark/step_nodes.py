@@ -44,8 +44,8 @@ def step_node(
             )
         case Utilities() as action:
             return _utilities(step.id, action, inputs, code, (schema_in, schema_of(step.id)), orders.get(step.id, {}))
-        case Parse(column, format_, fields, delimiter, null, cells):
-            options = {"delimiter": delimiter, "null": null} | dict(cells or ())
+        case Parse(column, format_, fields, delimiter, null, cells, time):
+            options = {"delimiter": delimiter, "null": null, "time": time} | dict(cells or ())
             return ParseNode(step.id, inputs, column, format_, fields, schema_in, schema_of(step.id), options)
         case Merge(origin=origin):
             return UnionNode(step.id, inputs, origin)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
@@ -143,9 +143,11 @@ class Stream:
         trim: bool | None = None,
         extra_cells: str | None = None,
         encoding: str | None = None,
+        time: Literal["exact", "truncate"] | None = None,
         **common: Unpack[Common],
     ) -> Stream:
-        """Read a text column; its fields join the other columns. `delimiter` and what follows it are csv's."""
+        """Read a text column; its fields join the other columns. `delimiter` to `encoding` are csv's; `time="truncate"` cuts off what is
+        finer than microseconds."""
         cells = _given(
             delimiter=delimiter,
             null=null if null is None or isinstance(null, str) else list(null),
@@ -156,7 +158,7 @@ class Stream:
             extra_cells=extra_cells,
             encoding=encoding,
         )
-        return self._step("parse", {"column": column, "format": format, "schema": schema, **cells}, common)
+        return self._step("parse", {"column": column, "format": format, "schema": schema, **cells, **_given(time=time)}, common)
 
     def route(self, cases: Mapping[str, str] | None = None, *, otherwise: str | None = None, **more: Any) -> Stream:
         """Split by predicates, the first that holds: `routed["big"]` are the rows of one branch.

@@ -167,13 +167,14 @@ def _action(action: Action, *, resolved: bool) -> dict[str, Any]:
         case Join(key, how, time, within_s):
             data = {"key": names_data(key), "how": how} | ({"time": _pairs(time)} if time else {})
             return {"join": data | _within(within_s)}
-        case Parse(column, format_, schema, delimiter, null, others):
+        case Parse(column, format_, schema, delimiter, null, others, time):
             data = {"column": escaped(column), "format": format_, "schema": escaped(str(schema))}
             plain = {"delimiter": ",", "null": ""}
             given = {"delimiter": delimiter, "null": null}
             cells = {name: _option(value, "words") for name, value in given.items() if resolved or value != plain[name]}
             cells |= {name: value if isinstance(value, bool) else escaped(value) for name, value in others or ()}
-            return {"parse": data | (cells if format_ == "csv" else {})}
+            times = {"time": time} if resolved or time != "exact" else {}
+            return {"parse": data | (cells if format_ == "csv" else {}) | times}
         case Route(cases, otherwise):
             return {"route": _pairs(cases) | ({"otherwise": otherwise} if otherwise else {})}
         case Python():

@@ -174,6 +174,14 @@ PARSE = Section(
             default="refuse",
         ),
         Key("encoding", "raw", "csv: what the bytes of a BINARY column are", "windows-1252", default="utf-8"),
+        Key(
+            "time",
+            "choice",
+            "what becomes of a time that is finer than microseconds: `exact` makes its row a dead letter, `truncate` cuts the rest off",
+            "truncate",
+            choices=("exact", "truncate"),
+            default="exact",
+        ),
     ),
 )
 

@@ -238,6 +238,7 @@ class Parse:
     null: str | tuple[str, ...] = ""
     cells: tuple[tuple[str, Any], ...] | None = None
     """(option, value) of the others, in the order of their names; None where none is given"""
+    time: Literal["exact", "truncate"] = "exact"
 
 
 @dataclass(frozen=True, slots=True)

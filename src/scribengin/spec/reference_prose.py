@@ -128,10 +128,15 @@ anything (`source-columns`); the message names the option that reads it, and `--
 | a missing field, or null | null; for `NOT NULL` the record is dead |
 | a surplus field | dropped |
 | a number, a boolean, an object or a list where `STRING` is asked | dead |
-| a text where a number or a boolean is asked | dead |
+| a text where a number or a boolean is asked | dead; but `"NaN"`, `"Infinity"`, `"-Infinity"` are values of `FLOAT` and `DOUBLE` |
 | `1.0` for `BIGINT` and the other whole numbers | dead |
 | a number for `TIMESTAMP` or `DATE` | dead |
 | a number out of its type's range | dead |
+| a whole number that `FLOAT` or `DOUBLE` would round: `9007199254740993` | dead |
+| a number with decimals or an exponent for `FLOAT` or `DOUBLE` | the nearest one |
+| more decimals than `DECIMAL` has, unless they are zeros | dead |
+| a time that is finer than microseconds, unless by zeros | dead; with `time: truncate` what is finer is cut off, never rounded |
+| a time with its offset as `+0100` or `+01`, or a comma before its decimals | that time |
 | text after the record, a second object in its line | dead |
 | single quotes instead of double ones | dead |
 | the same key twice in an object | the last one wins |
@@ -141,6 +146,8 @@ anything (`source-columns`); the message names the option that reads it, and `--
 | bytes that the source's `encoding` does not have | dead |
 
 [How to read the files that you have](formats.md) has the options of CSV and text by kinds of files.
+
+These rules hold for every format: JSON and CSV, from files, messages and `parse` steps, Avro and Parquet.
 
 `parse: spark` reads with Spark's own readers instead, which keep less of it: of two objects in a line the second is
 lost; text after the record, single quotes, and numbers for `STRING` are accepted; and a record that cannot be read
@@ -155,7 +162,7 @@ a dead letter that names the field. Of a union with null the other type counts, 
 | Avro | columns that take it |
 |---|---|
 | `boolean` | `BOOLEAN` |
-| `int`, `long` | `TINYINT` to `BIGINT` where they are in range, `FLOAT`, `DOUBLE`, `DECIMAL` |
+| `int`, `long` | `TINYINT` to `BIGINT` where they are in range; `FLOAT`, `DOUBLE`, `DECIMAL` where no digit is lost |
 | `float`, `double` | `FLOAT`, `DOUBLE` |
 | `string`, `enum`, `uuid` | `STRING` |
 | `bytes`, `fixed` | `BINARY` |

@@ -120,6 +120,15 @@ MAX_RECORD = Option(
     formats=_LINES,
 )
 
+TIME = Option(
+    "time",
+    "choice",
+    "what becomes of a time that is finer than microseconds: `exact` makes its record a dead letter, `truncate` cuts the rest off",
+    "exact",
+    ("exact", "truncate"),
+    formats=("json", "csv", "parquet", "avro"),
+)
+
 ROLL_KEYS = (
     Option("size", "bytes", "merge when so much is there", 128 * 2**20, example="128MiB", low=1),
     Option("every", "duration", "merge what has waited for so long, whatever its size", 300.0, example="5m", low=0.1),
@@ -158,6 +167,7 @@ SOURCE = NodeType(
         ),
         Option("archive", "path", "the folder that `when_done: archive` moves files to, with the folders they lie in", pace=True),
         MAX_RECORD,
+        TIME,
         Option(
             "compression", "choice", "of the files; `auto` goes by the suffix", "auto", ("auto", "none", "gzip", "zstd"), formats=_LINES
         ),

@@ -378,7 +378,7 @@ class FilesSource:
     def _parquet(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         from scribengin.connectors.files.parquet import read_groups
 
-        yield from read_groups(file, path, piece, self.resolve_schema(), self._learned)
+        yield from read_groups(file, path, piece, self.resolve_schema(), self._learned, truncate=self._options["time"] == "truncate")
 
     def _avro(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         from scribengin.connectors.files.avro import read_piece

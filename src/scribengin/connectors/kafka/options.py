@@ -56,6 +56,14 @@ SOURCE = NodeType(
         *CELLS_READ,
         ENCODING,
         Option(
+            "time",
+            "choice",
+            "what becomes of a time that is finer than microseconds: `exact` makes its record a dead letter, `truncate` cuts the rest off",
+            "exact",
+            ("exact", "truncate"),
+            formats=("json", "csv", "avro"),
+        ),
+        Option(
             "registry",
             "text",
             "avro: address of the schema registry; values are in its wire format (a byte 0, a schema's id in four bytes, Avro)",

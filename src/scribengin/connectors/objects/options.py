@@ -1,6 +1,6 @@
 """What a flow can say of `type: objects`. Imports neither Arrow nor a client."""
 
-from scribengin.connectors.files.options import CSV_READ, CSV_WRITTEN, MAX_RECORD, ROLL_KEYS
+from scribengin.connectors.files.options import CSV_READ, CSV_WRITTEN, MAX_RECORD, ROLL_KEYS, TIME
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 PLACE = (
@@ -46,6 +46,7 @@ SOURCE = NodeType(
         Option("split", "bytes", "how much of a large plain object one task reads", 32 * 2**20, example="64MiB", low=65536, pace=True),
         Option("on_change", "choice", "what an object does that changed after it was taken", "stop", ("stop", "ignore")),
         MAX_RECORD,
+        TIME,
         Option(
             "compression", "choice", "of the objects; `auto` goes by the suffix", "auto", ("auto", "none", "gzip", "zstd"), formats=_LINES
         ),
