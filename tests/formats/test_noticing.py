@@ -154,6 +154,16 @@ def test_a_learned_column_makes_no_dead_letter_of_a_record_that_was_good_without
     assert [each.ordinal for each in found.bad] == [1, 2]
 
 
+def test_a_learned_double_rounds_no_whole_number_that_comes_later() -> None:
+    """Which is null and counted, as any other value that does not fit a learned column."""
+    schema = parse_schema("id BIGINT, more DOUBLE")
+    noticer = Noticer("s", schema, "json")
+    lenient = LenientDecoder(decoder_for("json", schema, {}), noticer, {"format": "json"}, only=("more",))
+    found = lenient.rows(json_block({"id": 1, "more": 2**53 + 1}, {"id": 2, "more": 7}))
+    assert (found.rows, found.bad) == ([{"id": 1, "more": None}, {"id": 2, "more": 7.0}], [])
+    assert noticer.found["more", "nulled"].records == 1
+
+
 @pytest.mark.parametrize(
     ("type_", "given", "found"),
     [

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from typed_rows import all_types, fields, flat_types, schemas, texts, typed
 
 from scribengin.core import zstd
@@ -164,3 +165,38 @@ def test_the_payload_of_an_arrow_row_is_its_json(case: tuple[Schema, list[dict[s
     for ordinal, row in enumerate(rows):
         assert decoder_for("json", schema, {}).rows(LineBlock("f", block.payload(ordinal))).rows == [row]
         assert block.place(ordinal).row == 5 + ordinal
+
+
+NUMBERS = parse_schema(
+    "f FLOAT, d DOUBLE, p DECIMAL(20,8), z DECIMAL(20,10), a ARRAY<FLOAT>, s STRUCT<p: DECIMAL(20,8)>, m MAP<STRING, FLOAT>"
+)
+
+
+def test_numbers_are_written_in_the_shortest_digits_that_are_read_back() -> None:
+    from decimal import Decimal
+
+    small = Decimal("0.00000001")
+    row = {"f": 0.1, "d": 0.1, "p": small, "z": Decimal(0), "a": [0.1, None], "s": {"p": small}, "m": {"x": 3.4e38}}
+    batch = batch_of([row, {"f": 16777216, "d": 1e16, "p": Decimal(-7)}, {}], NUMBERS)
+    assert encoded("json", NUMBERS, batch).decode().splitlines() == [
+        '{"f":0.1,"d":0.1,"p":0.00000001,"z":0.0000000000,"a":[0.1,null],"s":{"p":0.00000001},"m":{"x":3.4e38}}',
+        '{"f":16777216.0,"d":1e16,"p":-7.00000000,"z":null,"a":null,"s":null,"m":null}',
+        '{"f":null,"d":null,"p":null,"z":null,"a":null,"s":null,"m":null}',
+    ]
+    flat = Schema(NUMBERS.fields[:4])
+    assert encoded("csv", flat, batch.select(list(flat.names)), header=False) == (
+        b"0.1,0.1,0.00000001,0.0000000000\n16777216.0,1e16,-7.00000000,\n,,,\n"
+    )
+
+
+@given(st.lists(st.tuples(st.floats(width=32), st.floats(), st.decimals(-9999, 9999, places=8))))
+def test_any_number_comes_back_from_json_and_csv(values: list[tuple[float, float, Any]]) -> None:
+    """NaN, the infinities and -0.0 among them."""
+    schema = parse_schema("f FLOAT, d DOUBLE, p DECIMAL(20,8)")
+    batch = batch_of([dict(zip(schema.names, value, strict=True)) for value in values], schema)
+    for found in (
+        decoder_for("json", schema, {}).columns(LineBlock("f", encoded("json", schema, batch))),
+        decoder_for("csv", schema, {}).columns(CsvBlock("f", encoded("csv", schema, batch, header=False))),
+    ):
+        assert not found.bad
+        assert repr(found.batch.to_pydict()) == repr(batch.to_pydict())

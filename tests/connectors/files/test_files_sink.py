@@ -6,6 +6,7 @@ import signal
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.connectors.contract import Decided, Receipt
+from scribengin.connectors.delta.sink_stream import partition_of
 from scribengin.connectors.files import sink_stream
 from scribengin.connectors.files.reading_again import read_again
-from scribengin.connectors.files.sink_partition import Partitions, escape
+from scribengin.connectors.files.sink_partition import Partitions, escape, folder_of
+from scribengin.connectors.files.time_path import NULL
 from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, FencedError, Refused, StateError
@@ -238,14 +241,32 @@ def test_a_foreign_reader_reads_every_format(
 
 def test_partition_folders_are_named_as_hive_names_them(tmp_path: Path) -> None:
     sink = make(tmp_path, partition_by=("country", "day"))
-    decided = decide(sink, 0, rows(1, country="a/b:c"), rows(2, country=None, day=None), rows(3, country="ü x"))
+    decided = decide(sink, 0, rows(1, country="a/b:c"), rows(2, country=None, day=None), rows(3, country="ü x"), rows(4, country=NULL))
     sink.publish(decided)
     assert {str(Path(name).parent) for name in visible(tmp_path)} == {
         "country=a%2Fb%3Ac/day=2026-01-01",
         "country=__HIVE_DEFAULT_PARTITION__/day=__HIVE_DEFAULT_PARTITION__",
         "country=ü x/day=2026-01-01",
+        "country=%5F_HIVE_DEFAULT_PARTITION__/day=2026-01-01",
     }
     assert "country" not in (tmp_path / "out" / visible(tmp_path)[0]).read_text()
+
+
+def test_a_text_that_is_the_name_of_nulls_folder_is_no_null_to_readers(tmp_path: Path) -> None:
+    sink = make(tmp_path, partition_by=("country",), format="parquet")
+    sink.publish(decide(sink, 0, rows(1, country=NULL), rows(2, country=None)))
+    table = ds.dataset(tmp_path / "out", format="parquet", partitioning=ds.partitioning(flavor="hive")).to_table()
+    assert sorted(zip(table.column("id").to_pylist(), table.column("country").to_pylist(), strict=True)) == [(1, NULL), (2, None)]
+    assert partition_of(f"country={folder_of(NULL)}/part-0.parquet") == {"country": NULL}
+    assert partition_of(f"country={folder_of(None)}/part-0.parquet") == {"country": None}
+
+
+def test_folders_of_decimals_have_plain_digits(tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT, z DECIMAL(20,10)")
+    batch_ = pa.RecordBatch.from_pylist(
+        [{"id": n, "z": z} for n, z in enumerate(map(Decimal, ("0", "0E+3", "1E-10")))], schema=arrow_schema(schema)
+    )
+    assert [part.folder for part in Partitions(schema, ("z",)).split(batch_)] == ["z=0.0000000000/", "z=0.0000000001/"]
 
 
 def test_many_partitions_keep_few_files_open_and_the_order_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,8 @@ def test_numbers_that_are_none_and_an_empty_text_come_back() -> None:
     [
         (b"1.5", "INT", "text", "1.5"),
         (b"300", "TINYINT", "text", "300"),
+        (b"9007199254740993", "DOUBLE", "text", "9007199254740993"),
+        (b"16777217", "FLOAT", "text", "16777217"),
         (b"\xff", "STRING", "text", "0xff"),
         (b"\xff", "INT", "text", "0xff"),
         (b"1.234", "DECIMAL(9,2)", "text", "1.234"),

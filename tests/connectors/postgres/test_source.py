@@ -142,6 +142,21 @@ def test_every_type_is_read_as_what_it_is_or_as_the_flow_asks(database: Any) -> 
     }  # fmt: skip
 
 
+def test_a_number_of_more_digits_than_its_column_has_is_dead(database: Any) -> None:
+    """On either side of the point: the reader of CSV counts those behind it alone."""
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, n numeric, m int)")
+    database.execute("INSERT INTO orders VALUES (1, 99999999.5, 999), (2, 123456789.5, 1), (3, 1.234, 1), (4, 1.230, 1000)")
+    read = source(database, "id INT, n DECIMAL(10,2), m DECIMAL(3,0)")
+    (block,) = [block for stream in all_of(read.reader()) for block in read.read(stream)]
+    found = read.decoder().rows(block)
+    assert found.rows == [{"id": 1, "n": Decimal("99999999.50"), "m": Decimal(999)}]
+    assert [each.message for each in found.bad] == [
+        'field "n" is 123456789.5, which DECIMAL(10,2) cannot hold',
+        'field "n" is 1.234, which DECIMAL(10,2) cannot hold',
+        'field "m" is 1000, which DECIMAL(3,0) cannot hold',
+    ]
+
+
 def test_a_value_that_its_column_cannot_hold_costs_its_own_row(database: Any) -> None:
     database.execute(
         """CREATE TABLE orders (id int PRIMARY KEY, at timestamptz, n numeric(9,2), raw bytea, small int, yes boolean);

@@ -53,7 +53,16 @@ def column_of(cells: pa.Array, field: Field, form: Values, *, of_key: bool = Fal
     if asked.name == "TIMESTAMP":
         zoned = pc.if_else(pc.match_substring_regex(texts, _HAS_ZONE), texts, pc.binary_join_element_wise(texts, "Z", ""))
     found, wrong = fitting(zoned, arrow_type(asked))
-    return found, unfit | {index: texts[index].as_py() for index in wrong}
+    rounded = _rounded(texts, found) if asked.name in ("FLOAT", "DOUBLE") else []
+    if rounded:
+        found = pc.if_else(pa.array(np.isin(np.arange(len(found)), rounded)), pa.scalar(None, found.type), found)
+    return found, unfit | {index: texts[index].as_py() for index in (*wrong, *rounded)}
+
+
+def _rounded(texts: pa.Array, found: pa.Array) -> list[int]:
+    """Where a whole number became another one."""
+    long = pc.indices_nonzero(pc.match_substring_regex(texts, r"^-?\d{8,}$").fill_null(False)).to_pylist()
+    return [index for index in long if found[index].is_valid and int(texts[index].as_py()) != found[index].as_py()]
 
 
 def _fixed(cells: pa.Array, asked: Type) -> tuple[pa.Array, Unfit]:

@@ -65,7 +65,11 @@ class RowParser:
         )
         parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
         table = csv.read_csv(pa.BufferReader(data), read, parse, convert)
-        return table.combine_chunks().to_batches()[0]
+        batch = table.combine_chunks().to_batches()[0]
+        for column in batch.columns:
+            if pa.types.is_decimal(column.type):  # whose digits the reader does not count
+                column.validate(full=True)
+        return batch
 
     def _row_by_row(self, texts: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Bad]]:
         """Each value by itself where its column as a whole does not parse; null where it does not fit, and its row bad."""
