@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.plan.sql import patterns
-from scribengin.plan.sql.patterns import as_meant, backslash_faults
+from scribengin.plan.sql.patterns import as_meant, backslash_faults, time_faults
 
 
 def test_the_example_in_the_docstring_holds() -> None:
@@ -83,3 +83,30 @@ def test_what_spark_drops_or_refuses_is_told_with_the_form_that_works(text: str,
 def test_good_backslashes_are_left_alone(text: str) -> None:
     assert list(backslash_faults(text)) == []
     assert re.search(r"\\", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "letter", "remedy"),
+    [
+        ("to_timestamp(t, 'EEE MMM dd HH:mm:ss Z yyyy')", "E", "to_timestamp(substring(TEXT, 5), 'MMM dd HH:mm:ss Z yyyy')"),
+        ("try_to_timestamp(t, 'EEE, dd MMM yyyy HH:mm:ss Z')", "E", "try_to_timestamp(substring(TEXT, 6), 'dd MMM yyyy HH:mm:ss Z')"),
+        ("to_date(t, 'yyyy-MM-dd EEEE')", "E", "regexp_replace"),
+        ("to_date(t, 'YYYY-MM-dd')", "Y", "single quotes"),
+        ("unix_timestamp(concat(t, 'EEE'), 'u')", "u", "single quotes"),
+        ('date_format(t, "yyyy-ww")', "w", "single quotes"),
+    ],
+)
+def test_a_pattern_of_times_that_spark_refuses_is_told_with_one_that_works(text: str, letter: str, remedy: str) -> None:
+    (fault,) = time_faults(text)
+    assert (fault.code, fault.severity) == ("sql-time-pattern", "error")
+    assert f"the letter {letter} in" in fault.message
+    assert remedy in fault.remedy
+    assert text[fault.offset] in "'\""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["to_timestamp(t, \"yyyy-MM-dd'T'HH:mm:ss.SSSX\")", "date_format(t, 'EEE QQQ')", "to_date(t)", "concat(t, 'EEE')", "to_date(t, p)"],
+)
+def test_good_patterns_of_times_are_left_alone(text: str) -> None:
+    assert list(time_faults(text)) == []

@@ -8,7 +8,7 @@ from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.sql.faults import has_aggregate, refused_functions, risky_casts, unknown_functions
 from scribengin.plan.sql.names import check_expression, expression_result, read_query
 from scribengin.plan.sql.parse import parse_expression, parse_query
-from scribengin.plan.sql.patterns import backslash_faults
+from scribengin.plan.sql.patterns import backslash_faults, time_faults
 from scribengin.spec.model import Aggregate, Filter, Route, Select, Sql, Step
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def queries_hold(subject: Subject) -> Iterator[Problem]:
         text = parse_query(step.action.text)
         facts = read_query(text, {reference: subject.resolved.of(reference) for reference in step.inputs})
         faults = [*facts.faults, *unknown_functions(text), *refused_functions(text)]
-        for fault in (*faults, *risky_casts(text, facts.known), *backslash_faults(text.sql)):
+        for fault in (*faults, *risky_casts(text, facts.known), *backslash_faults(text.sql), *time_faults(text.sql)):
             yield subject.fault(fault, path, called(step))
         if text.tree is not None and not any(fault.code == "sql-input-unknown" for fault in facts.faults):
             for index, reference in enumerate(step.inputs):
@@ -78,7 +78,7 @@ def _predicate(subject: Subject, step: Step, path: Path, predicate: str, over: _
 def _expression(subject: Subject, step: Step, path: Path, expression: str, over: _Input, *, aggregates: bool) -> Iterator[Problem]:
     text = parse_expression(expression)
     faults = [*check_expression(text, over.columns, over.id), *unknown_functions(text), *refused_functions(text)]
-    faults += [*risky_casts(text, over.columns or ()), *backslash_faults(expression)]
+    faults += [*risky_casts(text, over.columns or ()), *backslash_faults(expression), *time_faults(expression)]
     for fault in faults:
         yield subject.fault(fault, path, called(step))
     if text.tree is None:

@@ -76,6 +76,15 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
     ),
     Entry(
+        "sql-time-pattern",
+        "A pattern of times that Spark refuses",
+        "Names of weekdays (`E`), quarters (`Q`) and weeks cannot be read by `to_timestamp` and its like; Spark fails at the first row.",
+        "Cut that part off the text: `to_timestamp(substring(text, 5), 'MMM dd HH:mm:ss Z yyyy')`.",
+        ORDERS + "steps:\n  a: {from: orders, filter: \"to_date(user, 'EEE MMM dd yyyy') > '2026-01-01'\"}\n"
+        "sinks:\n  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
         "predicate-type",
         "A predicate that is neither true nor false",
         "`filter`, `route` and `require` take BOOLEAN expressions.",

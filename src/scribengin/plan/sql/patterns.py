@@ -1,7 +1,8 @@
 """Backslashes in SQL texts. Spark's parser takes them out of a literal: `'^\\d+$'` is `^d+$` to it, and keeps no digits.
 
 In a pattern a backslash means what people write: one that begins no escape of a literal stays, so that `'\\d'`, `'\\\\d'` and `r'\\d'` are
-the same (docs/decisions/0060). In other texts Spark's rule holds, and what it drops is told.
+the same (docs/decisions/0060). In other texts Spark's rule holds, and what it drops is told. So are letters in patterns of times that Spark
+refuses when a row comes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,24 @@ _REGEXES = {
 }
 """function → which of its arguments are regular expressions, or what one is replaced by"""
 _LIKES = {"like": (1,), "ilike": (1,)}
+_READ_TIMES = frozenset(
+    (
+        "to_timestamp",
+        "try_to_timestamp",
+        "to_timestamp_ntz",
+        "to_timestamp_ltz",
+        "to_date",
+        "try_to_date",
+        "unix_timestamp",
+        "to_unix_timestamp",
+    )
+)
+_WRITE_TIMES = frozenset({"date_format", "from_unixtime"})
+"""functions whose second argument is a pattern of times, by which texts are read or written"""
+_OF_TIMES = frozenset("GyDMLdahKkHmsSVzOXxZ")
+_OF_WRITTEN_TIMES = _OF_TIMES | frozenset("QqEF")
+"""letters that mean something there"""
+_WEEKDAY = re.compile(r"E{3}(,? )(.*)", re.DOTALL)
 _ENDS = frozenset(
     {
         *("AND", "OR", "ESCAPE", "THEN", "ELSE", "WHEN", "END", "AS", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "ON"),
@@ -106,6 +125,28 @@ def backslash_faults(sql: str) -> Iterator[Fault]:
             yield Fault("sql-backslash", literal.start + 1 + lost.start(), message, remedy, "warning")
 
 
+def time_faults(sql: str) -> Iterator[Fault]:
+    """Patterns of times with letters for which Spark fails at the first row."""
+    for literal in _strings(sql) if "(" in sql else ():
+        reads = literal.function in _READ_TIMES
+        if literal.argument != 1 or not (reads or literal.function in _WRITE_TIMES):
+            continue
+        pattern = literal.value()
+        plain = re.sub(r"'[^']*'", lambda found: " " * len(found[0]), pattern)
+        known = _OF_TIMES if reads else _OF_WRITTEN_TIMES
+        wrong = next((letter for letter in plain if letter.isascii() and letter.isalpha() and letter not in known), None)
+        if wrong is None:
+            continue
+        remedy = f"letters that mean something are {' '.join(sorted(known, key=str.lower))}; others stand in single quotes"
+        if reads and wrong in _OF_WRITTEN_TIMES:
+            remedy = "cut that part off the text, such as by regexp_replace, and leave it out of the pattern"
+        if found := _WEEKDAY.fullmatch(pattern) if reads else None:
+            rest = f"substring(TEXT, {4 + len(found[1])}), '{found[2]}'"
+            remedy = f"cut the name of the day off: {literal.function}({rest})"
+        message = f"Spark {'reads' if reads else 'writes'} no time by the letter {wrong} in {literal.source}"
+        yield Fault("sql-time-pattern", literal.start, message, remedy)
+
+
 def _character(escape: str) -> str:
     """What Spark makes of a backslash and this."""
     if len(escape) == 1 or not escape:
@@ -145,9 +186,14 @@ class _Frame:
         return self.behind or self.inherited
 
 
-@lru_cache(maxsize=1024)
 def _literals(sql: str) -> tuple[_Literal, ...]:
-    """The literals with a backslash that Spark would unescape; none of a text that cannot be read."""
+    """The literals with a backslash that Spark would unescape."""
+    return tuple(literal for literal in _strings(sql) if "\\" in literal.source)
+
+
+@lru_cache(maxsize=1024)
+def _strings(sql: str) -> tuple[_Literal, ...]:
+    """The texts in quotes, but for raw ones; none of a text that cannot be read."""
     tokens = tokens_of(sql)
     frames = [_Frame("", "")]
     found: list[_Literal] = []
@@ -166,7 +212,8 @@ def _literals(sql: str) -> tuple[_Literal, ...]:
             frame.behind = "regex" if kind == "RLIKE" else "like"
         elif word in _ENDS and kind != "STRING":
             frame.behind = ""
-        elif kind == "STRING" and "\\" in (source := sql[token.start : token.end + 1]):
+        elif kind == "STRING":
+            source = sql[token.start : token.end + 1]
             is_escaped = index + 1 < len(tokens) and tokens[index + 1].text.upper() == "ESCAPE"
             found.append(_Literal(token.start, source, frame.kind, frame.function, frame.argument, is_escaped))
     return tuple(found)
