@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-OptionKind = Literal["text", "int", "float", "bool", "duration", "bytes", "choice", "list", "words", "schema", "path", "map", "section"]
+OptionKind = Literal[
+    "text", "int", "float", "bool", "duration", "bytes", "choice", "list", "words", "schema", "path", "map", "columns", "section"
+]
 """What a value is: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts, `words` a text or
 a tuple of texts that may be blank, `map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is
-used, `section` a mapping with keys of its own (`Option.keys`). A `list` with such keys holds texts and sections."""
+used, `columns` a mapping of columns to words, or a list of columns: each means the word of its name where there are `choices`, else no
+word; `section` a mapping with keys of its own (`Option.keys`). A `list` with such keys holds texts and sections."""
 
 REQUIRED: Any = object()
 """The default of an option that must be given."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 from scribengin.core.types import arrow_schema
 from scribengin.formats.avro import Form, read_record
 from scribengin.formats.avro_schema import fastavro, parse_writer
-from scribengin.formats.blocks import DamageBlock
+from scribengin.formats.blocks import DamageBlock, FileFacts
 from scribengin.formats.contract import Bad, Columns, RecordPlace, Rows
 from scribengin.formats.rows import batch_to_rows
 
@@ -83,6 +83,7 @@ class AvroBlock:
     rows_before: Callable[[], int]
     unclean: dict[int, Bad] = field(default_factory=dict)
     """ordinal → what became of a record with a text that is no UTF-8"""
+    facts: FileFacts | None = None
 
     def place(self, ordinal: int) -> RecordPlace:
         """The record's number in its file."""

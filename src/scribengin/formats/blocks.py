@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from scribengin.formats.dialect import LineEnd
 
@@ -24,6 +25,14 @@ def count_lines(data: bytes | memoryview, mark: bytes = b"\n") -> int:
     if len(mark) > 1:
         return bytes(data).count(mark)
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == mark[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What is known of a file beside its bytes, as it was when it was taken: its time in microseconds since 1970, and its size in bytes."""
+
+    time_us: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -46,6 +55,7 @@ class LineBlock:
     _length: int = -1
     _begins: list[int] | None = None
     """where each line begins in `data`, once one was asked for"""
+    facts: FileFacts | None = None
 
     def lines(self) -> list[bytes]:
         r"""The lines without what ends them; a `\r` before a `\n` stays where it is no part of that."""
@@ -63,6 +73,21 @@ class LineBlock:
         if self._begins is None:
             self._begins = [0, *accumulate(len(each) + len(self.end.mark) for each in self.lines())]
         return RecordPlace(self.file, line=line, offset=self.offset + self._begins[ordinal])
+
+    def offsets(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As `place`, of many."""
+        if self._lines is None and type(self) is LineBlock and self.end.mark == b"\n":
+            begins = np.append(0, np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n")) + 1)
+        else:
+            if len(ordinals):
+                self.place(0)
+            begins = np.asarray(self._begins or [0], np.int64)
+        return begins[ordinals] + self.offset
+
+    def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """As `place`, of many; None where they cannot be known."""
+        first = self.place(0).line if len(ordinals) else 0
+        return None if first is None else ordinals + first
 
     def payload(self, ordinal: int) -> bytes:
         """The line without its end."""
@@ -94,6 +119,7 @@ class DamageBlock:
     line: int | None = None
     head: bytes = b""
     find_line: Callable[[int], int | None] | None = None
+    facts: FileFacts | None = None
 
     def place(self, ordinal: int) -> RecordPlace:  # noqa: ARG002 (there is one record)
         """Where the damage begins."""
@@ -125,6 +151,7 @@ class ArrowBlock:
     """of a file: all that it has, with their types; one and the same value for all of its blocks"""
     unfit: Mapping[str, int] = field(default_factory=dict)
     """column → values that did not fit, and are null in `batch`"""
+    facts: FileFacts | None = None
 
     def place(self, ordinal: int) -> RecordPlace:
         """The row's number in its file."""

@@ -22,7 +22,7 @@ def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Deco
         case "json":
             from scribengin.formats.json import JsonDecoder
 
-            return JsonDecoder(schema, truncate=truncate)
+            return JsonDecoder(schema, (options.get("json") or {}).get("text") or (), truncate=truncate)
         case "csv":
             from scribengin.formats.csv import CsvDecoder
             from scribengin.formats.dialect import Dialect

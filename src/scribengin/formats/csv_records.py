@@ -272,6 +272,12 @@ class CsvBlock(LineBlock):
             self._line_ends = list(accumulate((line.count(mark) + 1 for line in self.lines()), initial=0))
         return RecordPlace(place.file, line=self.first_line + self._line_ends[ordinal], offset=place.offset)  # type: ignore[operator]
 
+    def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """As `place`, of many."""
+        if not len(ordinals) or self.place(0).line is None or self._line_ends is None:
+            return LineBlock.line_numbers(self, ordinals)
+        return np.asarray(self._line_ends, np.int64)[ordinals] + self.first_line  # type: ignore[operator]
+
     def __len__(self) -> int:
         """How many records."""
         if self._length < 0:

@@ -7,10 +7,13 @@ which msgspec stopped, or else some lines at a time: a bad record costs its neig
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.core.types import Schema, Type
 from scribengin.formats.blocks import DamageBlock, LineBlock
 from scribengin.formats.contract import Bad, Columns, Rows, Structs
 from scribengin.formats.json_columns import QuickColumns
@@ -20,9 +23,8 @@ from scribengin.formats.json_types import Mending, MisfitError, has_plain_names
 from scribengin.formats.json_words import invalid, malformed, misfit_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from scribengin.core.types import Schema
     from scribengin.formats.contract import Block
     from scribengin.formats.json_shapes import Shape
 
@@ -31,16 +33,19 @@ _LINES = 64
 _BAD_LINES = 8
 """bad lines of a piece around which the others are taken in one go"""
 _BLANK = b" \t\r"
+_SEVERAL = re.compile(rb"\}\s*\{")
 
 
 class JsonDecoder:
     """Decodes `LineBlock`s. Build one per task; the Schema's columns must be such that JSON can hold them (ValueError)."""
 
-    def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
-        """`truncate`: what a TIMESTAMP has behind its six decimals is cut off."""
+    def __init__(self, schema: Schema, texts: Collection[str] = (), *, truncate: bool = False) -> None:
+        """`texts` are STRING columns that keep a value of any kind as its JSON text. `truncate`: what a TIMESTAMP has behind its six decimals
+        is cut off."""
         self.schema = schema
-        self._dicts = Dicts(schema, truncate=truncate)
-        mended = any(Mending().field(field) is not None for field in schema.fields if field.type.name != "TIMESTAMP")
+        read = Schema(tuple(replace(field, type=Type("RAW")) if field.name in texts else field for field in schema.fields))
+        self._dicts = Dicts(read, truncate=truncate)
+        mended = any(Mending().field(field) is not None for field in read.fields if field.type.name != "TIMESTAMP")
         flat = not mended and has_plain_names(schema)
         self._flat = FlatStructs(schema, truncate=truncate) if flat else None
         self._quick = QuickColumns(schema, truncate=truncate) if flat else None
@@ -168,7 +173,10 @@ def _alone(shape: Shape, line: bytes, ordinal: int) -> Decoded:
         line.decode()
         return [shape.line(line)], [ordinal], [], 0
     except REFUSED as error:
-        return [], [], [_bad(shape.schema, ordinal, error)], 0
+        bad = _bad(shape.schema, ordinal, error)
+        if bad.reason == "malformed" and _SEVERAL.search(line):
+            bad = Bad(ordinal, bad.reason, f"{bad.message}; several objects on one line are read with json: {{shape: concatenated}}")
+        return [], [], [bad], 0
 
 
 def _bad(schema: Schema, ordinal: int, error: Exception) -> Bad:

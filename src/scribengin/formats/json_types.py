@@ -42,6 +42,7 @@ _SIMPLE: dict[str, Any] = {
     "DATE": dt.date,
     "TIMESTAMP": dt.datetime,
     "DECIMAL": msgspec.Raw,
+    "RAW": msgspec.Raw,
 }
 _CAREFUL: dict[str, Any] = {"FLOAT": float | int | str, "DOUBLE": float | int | str, "TIMESTAMP": str}
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -134,7 +135,7 @@ class Mending:
         mend = self.value(field.type)
         if mend is None:
             return None
-        if field.nullable or field.type.name != "DECIMAL":  # msgspec has seen to NOT NULL
+        if field.nullable or field.type.name not in ("DECIMAL", "RAW"):  # msgspec has seen to NOT NULL
             return lambda value: None if value is None else mend(value)
 
         def mend_required(value: Any) -> Any:
@@ -156,6 +157,8 @@ class Mending:
                 return to_double if self.careful else None
             case "DECIMAL":
                 return _to_decimal(type_)
+            case "RAW":
+                return _to_text
             case "ARRAY":
                 return _mend_array(self.value(type_.parts[0]))
             case "MAP":
@@ -271,6 +274,17 @@ def _not_finite(text: str) -> float:
     if text in NOT_FINITE:
         return NOT_FINITE[text]
     raise MisfitError("wrong-type", "a string")
+
+
+def _to_text(raw: msgspec.Raw) -> str | None:
+    """A text as it is, any other value as its JSON text."""
+    text = bytes(raw)
+    if text == b"null":
+        return None
+    try:
+        return msgspec.json.decode(text, type=str) if text[:1] == b'"' else text.decode().replace("\r", "\n")
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MisfitError("invalid-value", str(error)) from None
 
 
 def _to_decimal(type_: Type) -> Callable[[msgspec.Raw], Decimal | None]:

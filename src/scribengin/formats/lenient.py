@@ -37,8 +37,9 @@ class LenientDecoder:
         self._noticer = noticer
         self._dialect = Dialect.of(options) if options.get("format") == "csv" else Dialect()
         truncate = options.get("time") == "truncate"
+        texts = (options.get("json") or {}).get("text") or ()
         one = self.schema.fields if options.get("format") == "json" else ()
-        self._one = {field.name: JsonDecoder(Schema((field,)), truncate=truncate) for field in one}
+        self._one = {field.name: JsonDecoder(Schema((field,)), texts, truncate=truncate) for field in one}
         self._cells = {field.name: CellColumn(field, truncate=truncate) for field in self.schema.fields}
         structs = getattr(strict, "structs", None)
         self.structs = None if structs is None else lambda block: self._decoded(block, structs)

@@ -10,6 +10,7 @@ from scribengin.core.types import Field, Schema, Type, arrow_schema
 from scribengin.formats.blocks import DamageBlock, LineBlock
 from scribengin.formats.contract import Bad, Columns, Rows
 from scribengin.formats.dialect import AUTO, in_utf_8, undecodable
+from scribengin.formats.spans import SpanBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,8 @@ class TextDecoder:
             return [], [], block.bad()
         assert isinstance(block, LineBlock)
         comment = self._comment
+        if isinstance(block, SpanBlock):
+            return self._line_by_line(block)
         if comment is not None and (block.data.startswith(comment) or block.end.mark + comment in block.data):
             return self._line_by_line(block)
         try:
@@ -90,7 +93,10 @@ class TextDecoder:
         for ordinal, line in enumerate(block.lines()):
             if self._comment is not None and line.startswith(self._comment):
                 continue
-            text = _text(ordinal, block.end.stripped(line), self._encoding)
+            record = block.end.stripped(line)
+            if isinstance(block, SpanBlock):
+                record = record.replace(b"\r\n", b"\n")
+            text = _text(ordinal, record, self._encoding)
             if isinstance(text, Bad):
                 bad.append(text)
             else:

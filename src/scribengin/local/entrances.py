@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scribengin.formats.added_columns import AddedColumns, own_decoder
 from scribengin.formats.lenient import LenientDecoder
 from scribengin.formats.noticing import Noticer
 from scribengin.local.prepare import open_sources, source_place
 from scribengin.plan.graph import base
 from scribengin.spec.model import Merge, Python, Step, Utilities
-from scribengin.state.letter_blocks import record_block, row_block, row_decoder
+from scribengin.state.letter_blocks import letter_decoder, record_block, row_block, row_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +105,7 @@ class Entrances:
 
     def _record(self, letter: DeadLetter) -> tuple[Block | None, Decoder]:
         decoder = self.decoder(letter.source)
-        return record_block(letter, decoder), row_decoder(decoder.schema) if letter.form == "row" else decoder
+        return record_block(letter, decoder), letter_decoder(letter, decoder)
 
     def at(self, step: str, letter: DeadLetter) -> Entrance:
         """The entrance of that step, or of its source."""
@@ -118,7 +119,9 @@ class Entrances:
             decoder, declared = self._opened[source].decoder(), self.prepared.plan.flow.sources[source]
             if declared.schema is not None and declared.schema.evolve == "lenient":
                 options = source_place(self.prepared.plan.flow, source).options
-                decoder = LenientDecoder(decoder, Noticer(source, decoder.schema, options.get("format") or ""), options)
+                own = own_decoder(decoder)
+                lenient = LenientDecoder(own, Noticer(source, own.schema, options.get("format") or ""), options)
+                decoder = decoder.over(lenient) if isinstance(decoder, AddedColumns) else lenient
             self._decoders[source] = decoder
         return self._decoders[source]
 

@@ -49,6 +49,8 @@ RULES: tuple[Rule, ...] = (
     static.static_stands_beside_a_stream,
     ends.options_fit_the_format,
     ends.csv_options_fit_together,
+    ends.metadata_fit_the_format,
+    ends.shapes_can_be_read,
     ends.schemas_are_known,
     ends.delivery_can_be_kept,
     ends.options_fit_the_delivery,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from scribengin.formats.added_columns import AddedColumns, own_decoder
 from scribengin.formats.lenient import LearnedAvro, LenientDecoder
 from scribengin.formats.notice import Notice
 from scribengin.formats.noticing import MOST, Noticer
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 def noticing(ref: SourceRef, source: Source, there: dict[str, Noticer]) -> tuple[Noticer, Decoder]:
     """Who looks at the blocks of a source (one for all its streams in a task, kept in `there`), and the decoder that `evolve` asks for."""
-    decoder = source.decoder()
+    whole = source.decoder()
+    decoder = own_decoder(whole)
+    noticer, decoder = _noticing(ref, decoder, there)
+    return noticer, whole.over(decoder) if isinstance(whole, AddedColumns) else decoder
+
+
+def _noticing(ref: SourceRef, decoder: Decoder, there: dict[str, Noticer]) -> tuple[Noticer, Decoder]:
     if ref.node not in there:
         there[ref.node] = Noticer(ref.node, decoder.schema, ref.place.options.get("format") or "")
     noticer = there[ref.node]

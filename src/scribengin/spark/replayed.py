@@ -13,7 +13,7 @@ from scribengin.spark.chunk import BlockOrigin, Chunk
 from scribengin.spark.compiled import Tail
 from scribengin.spark.program import ParseNode, PythonNode, SinkNode, StreamsEntry, UtilitiesNode
 from scribengin.state.folder import QueryFolder
-from scribengin.state.letter_blocks import origins_of, record_block, row_block, row_decoder
+from scribengin.state.letter_blocks import letter_decoder, origins_of, record_block, row_block, row_decoder
 from scribengin.state.replays import read_entering
 from scribengin.state.source_log import REPLAY, is_replay
 
@@ -160,12 +160,10 @@ def refuse(letters: Sequence[DeadLetter], at: str, counts: Counts, buried: Lette
 def source_blocks(letters: Sequence[DeadLetter], first_at: int, decoder: Decoder) -> Iterator[tuple[LetterOrigin, Decoder]]:
     """Each letter that begins at its source, with the block that the decoder takes."""
     for number, letter in enumerate(letters):
-        rows = row_decoder(decoder.schema)
-        block = record_block(letter, decoder)
-        by = rows if letter.form == "row" else decoder
+        block, by = record_block(letter, decoder), letter_decoder(letter, decoder)
         if block is None:
             message = f'the source reads no such records any more; repair it as a row, or read "{letter.file}" anew'
-            by, block = rows, DamageBlock(letter.file, REFUSED, message, 0, head=letter.payload)
+            by, block = row_decoder(decoder.schema), DamageBlock(letter.file, REFUSED, message, 0, head=letter.payload)
         yield LetterOrigin(letter, first_at + number, block), by
 
 

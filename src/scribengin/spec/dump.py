@@ -236,7 +236,7 @@ def _holds(option: Option, options: Mapping[str, Any]) -> bool:
 
 
 def _is_absent(value: Any, option: Option | None) -> bool:
-    return value is None or (option is not None and option.kind in ("list", "map") and not value)
+    return value is None or (option is not None and option.kind in ("list", "map", "columns") and not value)
 
 
 def _option(value: Any, kind: OptionKind) -> Any:
@@ -251,7 +251,9 @@ def _option(value: Any, kind: OptionKind) -> Any:
             return [escaped(item) for item in value]
         case "words":
             return escaped(value) if isinstance(value, str) else [escaped(item) for item in value]
-        case "map":
+        case "columns" if not any(value.values()):
+            return [escaped(item) for item in value]
+        case "map" | "columns":
             return {name: _option(item, "text") for name, item in value.items()}
         case "int" | "float" | "bool":
             return value

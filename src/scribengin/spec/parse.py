@@ -15,6 +15,7 @@ from scribengin.spec.nodes import Mapping, Node, kind_of
 from scribengin.spec.read_tests import read_tests
 from scribengin.spec.reader import Reader
 from scribengin.spec.sections import Owner, Read, Sections
+from scribengin.spec.source_columns import source_columns
 from scribengin.spec.tiers import read_default_edge, read_parts, read_waters
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class _FlowReader:
             id_,
             type_,
             read.options,
-            values.get("schema"),
+            source_columns(self._reader, read, owner),
             values.get("watermark"),
             values.get("static", False),
             values.get("on_error"),

@@ -25,6 +25,7 @@ _KINDS = {
     "list": "list of texts",
     "words": "text or list of texts",
     "map": "mapping of texts",
+    "columns": "list or mapping",
     "section": "mapping",
 }
 _HEAD = ("key", "value", "meaning", "default", "example")

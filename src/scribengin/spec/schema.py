@@ -189,6 +189,12 @@ def _option(option: Option) -> Json:
             return {"type": "string"}
         case "map":
             return {"type": "object", "additionalProperties": _TEXT}
+        case "columns":
+            word: Json = {"enum": list(option.choices)} if option.choices else _TEXT
+            item = word if option.choices else _TEXT
+            return {
+                "anyOf": [item, {"type": "array", "items": item, "uniqueItems": True}, {"type": "object", "additionalProperties": word}]
+            }
         case _:
             assert_never(option.kind)
 

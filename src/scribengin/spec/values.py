@@ -94,6 +94,8 @@ def _read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
             return read_schema(reader, node, what)
         case "map":
             return read_texts_by_name(reader, node, what, option.example or "{name: value}", secret=option.secret)
+        case "columns":
+            return _read_columns(reader, option, node, what)
         case _:
             assert_never(option.kind)
 
@@ -116,6 +118,31 @@ def _read_section(reader: Reader, option: Option, node: Node, what: str) -> dict
         if key.required and key.name not in mapping.entries:
             reader.error("missing-key", mapping, f'{what} has no "{key.name}"', f"add {key.name}: {key.example}")
     return values if reader.errors == before else None
+
+
+def _read_columns(reader: Reader, option: Option, node: Node, what: str) -> dict[str, str] | None:
+    """Column → one of the option's words, or a type where it has none: empty for a column of a list."""
+    if not isinstance(node, Mapping):
+        names = read_texts(reader, node, what, option.example)
+        read = None if names is None else {name: name if option.choices else "" for name in names}
+    else:
+        texts = read_texts_by_name(reader, node, what, option.example, secret=False)
+        read = None if texts is None else {name: str(text) for name, text in texts.items()}
+    before = reader.errors
+    for column, word in (read or {}).items():
+        at = node.entries[column][1] if isinstance(node, Mapping) else node
+        if option.choices and word not in option.choices:
+            remedy = did_you_mean(word, option.choices) or f"it knows {', '.join(option.choices)}"
+            if not isinstance(node, Mapping):
+                remedy += f"; to give a column another name: {option.name}: {{COLUMN: {option.choices[0]}}}"
+            reader.error("bad-choice", at, f'{what} has no "{word}"', remedy)
+        elif not option.choices and word:
+            try:
+                parse_schema(f"x {word}")
+            except SchemaSyntaxError as error:
+                message, remedy = _schema_fault(error)
+                reader.error("schema-syntax", at, f'the type of "{column}" in {what}: {message}', remedy or f"such as {option.example}")
+    return read if reader.errors == before else None
 
 
 def _read_texts_and_sections(reader: Reader, option: Option, node: Node, what: str) -> tuple[Any, ...] | None:
@@ -334,12 +361,16 @@ def read_schema(reader: Reader, node: Node, what: str) -> Schema | None:
     try:
         return parse_schema(text)
     except SchemaSyntaxError as error:
-        message, _, remedy = error.message.partition("; ")
-        unknown = _UNKNOWN_TYPE.match(message)
-        if unknown:
-            remedy = did_you_mean(unknown.group(1).upper(), _TYPES) or remedy
+        message, remedy = _schema_fault(error)
         reader.error_inside("schema-syntax", node, error.offset, f"{what}: {message}", remedy or "write NAME TYPE, NAME TYPE, …")
         return None
+
+
+def _schema_fault(error: SchemaSyntaxError) -> tuple[str, str]:
+    """(message, remedy)"""
+    message, _, remedy = error.message.partition("; ")
+    unknown = _UNKNOWN_TYPE.match(message)
+    return message, (did_you_mean(unknown.group(1).upper(), _TYPES) if unknown else "") or remedy
 
 
 def comma_trouble(reader: Reader, mapping: Mapping, key: Scalar, value: Node, what: str) -> bool:

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from scribengin.formats.blocks import DamageBlock, LineBlock
-from scribengin.formats.contract import Columns, Rows
+from scribengin.formats.added_columns import AddedColumns, own_decoder
+from scribengin.formats.blocks import DamageBlock, FileFacts, LineBlock
+from scribengin.formats.contract import Columns, RecordPlace, Rows
 from scribengin.formats.csv import CsvDecoder
 from scribengin.formats.csv_records import CsvBlock
 from scribengin.formats.dialect import LF
@@ -42,10 +43,12 @@ def form_of(block: Block) -> str:
 
 def extra_of(block: Block, ordinal: int) -> dict[str, Any]:
     """See `DeadLetter.extra`: what the decoder needs beside the record's bytes."""
+    facts = getattr(block, "facts", None)
+    of_file = {} if facts is None else {"file_time_us": facts.time_us, "file_size": facts.size}
     if isinstance(block, CsvBlock):
-        return {"delimiter": block.dialect.delimiter, "header": None if block.header is None else list(block.header)}
+        return of_file | {"delimiter": block.dialect.delimiter, "header": None if block.header is None else list(block.header)}
     if not isinstance(block, MessageBlock):
-        return {}
+        return of_file
     extra: dict[str, Any] = {"topic": block.topic, "partition": block.partition, "offset": block.offsets[ordinal]}
     if block.keys:
         extra["key"] = _text(block.keys[ordinal])
@@ -95,6 +98,18 @@ def row_decoder(schema: Schema) -> Decoder:
     return RowDecoder(schema)
 
 
+def letter_decoder(letter: DeadLetter, decoder: Decoder) -> Decoder:
+    """What reads the block that `record_block` makes, where it does: the source's decoder, or that of rows, each with what the source's
+    record had beside its own columns."""
+    own = own_decoder(decoder)
+    reads = row_decoder(own.schema) if letter.form == "row" else own
+    if not isinstance(decoder, AddedColumns):
+        return reads
+    time_us, size = letter.extra.get("file_time_us"), letter.extra.get("file_size")
+    facts = None if time_us is None or size is None else FileFacts(time_us, size)
+    return decoder.placed(RecordPlace(letter.file, letter.line, letter.row, letter.offset), facts, reads)
+
+
 def row_block(letter: DeadLetter, row: bytes) -> Block:
     """A row of a letter, for `row_decoder`."""
     return LineBlock(letter.file, _one_line(row))
@@ -102,6 +117,7 @@ def row_block(letter: DeadLetter, row: bytes) -> Block:
 
 def record_block(letter: DeadLetter, decoder: Decoder) -> Block | None:
     """The letter's record, for its source's decoder; None where that takes no such record: the source was another when it died."""
+    decoder = own_decoder(decoder)
     decoder = getattr(decoder, "strict", decoder)  # a lenient one
     if letter.form == "row" or isinstance(decoder, JsonDecoder):
         return LineBlock(letter.file, _one_line(letter.payload))

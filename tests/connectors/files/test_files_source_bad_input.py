@@ -91,7 +91,7 @@ def test_a_file_that_is_no_gzip_is_one_bad(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(b'{"id":1}\n')
     ids, bad = everything(source_of(path))
-    assert (ids, [each[0].reason for each in bad]) == ([], ["corrupt"])
+    assert (ids, [each[0].reason for each in bad]) == ([], ["wrong-format"])
 
 
 _READ_LONG = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,12 +17,15 @@ CHUNK_BYTES = 2**18
 _SCAN_BYTES = 64 * 1024
 
 
+_SUFFIXES = {"gz": "gzip", "gzip": "gzip", "zst": "zstd", "zstd": "zstd", "bz2": "bzip2", "bzip2": "bzip2"}
+
+
 def compression_of(path: str, option: str) -> str:
-    """`none`, `gzip` or `zstd`: the option, and under `auto` what the suffix says."""
+    """`none`, `gzip`, `zstd` or `bzip2`: the option, and under `auto` what the suffix says."""
     if option != "auto":
         return option
     suffix = path.lower().rpartition(".")[2]
-    return {"gz": "gzip", "gzip": "gzip", "zst": "zstd", "zstd": "zstd"}.get(suffix, "none")
+    return _SUFFIXES.get(suffix, "none")
 
 
 def range_start(file: IO[bytes], start: int, end: int) -> int:
@@ -71,7 +75,7 @@ def read_bytes(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
 
 
 def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damage]:
-    """All of a gzip or zstd file, of one or many members. Where it is cut off or broken, what could be read and a Damage."""
+    """All of a gzip, zstd or bzip2 file, of one or many members. Where it is cut off or broken, what could be read and a Damage."""
     make, errors = _decompressors(compression)
     decompressor = make()
     begun = False
@@ -180,6 +184,11 @@ def _inflate(decompressor: Any, data: bytes, compression: str) -> Iterator[bytes
         while decompressor.unconsumed_tail:
             yield decompressor.decompress(decompressor.unconsumed_tail, CHUNK_BYTES)
         return
+    if compression == "bzip2":
+        yield decompressor.decompress(data, CHUNK_BYTES)
+        while not decompressor.needs_input and not decompressor.eof:
+            yield decompressor.decompress(b"", CHUNK_BYTES)
+        return
     for start in range(0, len(data), _ZSTD_STEP):
         if decompressor.eof:
             break
@@ -193,6 +202,8 @@ _ZSTD_STEP = 2048
 def _decompressors(compression: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
     if compression == "gzip":
         return lambda: zlib.decompressobj(wbits=31), (zlib.error,)
+    if compression == "bzip2":
+        return bz2.BZ2Decompressor, (OSError,)
     from scribengin.core.zstd import ZstdDecompressor, ZstdError
 
     return ZstdDecompressor, (ZstdError,)

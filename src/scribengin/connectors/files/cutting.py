@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scribengin.formats.dialect import Dialect, LineEnd
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 class Damage(NamedTuple):
@@ -89,12 +89,12 @@ class Cutter:
                 return
             data = rest + chunk if rest else chunk
             if at_start:
-                if len(data) < len(_BOM) and _BOM.startswith(data):
+                if len(data) < len(BOM) and BOM.startswith(data):
                     rest = data
                     continue
                 at_start = False
-                if data.startswith(_BOM):
-                    data, offset = data[len(_BOM) :], offset + len(_BOM)
+                if data.startswith(BOM):
+                    data, offset = data[len(BOM) :], offset + len(BOM)
             if long is not None:
                 end = data.find(mark) + len(mark)
                 if end < len(mark):
@@ -216,9 +216,9 @@ def take_header(chunks: Iterator[bytes | Damage], dialect: Dialect) -> tuple[byt
             return b"", 0, 0, chain([data, chunk] if data else [chunk], chunks)
         data += chunk
         whole = data[: whole_records_end(data, dialect)] if len(data) <= _HEADER_BYTES else data
-        if any(_names_columns(record, dialect) for record in split_records(whole.removeprefix(_BOM), dialect)):
+        if any(_names_columns(record, dialect) for record in split_records(whole.removeprefix(BOM), dialect)):
             break
-    length = len(_BOM) * data.startswith(_BOM)
+    length = len(BOM) * data.startswith(BOM)
     lines, header = 0, b""
     for record in split_records(data[length:], dialect):
         length += len(record)

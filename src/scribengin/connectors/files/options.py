@@ -1,5 +1,7 @@
 """What a flow can say of `type: files`. Imports neither Spark nor Arrow."""
 
+import re
+
 from scribengin.core.options import REQUIRED, NodeType, Option
 from scribengin.formats.dialect import CHECKS, LINE_ENDS, sink_delimiter, sink_null
 
@@ -110,6 +112,61 @@ CSV_WRITTEN = (
     Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV, check=sink_null),
 )
 """of every sink"""
+METADATA = Option(
+    "metadata",
+    "columns",
+    "columns that say where a record stood; as a mapping under other names. `line` (from 1) and `offset` (in bytes) are of text formats, "
+    "`row` (from 0) of parquet and avro; `file_time` is that of the file's last change",
+    {},
+    ("file", "file_name", "file_size", "file_time", "line", "offset", "row"),
+    example="[file, line]",
+)
+PARTITION_COLUMNS = Option(
+    "partition_columns",
+    "columns",
+    "columns that the folders `column=value` of a file's path say, with their types; a list takes these from `schema`, else STRING",
+    {},
+    example="{country: STRING, day: DATE}",
+)
+JSON = Option(
+    "json",
+    "section",
+    "how records stand in a file, where it is not an object a line; such a file is read whole, by one task",
+    None,
+    example='{records: "$.Records[*]"}',
+    formats=("json",),
+    keys=(
+        Option(
+            "shape",
+            "choice",
+            "`lines`: an object a line; `array`: one list of objects; `concatenated`: objects behind one another, over any lines; "
+            "`auto`: by how each file begins",
+            "lines",
+            ("lines", "array", "concatenated", "auto"),
+        ),
+        Option(
+            "records", "text", "the list, inside of an object, whose items are the records: keys and `[*]`", "", example='"$.Records[*]"'
+        ),
+        Option("text", "list", "STRING columns that keep a value of any kind as its JSON text", (), example="[requestParameters]"),
+    ),
+)
+MULTILINE = Option(
+    "multiline",
+    "section",
+    "several lines are one record; such a file is read by one task",
+    None,
+    example=r"{start: '^\d{4}-'}",
+    formats=("text",),
+    keys=(
+        Option(
+            "start",
+            "text",
+            "a regular expression (Python's): a record begins with each line where it is found",
+            REQUIRED,
+            example=r"'^\d{4}-'",
+        ),
+    ),
+)
 MAX_RECORD = Option(
     "max_record",
     "bytes",
@@ -169,9 +226,18 @@ SOURCE = NodeType(
         MAX_RECORD,
         TIME,
         Option(
-            "compression", "choice", "of the files; `auto` goes by the suffix", "auto", ("auto", "none", "gzip", "zstd"), formats=_LINES
+            "compression",
+            "choice",
+            "of the files; `auto` goes by the suffix",
+            "auto",
+            ("auto", "none", "gzip", "zstd", "bzip2"),
+            formats=_LINES,
         ),
         *CSV_READ,
+        METADATA,
+        PARTITION_COLUMNS,
+        JSON,
+        MULTILINE,
     ),
     abilities=frozenset({"replayable", "bounded", "static", "growing"}),
 )
@@ -238,3 +304,18 @@ SINK = NodeType(
     ),
     abilities=frozenset({"exactly_once", "append"}),
 )
+
+_PATH = re.compile(r"\$((?:\.[A-Za-z_][\w-]*|\['[^']+'\])*)\[\*\]\Z")
+_KEY = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']+)'\]")
+
+
+def list_keys(path: str) -> tuple[str, ...]:
+    """The keys of `$.a.b[*]` (`json: {records: …}`), which lead to the list of the records. Raises ValueError for other paths.
+
+    >>> list_keys("$.Records[*]"), list_keys("$[*]")
+    (('Records',), ())
+    """
+    found = _PATH.match(path)
+    if found is None:
+        raise ValueError(f"{path!r} is not a path to a list, such as $.Records[*]")
+    return tuple(plain or quoted for plain, quoted in _KEY.findall(found[1]))

@@ -62,8 +62,8 @@ class FilesReader:
     """Hands out the files of one Discovery, each once (a growing one as it grows), in path order among those that wait.
 
     `folder` is the flow's. `divide` cuts a taken file into pieces; `grows` says whether a file can be read on where it ended;
-    `flow` is its name; `whole_lines` gives the end of the last whole line of such a file between two offsets. `check_first` looks at the
-    very first file, with its size, and raises SourceError where it must not be read.
+    `flow` is its name; `whole_lines` gives the end of the last whole line of such a file between two offsets, told whether it is settled.
+    `check_first` looks at the very first file, with its size, and raises SourceError where it must not be read.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class FilesReader:
         folder: Path,
         divide: Callable[[Path, Piece], list[Piece]],
         grows: Callable[[str], bool],
-        whole_lines: Callable[[Path, int, int], int],
+        whole_lines: Callable[[Path, int, int, bool], int],
         check_first: Callable[[Path, int], None] = lambda _path, _size: None,
         flow: str = "",
     ) -> None:

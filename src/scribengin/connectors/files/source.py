@@ -9,27 +9,36 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from scribengin.connectors.files.bytestreams import compression_of, range_start, read_bytes, read_compressed, read_range
+from scribengin.connectors.files.bytestreams import CHUNK_BYTES, compression_of, range_start, read_bytes, read_compressed, read_range
 from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, in_utf_8, skip_lines, take_header
 from scribengin.connectors.files.discovery import Discovery
-from scribengin.connectors.files.first_look import HEAD_BYTES, csv_remedy, json_names, unlike_encoding, unlike_names, unlike_quotes
+from scribengin.connectors.files.file_kinds import MAGIC_BYTES, kind_of, why_unlike, why_unlike_inside
+from scribengin.connectors.files.first_look import HEAD_BYTES, Unlike, csv_remedy, json_names, unlike_encoding, unlike_names, unlike_quotes
 from scribengin.connectors.files.following import located
 from scribengin.connectors.files.growing import FilesPacking, GrowingReader, MovedPath, rest_of
 from scribengin.connectors.files.identity import ANY_DEVICE, Status
-from scribengin.connectors.files.options import SOURCE
+from scribengin.connectors.files.json_cutting import JsonCutter, misshapen, shape_of
+from scribengin.connectors.files.multiline import MultilineCutter
+from scribengin.connectors.files.multiline import whole_records_end as whole_events_end
+from scribengin.connectors.files.options import SOURCE, list_keys
 from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
 from scribengin.connectors.files.reader import FilesReader, Taking
+from scribengin.core.added_columns import with_added, without_added
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema
+from scribengin.formats.added_columns import AddedColumns, folder_values, folders_in
+from scribengin.formats.blocks import DamageBlock, FileFacts
 from scribengin.formats.catalog import decoder_for
 from scribengin.formats.csv_records import CsvBlock, split_cells, whole_records_end
 from scribengin.formats.dialect import AUTO, LF, LINE_ENDS, Dialect, codec_of, line_end_of, unit_bytes
+from scribengin.formats.figures import PAYLOAD_BYTES
+from scribengin.formats.json_types import MisfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from scribengin.connectors.contract import Place, SourceStream
-    from scribengin.connectors.files.first_look import Unlike
+    from scribengin.core.types import Field
     from scribengin.formats.contract import Block, Decoder
     from scribengin.formats.dialect import LineEnd
 
@@ -68,6 +77,11 @@ class FilesSource:
         self._line_end: str = self._options.get("line_end") or "auto"
         self._looks_for_line_end = self._line_end == "auto" and self._format in ("csv", "text") and not self._growing
         self._dialect = Dialect.of(self._options) if self._format == "csv" else Dialect()
+        shape = self._options["json"] or {}
+        self._shape: str = shape.get("shape") or "lines"
+        self._records: str = shape.get("records") or ""
+        self._multiline: str = (self._options["multiline"] or {}).get("start") or ""
+        self._tells_facts = bool({"file_time", "file_size"}.intersection(self._options["metadata"].values()))
 
     def resolve_schema(self) -> Schema:
         """The declared columns; `value STRING` for text; a Parquet source may leave them to its first file."""
@@ -75,15 +89,32 @@ class FilesSource:
             if self._format == "text":
                 from scribengin.formats.text import TEXT_SCHEMA
 
-                self.schema = TEXT_SCHEMA
+                self.schema = with_added(TEXT_SCHEMA, self._options)
             elif self._format == "parquet":
-                self.schema = self._schema_of_first_file()
+                self.schema = self._with_added(self._schema_of_first_file())
             else:
                 raise SourceError(
                     f'source "{self._node}" reads {self._format} and declares no columns',
                     remedy="add `schema:`, such as: id BIGINT, name STRING",
                 )
         return self.schema
+
+    def _with_added(self, found: Schema) -> Schema:
+        """With the columns that no file holds. Raises SourceError where a file has one of that name."""
+        own = {name.lower() for name in found.names}
+        both = [name for name in self._options["metadata"] if name.lower() in own]
+        if both:
+            raise SourceError(
+                f'source "{self._node}": metadata adds the column "{both[0]}", and its files have a column of that name',
+                remedy=f"give it another name: metadata: {{{both[0]}_of_record: {self._options['metadata'][both[0]]}}}",
+            )
+        return with_added(
+            Schema(tuple(field for field in found.fields if field.name not in self._options["partition_columns"])), self._options
+        )
+
+    def _own_schema(self) -> Schema:
+        """The columns that files hold."""
+        return without_added(self.resolve_schema(), self._options)
 
     def reader(self) -> FilesReader:
         """A fresh reader. Raises SourceError where the path is missing or forbidden."""
@@ -138,7 +169,7 @@ class FilesSource:
         beside = {*self._learned, *(self._options.get("metadata") or ()), *(self._options.get("partition_columns") or ())}
         if self._format in ("parquet", "avro"):
             own_names = self._own_names(path)
-            return None if own_names is None else unlike_names(str(path), own_names, asked, beside)
+            return None if own_names is None else self._in_folders(path, own_names) or unlike_names(str(path), own_names, asked, beside)
         compression = compression_of(str(path), self._options["compression"])
         with path.open("rb", buffering=0) as file:
             chunks = read_bytes(file, 0, min(size, HEAD_BYTES)) if compression == "none" else read_compressed(file, compression)
@@ -148,7 +179,7 @@ class FilesSource:
             return found
         if self._format == "json":
             names = json_names(head.removeprefix(b"\xef\xbb\xbf").split(b"\n")) if not self._options.get("json") else []
-            return unlike_names(str(path), names, asked, beside) if names else None
+            return self._in_folders(path, names) or unlike_names(str(path), names, asked, beside) if names else None
         if self._options.get("parse") == "spark":
             return None
         piece = Piece(path.name, size, 0, 0, 0, size, size)
@@ -157,11 +188,23 @@ class FilesSource:
         if not isinstance(block, CsvBlock):
             return None
         names = list(block.header or ())
-        found = unlike_names(str(path), names, asked, beside, header=True)
+        found = self._in_folders(path, names) or unlike_names(str(path), names, asked, beside, header=True)
         if found is None:
             return None if self._options.get("quote") is not None else unlike_quotes(block)
         own = Schema(tuple(field for field in asked.fields if field.name not in beside))
         return replace(found, remedy=csv_remedy(head, names, own, self._options) or found.remedy)
+
+    def _in_folders(self, path: Path, names: Collection[str]) -> Unlike | None:
+        """Declared columns that the file does not have, and the folders' names do."""
+        own = self._own_schema()
+        absent = [name for name in own.names if name in folders_in(str(path)) and name not in names]
+        if not absent:
+            return None
+        said = ", ".join(f"{name}: {own[name].type}" for name in absent)
+        return Unlike(
+            f'{path} has no column "{absent[0]}", which its folder "{absent[0]}=…" says',
+            f"read the folders' columns: partition_columns: {{{said}}}",
+        )
 
     def _own_names(self, path: Path) -> list[str] | None:
         """The columns that a file of a typed format has; None of one that is damaged, which whoever reads it says."""
@@ -181,7 +224,9 @@ class FilesSource:
 
     def decoder(self) -> Decoder:
         """A fresh decoder of the source's format."""
-        return decoder_for(self._format, self.resolve_schema(), self._options)
+        schema, folders = self.resolve_schema(), self._folder_columns()
+        own = decoder_for(self._format, self._own_schema(), self._options)
+        return AddedColumns(own, schema, self._options["metadata"], folders) if self._options["metadata"] or folders else own
 
     def read(self, stream: SourceStream) -> Iterator[Block]:
         """The blocks of the stream's pieces in order. Raises SourceError for a file that is not as it was recorded."""
@@ -190,16 +235,38 @@ class FilesSource:
             path = root / piece.path
             if self._growing or piece.trace is not None:
                 with self._located(root, piece) as (file, now, part):
-                    yield from self._text(file, now, part)
+                    yield from self._content(file, now, part)
                 continue
             with self._opened(path, piece) as file:
-                match self._format:
-                    case "parquet":
-                        yield from self._parquet(file, path, piece)
-                    case "avro":
-                        yield from self._avro(file, path, piece)
-                    case _:
-                        yield from self._text(file, path, piece)
+                yield from self._content(file, path, piece)
+
+    def _folder_columns(self) -> tuple[Field, ...]:
+        schema = self.resolve_schema()
+        return tuple(schema[name] for name in self._options["partition_columns"])
+
+    def _content(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
+        """The blocks of a piece of a file that is open."""
+        if self._options["partition_columns"]:
+            try:
+                folder_values(str(path), self._folder_columns())
+            except MisfitError as misfit:
+                if piece.start == 0:  # once, of a file that is cut
+                    yield DamageBlock(str(path), misfit.reason, misfit.found, 0)
+                return
+        match self._format:
+            case "parquet":
+                blocks = self._parquet(file, path, piece)
+            case "avro":
+                blocks = self._avro(file, path, piece)
+            case _:
+                blocks = self._text(file, path, piece)
+        if not self._tells_facts:
+            yield from blocks
+            return
+        facts = FileFacts(piece.mtime_ns // 1000, piece.size)
+        for block in blocks:
+            block.facts = facts  # type: ignore[attr-defined]
+            yield block
 
     def gone(self, stream: SourceStream) -> str:
         """The path of a file that the stream needs and that is not there any more; empty where all is there."""
@@ -266,6 +333,10 @@ class FilesSource:
 
     def _text(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         compression = compression_of(piece.path, self._options["compression"])
+        unlike = self._unlike(file, piece, compression)
+        if unlike:
+            yield DamageBlock(str(path), "wrong-format", unlike, 0, 1)
+            return
         chunks: Iterator[bytes | Damage]
         finder: Callable[[int], int | None] | None = None  # from the start of a file lines are counted on the way
         if compression != "none":
@@ -289,11 +360,53 @@ class FilesSource:
             offset, chunks = skip_lines(chunks, self._options["skip_lines"], end)
             first_line += self._options["skip_lines"]
         max_record = self._options["max_record"]
-        if self._format == "csv":
+        if start == 0:
+            head, chunks = _peeked(chunks)
+            wrong = why_unlike_inside(head, compression) if compression != "none" else ""
+            reason = "wrong-format" if wrong else "malformed"
+            if self._format == "json" and not wrong:
+                json_cutter = self._json_cutter(str(path), head)
+                if json_cutter is not None:
+                    yield from json_cutter.cut(chunks)
+                    return
+                wrong = misshapen(head)
+            if wrong:
+                yield DamageBlock(str(path), reason, wrong, 0, 1, head[:PAYLOAD_BYTES])
+                return
+        if self._multiline:
+            line = first_line if finder is None else finder(start)
+            yield from MultilineCutter(str(path), self._multiline, max_record, line).cut(chunks, offset)
+        elif self._format == "csv":
             cutter = CsvCutter(str(path), max_record, finder, first_line, dialect=self._dialect.ending(end))
             yield from self._csv(chunks, path, offset, cutter, begins=start == 0)
         else:
             yield from Cutter(str(path), max_record, finder, first_line, end).cut(chunks, offset)
+
+    def _unlike(self, file: IO[bytes], piece: Piece, compression: str) -> str:
+        """See `why_unlike`; looked at where a file begins, and in each part of one that grows."""
+        if piece.start and not self._growing:
+            return ""
+        file.seek(0)
+        head = file.read(MAGIC_BYTES)
+        file.seek(0)
+        return why_unlike(head, compression)
+
+    def _json_cutter(self, file: str, head: bytes) -> JsonCutter | None:
+        """None for a file of lines."""
+        keys: tuple[str, ...] | None = None
+        if self._records:
+            keys = list_keys(self._records)
+        else:
+            shape = shape_of(head) if self._shape == "auto" else self._shape
+            if shape == "lines":
+                return None
+            keys = () if shape == "array" else None
+        return JsonCutter(file, self._options["max_record"], keys)
+
+    @property
+    def _whole_files(self) -> bool:
+        """True where no part of a file can be read by itself."""
+        return self._format == "csv" or bool(self._multiline) or bool(self._records) or self._shape != "lines"
 
     @property
     def _is_utf_8(self) -> bool:
@@ -348,7 +461,7 @@ class FilesSource:
     def _names(self, header: bytes, path: Path) -> tuple[str, ...]:
         """The columns' names, as the flow calls them. Raises SourceError where they cannot be told, or a declared one stands twice."""
         names = self._mapped(self.header_cells(header, path))
-        twice = [name for name in self.resolve_schema().names if names.count(name) > 1]
+        twice = [name for name in self._own_schema().names if names.count(name) > 1]
         if twice:
             raise SourceError(f'{path} has the column "{twice[0]}" twice', remedy="correct its first line, or move the file away")
         return names
@@ -378,12 +491,12 @@ class FilesSource:
     def _parquet(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         from scribengin.connectors.files.parquet import read_groups
 
-        yield from read_groups(file, path, piece, self.resolve_schema(), self._learned, truncate=self._options["time"] == "truncate")
+        yield from read_groups(file, path, piece, self._own_schema(), self._learned, truncate=self._options["time"] == "truncate")
 
     def _avro(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         from scribengin.connectors.files.avro import read_piece
 
-        yield from read_piece(file, path, piece, self.resolve_schema(), self._learned)
+        yield from read_piece(file, path, piece, self._own_schema(), self._learned)
 
     def _divide(self, path: Path, piece: Piece) -> list[Piece]:
         """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, blocks of Avro, else the whole."""
@@ -396,20 +509,35 @@ class FilesSource:
             from scribengin.connectors.files.avro import divide_blocks
 
             return divide_blocks(path, piece, split)
-        if self._format == "csv" or compression_of(piece.path, self._options["compression"]) != "none" or not self._is_cut_by_lines:
+        if self._whole_files or compression_of(piece.path, self._options["compression"]) != "none" or not self._is_cut_by_lines:
             return [piece]
         pieces = cut(piece, split)
-        if len(pieces) > 1 and self._looks_for_line_end and not piece.start:
-            with path.open("rb", buffering=0) as file:
-                if line_end_of("auto", file.read(2**15)) not in (AUTO, LF):
-                    return [piece]
-        return pieces
+        return pieces if len(pieces) == 1 or piece.start or self._has_lines(path) else [piece]
+
+    def _has_lines(self, path: Path) -> bool:
+        """Whether a file is what its options say, as far as its first bytes tell: only then it can be cut."""
+        with path.open("rb", buffering=0) as file:
+            head = file.read(CHUNK_BYTES)
+        if self._looks_for_line_end and line_end_of("auto", head[: 2**15]) not in (AUTO, LF):
+            return False
+        return not kind_of(head[:MAGIC_BYTES]) and not (self._format == "json" and misshapen(head))
 
     def _grows(self, path: str) -> bool:
-        return self._format not in ("parquet", "avro") and compression_of(path, self._options["compression"]) == "none"
+        if self._format in ("parquet", "avro") or self._records or self._shape != "lines":
+            return False
+        if self._multiline and unit_bytes(self._encoding) > 1:
+            return False
+        return compression_of(path, self._options["compression"]) == "none"
 
-    def _whole_lines(self, path: Path, start: int, end: int) -> int:
-        """Where the last whole line (CSV: record) between `start` and `end` ends; `start` where there is none."""
+    def _whole_lines(self, path: Path, start: int, end: int, settled: bool) -> int:
+        """Where the last whole line (CSV, `multiline`: record) between `start` and `end` ends; `start` where there is none. The last record
+        of several lines ends where the next one begins, or the file is `settled`."""
+        if self._multiline and not settled:
+            whole = self._last_line(path, start, end)
+            return whole_events_end(path, start, whole, self._multiline, self._options["max_record"])
+        return self._last_line(path, start, end)
+
+    def _last_line(self, path: Path, start: int, end: int) -> int:
         mark = LINE_ENDS[self._line_end].mark
         with path.open("rb") as file:
             if unit_bytes(self._encoding) > 1:
@@ -456,3 +584,11 @@ class FilesSource:
 
 def _seen(piece: Piece) -> Status:
     return Status(ANY_DEVICE if piece.trace is None else piece.trace.device, piece.inode, piece.size, piece.mtime_ns)
+
+
+def _peeked(chunks: Iterator[bytes | Damage]) -> tuple[bytes, Iterator[bytes | Damage]]:
+    """(how the content begins, all of it)"""
+    first = next(chunks, None)
+    if first is None:
+        return b"", iter(())
+    return b"" if isinstance(first, Damage) else first, chain([first], chunks)

@@ -93,9 +93,11 @@ SOURCE = NodeType(
         ),
         Option(
             "metadata",
-            "map",
-            "column of the schema → what it is taken from instead of the value: key, timestamp, topic, partition, offset, headers",
+            "columns",
+            "columns that are taken from elsewhere than the value; as a mapping under other names. `schema` may say their types; headers "
+            "are MAP<STRING, BINARY>",
             {},
+            ("key", "timestamp", "topic", "partition", "offset", "headers"),
             example="{user: key, at: timestamp}",
         ),
         Option("start", "text", "where to begin the first time: `earliest`, `latest`, or a time in ISO 8601", "earliest", example="latest"),

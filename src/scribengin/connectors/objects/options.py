@@ -1,6 +1,16 @@
 """What a flow can say of `type: objects`. Imports neither Arrow nor a client."""
 
-from scribengin.connectors.files.options import CSV_READ, CSV_WRITTEN, MAX_RECORD, ROLL_KEYS, TIME
+from scribengin.connectors.files.options import (
+    CSV_READ,
+    CSV_WRITTEN,
+    JSON,
+    MAX_RECORD,
+    METADATA,
+    MULTILINE,
+    PARTITION_COLUMNS,
+    ROLL_KEYS,
+    TIME,
+)
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 PLACE = (
@@ -48,9 +58,18 @@ SOURCE = NodeType(
         MAX_RECORD,
         TIME,
         Option(
-            "compression", "choice", "of the objects; `auto` goes by the suffix", "auto", ("auto", "none", "gzip", "zstd"), formats=_LINES
+            "compression",
+            "choice",
+            "of the objects; `auto` goes by the suffix",
+            "auto",
+            ("auto", "none", "gzip", "zstd", "bzip2"),
+            formats=_LINES,
         ),
         *CSV_READ,
+        METADATA,
+        PARTITION_COLUMNS,
+        JSON,
+        MULTILINE,
     ),
     abilities=frozenset({"replayable", "bounded", "static"}),
 )

@@ -109,13 +109,7 @@ class _Content(FilesSource):
         for piece in pieces_of(stream):
             path = cast("Path", _Object(self._store, piece.path, piece.size))
             with self._opened(path, piece) as file:
-                match self._format:
-                    case "parquet":
-                        yield from self._parquet(file, path, piece)
-                    case "avro":
-                        yield from self._avro(file, path, piece)
-                    case _:
-                        yield from self._text(file, path, piece)
+                yield from self._content(file, path, piece)
 
     def check_first(self) -> None:
         """Of the first object."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.files.options import list_keys
 from scribengin.core.options import GIVEN
 from scribengin.core.problems import did_you_mean
 from scribengin.formats.dialect import faults_together
@@ -25,6 +26,7 @@ _NEED_SCHEMA = ("json", "csv", "avro", "opensearch", "elasticsearch", "hbase")
 _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _NOT_BY_SPARK = (*("quote", "escape", "quoted_null", "trim", "extra_cells", "comment", "skip_lines", "columns", "header_names", "null"),)
 """options of CSV"""
+_PATHS = "write keys and [*], such as $.Records[*]"
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
@@ -79,6 +81,55 @@ def csv_options_fit_together(subject: Subject) -> Iterator[Problem]:
                     yield subject.problem_at_key("bad-value", path_of(source, name), message, "take it out, or write parse: strict")
 
 
+def metadata_fit_the_format(subject: Subject) -> Iterator[Problem]:
+    """A record of a text format stands on a line, one of Parquet and Avro has a number; and Spark's own reader knows neither."""
+    for source in subject.flow.sources.values():
+        format_ = source.options.get("format")
+        taken, folders = source.options.get("metadata") or {}, source.options.get("partition_columns") or {}
+        for name, word in taken.items():
+            if word in ("line", "offset") and format_ in ("parquet", "avro"):
+                message = f'{called(source)} has "{word}" in metadata, which format {format_} does not have'
+                yield subject.problem("option-not-of-format", path_of(source, "metadata"), message, f"write {name}: row")
+            elif word == "row" and format_ not in ("parquet", "avro"):
+                message = f'{called(source)} has "row" in metadata, which format {format_} does not have'
+                yield subject.problem("option-not-of-format", path_of(source, "metadata"), message, f"write {name}: line")
+        key = "metadata" if taken else "partition_columns"
+        if (taken or folders) and source.options.get("parse") == "spark":
+            message = f"{called(source)} has `{key}` and `parse: spark`, which reads the columns of lines alone"
+            yield subject.problem_at_key("option-not-of-format", path_of(source, key), message, "take `parse: spark` out")
+
+
+def shapes_can_be_read(subject: Subject) -> Iterator[Problem]:
+    """The values inside of `json` and `multiline`, and what cannot stand beside them."""
+    for source in subject.flow.sources.values():
+        shape, multiline = source.options.get("json") or {}, source.options.get("multiline") or {}
+        if shape.get("records"):
+            try:
+                list_keys(shape["records"])
+            except ValueError as error:
+                yield subject.problem("bad-value", path_of(source, "json", "records"), f"{called(source)}: {error}", _PATHS)
+            if shape.get("shape", "lines") in ("array", "concatenated"):
+                message = f"{called(source)} has `records` and `shape: {shape['shape']}`; the path says where the records are"
+                yield subject.problem("bad-value", path_of(source, "json", "shape"), message, "take `shape` out")
+        if multiline.get("start"):
+            try:
+                re.compile(multiline["start"])
+            except re.error as error:
+                message = f"{called(source)}: `start` of multiline is not a valid regular expression: {error}"
+                yield subject.problem("bad-value", path_of(source, "multiline", "start"), message, "correct it, such as: ^\\d{4}-")
+        whole = bool(shape.get("records")) or shape.get("shape", "lines") != "lines"
+        key = "growing" if source.options.get("growing") else "parse" if source.options.get("parse") == "spark" else ""
+        if whole and key:
+            message = f"{called(source)} has `{key}` and `json`, whose files are read whole"
+            yield subject.problem("bad-value", path_of(source, key), message, f"take `{key}` out")
+        columns = {} if source.schema is None else {field.name: field.type.name for field in source.schema.fields.fields}
+        for name in shape.get("text") or ():
+            if columns and columns.get(name) != "STRING":
+                found = f"is {columns[name]}" if name in columns else "is not in its schema"
+                message = f'{called(source)} keeps "{name}" as JSON text, which {found}'
+                yield subject.problem("bad-value", path_of(source, "json", "text"), message, f"declare it: {name} STRING")
+
+
 def schemas_are_known(subject: Subject) -> Iterator[Problem]:
     """JSON, CSV, messages in Avro and documents say nothing of their columns; text and sequences have columns of their own."""
     for source in subject.flow.sources.values():
@@ -92,7 +143,7 @@ def schemas_are_known(subject: Subject) -> Iterator[Problem]:
                 message = f"{called(source)} reads {what} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
             continue
-        beside = source.options.get("metadata") or {}
+        beside = {*(source.options.get("metadata") or {}), *(source.options.get("partition_columns") or {})}
         if format_ == "text" and [str(field.type) for field in source.schema.fields.fields if field.name not in beside] != ["STRING"]:
             message = f"{called(source)} reads text, whose records are one STRING each"
             yield subject.problem("schema-surplus", path_of(source, "schema"), message, "write schema: value STRING, or take it out")

@@ -1,0 +1,322 @@
+"""JSON that is not an object a line: one list, values behind one another, or a list inside of a document, in bounded memory.
+
+Only brackets, commas and quotes are looked at, some hundred kilobytes at a time: what a record holds is the decoder's business.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from scribengin.connectors.files.cutting import BOM, Damage
+from scribengin.core.units import show_bytes
+from scribengin.formats.blocks import DamageBlock
+from scribengin.formats.figures import PAYLOAD_BYTES
+from scribengin.formats.spans import JsonBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+_QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
+_OPEN, _CLOSE = frozenset(b"{["), frozenset(b"}]")
+_CHANGE = np.zeros(256, np.int8)
+_CHANGE[list(_OPEN)] = 1
+_CHANGE[list(_CLOSE)] = -1
+_MARK = np.zeros(256, bool)
+_MARK[list(b"{}[],:")] = True
+_BLANK = b" \t\r\n"
+_CUT = "Input data was truncated"
+_LOOKED_LINES = 50
+
+
+def shape_of(head: bytes) -> str:
+    """`array`, `concatenated` or `lines`, by how a file begins (`shape: auto`)."""
+    head = head.removeprefix(BOM).lstrip(_BLANK)
+    if head[:1] == b"[":
+        return "array"
+    return "lines" if head[:1] != b"{" or not _fault(head.partition(b"\n")[0]) else "concatenated"
+
+
+def misshapen(head: bytes) -> str:
+    """What a file is that is not an object a line, with the option that reads it, as a sentence; empty where it may be one. `head` are its
+    first bytes. Costs one record where all is well."""
+    head = head.removeprefix(BOM).lstrip(_BLANK)
+    if head[:1] not in (b"[", b"{"):
+        return ""
+    first, _, rest = head.partition(b"\n")
+    fault = _fault(first)
+    if head[:1] == b"[":
+        whole = not fault and not rest.strip(_BLANK)
+        return "the file is one JSON list, and not an object a line: set json: {shape: array}" if whole or fault == _CUT else ""
+    if fault != _CUT:
+        return ""
+    try:
+        value, end = json.JSONDecoder().raw_decode(head.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        if len(head) < PAYLOAD_BYTES or any(line[:1] == b"{" and not _fault(line) for line in rest.split(b"\n", _LOOKED_LINES)[:-1]):
+            return ""  # a line that is cut off among others
+        value, end = {}, 0
+    del end
+    lists = [key for key, inner in value.items() if isinstance(inner, list)]
+    if len(lists) == 1:
+        return (
+            "the file is one JSON document over several lines, and not an object a line: set json: {shape: concatenated}, or, for a record "
+            f'from each item of its list, json: {{records: "$.{lists[0]}[*]"}}'
+        )
+    return "the file is JSON over several lines, and not an object a line: set json: {shape: concatenated}"
+
+
+def _fault(text: bytes) -> str:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return str(error) or "?"
+    return ""
+
+
+@dataclass
+class JsonCutter:
+    """Cuts the content of `file` into blocks of records: each value behind another (`keys` None), or each item of the list that the keys
+    lead to from the top of each value. A record of more than `max_record` bytes is a DamageBlock and never held whole. Where brackets do
+    not match, or the file ends too early, the rest of it is one DamageBlock. Used for one file."""
+
+    file: str
+    max_record: int
+    keys: tuple[str, ...] | None = None
+
+    _held: bytearray = field(default_factory=bytearray)
+    """bytes from `_base` on that are still needed"""
+    _base: int = 0
+    _line: int = 1
+    """of the byte at `_base`"""
+    _depth: int = 0
+    _in_text: bool = False
+    _odd: bool = False
+    """whether the bytes so far end in an odd number of backslashes"""
+    _begin: int | None = 0
+    """where the record that is open begins; None outside of the records' list"""
+    _on_path: int = 0
+    """how many of the open brackets lead to the records"""
+    _key: bool = False
+    """whether the value that comes is that of the next key"""
+    _found: bool = False
+    """whether the top value had the list"""
+    _mark: int = 0
+    """behind the last bracket, comma or colon that was looked at"""
+    _head: bytes | None = None
+    """how a record begins that is too long already"""
+
+    def cut(self, chunks: Iterable[bytes | Damage], offset: int = 0) -> Iterator[JsonBlock | DamageBlock]:
+        """`chunks` are the whole content, from its start."""
+        self._base = self._mark = offset
+        self._begin = offset if self.keys is None else None
+        first = True
+        for chunk in chunks:
+            if isinstance(chunk, Damage):
+                yield self._damage(chunk.reason, chunk.message)
+                return
+            if first:
+                first = False
+                if chunk.startswith(BOM):
+                    chunk = chunk[len(BOM) :]  # noqa: PLW2901 (what is left of it)
+                    self._base = self._mark = offset = len(BOM)
+                    self._begin = offset if self.keys is None else None
+            start = self._base + len(self._held)
+            self._held += chunk
+            try:
+                yield from self._take(chunk, start)
+            except _ShapeError as error:
+                yield self._damage("malformed", f"{error}; nothing behind byte {error.at} is read", error.at)
+                return
+            self._forget(start + len(chunk))
+        yield from self._end()
+
+    # --- one chunk ---
+
+    def _take(self, chunk: bytes, start: int) -> Iterator[JsonBlock | DamageBlock]:
+        at, kinds, before = self._marks(chunk, start)
+        below = np.flatnonzero(before + _CHANGE[kinds] < 0)
+        if len(below):
+            wrong = int(below[0])
+            yield from self._between(at[:wrong], kinds[:wrong], before[:wrong])
+            raise _ShapeError("a bracket closes that was never opened", int(at[wrong]))
+        yield from self._between(at, kinds, before)
+
+    def _between(self, at: NDArray[np.int64], kinds: NDArray[np.uint8], before: NDArray[np.int64]) -> Iterator[JsonBlock | DamageBlock]:
+        """What the marks cut, in their order."""
+        after = before + _CHANGE[kinds]
+        if self.keys is None:
+            ends = at[(after == 0) & (before == 1)] + 1
+            if len(ends):
+                yield from self._records(ends, ends)
+            return
+        deep = len(self.keys) + 1
+        near = np.minimum(before, after) <= deep
+        at, kinds, before, after = at[near], kinds[near], before[near], after[near]
+        closing = np.flatnonzero(after == deep - 1)
+        separating = (kinds == _COMMA) & (before == deep)
+        index = 0
+        while index < len(at):
+            if self._begin is not None:
+                following = closing[np.searchsorted(closing, index) :]
+                until = int(following[0]) if len(following) else len(at)
+                ends = at[index:until][separating[index:until]]
+                if len(following):
+                    ends = np.append(ends, at[until])
+                if len(ends):
+                    yield from self._records(ends, ends + 1, closed=bool(len(following)))
+                if not len(following):
+                    return
+                self._begin = None
+                index = until
+            yield from self._step(int(at[index]), int(kinds[index]), int(before[index]), int(after[index]))
+            index += 1
+
+    def _marks(self, chunk: bytes, start: int) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
+        """(where brackets, commas and colons stand that are in no text, which they are, how many brackets are open before each)"""
+        bytes_ = np.frombuffer(chunk, np.uint8)
+        quotes = np.flatnonzero(bytes_ == _QUOTE)
+        if self._odd or b"\\" in chunk:
+            slashes = bytes_ == _BACKSLASH
+            index = np.arange(len(bytes_))
+            last = np.maximum.accumulate(np.where(slashes, -1, index))
+            before_quote = np.where(quotes > 0, last[quotes - 1], -1)
+            runs = quotes - 1 - before_quote + (self._odd & (before_quote < 0))
+            quotes = quotes[runs % 2 == 0]
+            tail = len(bytes_) - 1 - int(last[-1])
+            self._odd = bool((tail + (self._odd and last[-1] < 0)) % 2)
+        at = np.flatnonzero(_MARK[bytes_])
+        inside = (np.searchsorted(quotes, at) + self._in_text) % 2 == 1
+        self._in_text = bool((len(quotes) + self._in_text) % 2)
+        at = at[~inside]
+        kinds = bytes_[at]
+        after = self._depth + np.cumsum(_CHANGE[kinds], dtype=np.int64)
+        before = after - _CHANGE[kinds]
+        if len(after):
+            self._depth = int(after[-1])
+        return at + start, kinds, before
+
+    def _records(self, ends: NDArray[np.int64], begins: NDArray[np.int64], *, closed: bool = False) -> Iterator[JsonBlock | DamageBlock]:
+        """The records that end there; the one behind each begins at `begins`. `closed`: the last ends with its list, and may be nothing."""
+        assert self._begin is not None
+        starts = np.append(self._begin, begins[:-1])
+        self._begin = int(begins[-1])
+        if self._head is not None:
+            yield self._too_long(int(starts[0]), int(ends[0] - starts[0]), self._head)
+            self._head = None
+            starts, ends = starts[1:], ends[1:]
+            if not len(ends):
+                return
+        if closed and not self._held[starts[-1] - self._base : ends[-1] - self._base].strip(_BLANK):
+            starts, ends = starts[:-1], ends[:-1]
+        long = np.flatnonzero(ends - starts > self.max_record)
+        last = 0
+        for index in (*long.tolist(), len(ends)):
+            if index > last:
+                yield self._block(starts[last:index], ends[last:index])
+            if index < len(ends):
+                begin, length = int(starts[index]), int(ends[index] - starts[index])
+                at = begin - self._base
+                yield self._too_long(begin, length, bytes(self._held[at : at + min(length, PAYLOAD_BYTES)]))
+            last = index + 1
+
+    def _block(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> JsonBlock:
+        first = int(starts[0])
+        content = bytes(self._held[first - self._base : int(ends[-1]) - self._base])
+        return JsonBlock.of(self.file, content, first, self._line_of(first), (starts - first).tolist(), (ends - first).tolist())
+
+    def _step(self, at: int, kind: int, before: int, after: int) -> Iterator[DamageBlock]:
+        """A bracket, comma or colon outside of the records' list."""
+        assert self.keys is not None
+        deep = len(self.keys)
+        if before == 0 and (stray := bytes(self._held[self._mark - self._base : at - self._base]).strip(_BLANK)):
+            raise _ShapeError(f"{_shown(stray)} stands between values", self._mark)
+        if after > before and before == self._on_path and (before == 0 or self._key):
+            if kind == ord("[") and before == deep:
+                self._begin, self._found = at + 1, True
+            elif kind == ord("{") and before < deep:
+                self._on_path = before + 1
+            elif before == 0:
+                found, what = ("an object", "concatenated") if kind == ord("{") else ("a list", "array")
+                raise _ShapeError(f"{found} begins where {self._asked} is to be; set json: {{shape: {what}}}", at)
+        if kind == _COLON and before == self._on_path:
+            self._key = _text(bytes(self._held[self._mark - self._base : at - self._base])) == self.keys[before - 1]
+        elif kind == _COMMA and before == 0:
+            raise _ShapeError("a comma stands between values", at)
+        elif before >= self._on_path:
+            self._key = False
+        if after < before:
+            self._on_path = min(self._on_path, after)
+            if after == 0 and not self._found:
+                yield self._damage("missing", f"a value of the file has no list at {self._asked}", at)
+            self._found = self._found and after > 0
+        self._mark = at + 1
+
+    @property
+    def _asked(self) -> str:
+        keys = "".join(f".{key}" for key in self.keys or ())
+        return f"${keys}[*]" if keys else "a list"
+
+    # --- between chunks, and the end ---
+
+    def _forget(self, behind: int) -> None:
+        """Let go of what nobody needs any more, a record that is too long included."""
+        if self._begin is not None:
+            if self._head is None and behind - self._begin > self.max_record:
+                at = self._begin - self._base
+                self._head = bytes(self._held[at : at + PAYLOAD_BYTES])
+            needed = behind if self._head is not None else self._begin
+        else:
+            needed = self._mark if behind - self._mark <= self.max_record else behind
+            self._mark = max(self._mark, needed)
+        self._line += self._held.count(b"\n", 0, needed - self._base)
+        del self._held[: needed - self._base]
+        self._base = needed
+
+    def _end(self) -> Iterator[JsonBlock | DamageBlock]:
+        behind = self._base + len(self._held)
+        if self._depth or self._in_text:
+            what = "a record" if self._begin is not None and self._depth > (0 if self.keys is None else len(self.keys) + 1) else "its list"
+            yield self._damage("truncated", f"the file ends inside of {what if self.keys is not None else 'a record'}")
+        elif self._begin is not None and self._held.strip(_BLANK):  # what is no bracket: the decoder tells
+            yield from self._records(np.array([behind]), np.array([behind]))
+        elif self._begin is None and self._held[max(0, self._mark - self._base) :].strip(_BLANK):
+            yield self._damage("malformed", f"{_shown(bytes(self._held).strip(_BLANK))} stands behind the last value")
+
+    def _damage(self, reason: str, message: str, at: int | None = None) -> DamageBlock:
+        begin = at if at is not None else self._base if self._begin is None else self._begin
+        if self._head is not None:
+            return DamageBlock(self.file, reason, message, begin, None, self._head)
+        held = max(0, begin - self._base)
+        return DamageBlock(self.file, reason, message, begin, self._line_of(begin), bytes(self._held[held : held + PAYLOAD_BYTES]))
+
+    def _too_long(self, begin: int, length: int, head: bytes) -> DamageBlock:
+        message = f"the record has {show_bytes(length)}, more than `max_record` ({show_bytes(self.max_record)}); its first 64 KiB are kept"
+        return DamageBlock(self.file, "too-long", message, begin, self._line_of(begin) if begin >= self._base else None, head)
+
+    def _line_of(self, offset: int) -> int:
+        return self._line + self._held.count(b"\n", 0, max(0, offset - self._base))
+
+
+class _ShapeError(ValueError):
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.at = at
+
+
+def _text(key: bytes) -> Any:
+    try:
+        return msgspec.json.decode(key)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _shown(text: bytes) -> str:
+    shown = text[:40].decode("utf-8", "replace")
+    return f"{shown!r}{'…' * (len(text) > 40)}"

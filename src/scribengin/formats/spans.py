@@ -1,0 +1,83 @@
+"""Blocks of records that are no single lines of their file: JSON over any lines, and text of which several lines are one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scribengin.formats.blocks import LineBlock
+from scribengin.formats.contract import RecordPlace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BLANK = b" \t\r\n"
+
+
+@dataclass(slots=True)
+class SpanBlock(LineBlock):
+    """Whole records of one file. `content` is what the file has there, from `offset` and `first_line` on, and record i is
+    `content[starts[i]:ends[i]]`."""
+
+    content: bytes = b""
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def lines(self) -> list[bytes]:
+        """The records."""
+        return [self.payload(ordinal) for ordinal in range(len(self.starts))]
+
+    def _begin(self, ordinal: int) -> int:
+        return self.starts[ordinal]
+
+    def place(self, ordinal: int) -> RecordPlace:
+        """Where the record begins."""
+        begin = self._begin(ordinal)
+        line = None if self.first_line is None else self.first_line + self.content.count(b"\n", 0, begin)
+        return RecordPlace(self.file, line=line, offset=self.offset + begin)
+
+    def payload(self, ordinal: int) -> bytes:
+        """The record as it stands in the file."""
+        return self.content[self.starts[ordinal] : self.ends[ordinal]]
+
+    def offsets(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As `place`, of many."""
+        return np.array([self._begin(ordinal) for ordinal in ordinals.tolist()], np.int64) + self.offset
+
+    def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """As `place`, of many."""
+        if self.first_line is None:
+            return None
+        ends = np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n"))
+        return np.searchsorted(ends, self.offsets(ordinals) - self.offset) + self.first_line
+
+    def __len__(self) -> int:
+        """How many records."""
+        return len(self.starts)
+
+
+@dataclass(slots=True)
+class JsonBlock(SpanBlock):
+    """In `data` each record is on a line of its own, for a decoder of lines."""
+
+    @staticmethod
+    def of(file: str, content: bytes, offset: int, line: int, starts: list[int], ends: list[int]) -> JsonBlock:
+        """A line end inside of a record is white space, or a mistake, and so is the carriage return that stands for it then."""
+        plain = content.replace(b"\n", b"\r") if b"\n" in content else content
+        data = b"\n".join([plain[start:end] for start, end in zip(starts, ends, strict=True)]) + b"\n"
+        return JsonBlock(file, data, offset, line, content=content, starts=starts, ends=ends)
+
+    def lines(self) -> list[bytes]:
+        """The lines of `data`."""
+        return LineBlock.lines(self)
+
+    def _begin(self, ordinal: int) -> int:
+        """Without the blanks before the record."""
+        record = self.content[self.starts[ordinal] : self.ends[ordinal]]
+        return self.starts[ordinal] + len(record) - len(record.lstrip(_BLANK))
+
+    def payload(self, ordinal: int) -> bytes:
+        """Without the blanks around it."""
+        return SpanBlock.payload(self, ordinal).strip(_BLANK)
