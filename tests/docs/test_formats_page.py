@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = ROOT / "docs/formats.md"
-PARTS = ("My CSV", "My text", "My Parquet comes from pandas or Spark")
+PARTS = ("My CSV", "My text", "My Parquet comes from pandas or Spark", "My JSON", "My folders and files")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

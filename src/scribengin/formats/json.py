@@ -40,8 +40,8 @@ class JsonDecoder:
     """Decodes `LineBlock`s. Build one per task; the Schema's columns must be such that JSON can hold them (ValueError)."""
 
     def __init__(self, schema: Schema, texts: Collection[str] = (), *, truncate: bool = False) -> None:
-        """`texts` are STRING columns that keep a value of any kind as its JSON text. `truncate`: what a TIMESTAMP has behind its six decimals
-        is cut off."""
+        """`texts` are STRING columns that keep a value of any kind as its JSON text. `truncate`: what a TIMESTAMP has behind its six
+        decimals is cut off."""
         self.schema = schema
         read = Schema(tuple(replace(field, type=Type("RAW")) if field.name in texts else field for field in schema.fields))
         self._dicts = Dicts(read, truncate=truncate)

@@ -89,7 +89,7 @@ def conformed(
     if bad:
         as_found = [texts.get(name, column) for name, column in zip(made_batch.schema.names, arrays, strict=True)]
         rows = pa.RecordBatch.from_arrays(as_found, names=made_batch.schema.names)
-    return TableBlock(file, made_batch, first_row, columns, unfit, [bad[index] for index in sorted(bad)], rows)
+    return TableBlock(file, made_batch, first_row, columns, unfit, bad=[bad[index] for index in sorted(bad)], texts=rows)
 
 
 def _misfit(field: Field, found: str) -> str:
