@@ -15,6 +15,7 @@ import pytest
 
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits, Place
+from scribengin.connectors.files.cutting import Hole, marking_holes
 from scribengin.connectors.files.multiline import MultilineCutter
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core import zstd
@@ -180,6 +181,53 @@ def test_empty_files_of_any_name_are_empty(tmp_path: Path) -> None:
     put(tmp_path / "data/b.gz", gzip.compress(b""))
     put(tmp_path / "data/b.bz2", bz2.compress(b""))
     assert read(tmp_path) == ([], [])
+
+
+# --- holes ---
+
+
+@pytest.mark.parametrize("options", [{}, {"multiline": {"start": "^l"}}])
+@pytest.mark.parametrize("length", [16, 100, 65536, 300_000])
+def test_a_hole_of_nul_bytes_is_one_letter_and_no_part_of_a_line(tmp_path: Path, length: int, options: dict[str, Any]) -> None:
+    put(tmp_path / "data/a.log", bytes(length) + b"line 1\nline 2 is cut" + bytes(length) + b"line 3\n" + bytes(length))
+    source = source_of(tmp_path, None, format="text", split=65536, metadata={"offset": "offset"}, **options)
+    decoder, rows, holes = source.decoder(), list[Any](), list[Any]()
+    for stream in source.reader().split(Limits(), final=True):
+        for block in source.read(stream):
+            found = decoder.rows(block)
+            rows += [(row["value"], row["offset"]) for row in found.rows]
+            holes += [(bad.reason, block.place(0).offset) for bad in found.bad]
+    assert rows == [("line 1", length), ("line 2 is cut", length + 7), ("line 3", 2 * length + 20)]
+    assert holes == [("hole", 0), ("hole", length + 20), ("hole", 2 * length + 27)]
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 17, 1000])
+def test_nul_bytes_are_told_however_they_come(size: int) -> None:
+    data = b"a\0b" + bytes(15) + b"c" + bytes(16) + b"d" + bytes(40)
+    found: list[Any] = []
+    for part in marking_holes(data[at : at + size] for at in range(0, len(data), size)):
+        found += [part.length] if isinstance(part, Hole) else [part]
+    texts = [b"".join(group) if not isinstance(group[0], int) else group[0] for group in _runs(found)]
+    assert texts == [b"a\0b" + bytes(15) + b"c", 16, b"d", 40]
+
+
+def _runs(parts: list[Any]) -> list[list[Any]]:
+    runs: list[list[Any]] = []
+    for part in parts:
+        if not isinstance(part, int) and runs and not isinstance(runs[-1][0], int):
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return runs
+
+
+def test_holes_in_json_and_csv(tmp_path: Path) -> None:
+    put(tmp_path / "data/a.jsonl", bytes(5000) + LINES)
+    rows, dead = read(tmp_path)
+    assert (rows, len(dead)) == ([{"id": 1}, {"id": 2}], 1)
+    put(tmp_path / "data/a.jsonl", b"id\n1\n" + bytes(5000) + b"2\n")
+    rows, dead = read(tmp_path, format="csv")
+    assert (rows, len(dead)) == ([{"id": 1}, {"id": 2}], 1)
 
 
 # --- multiline ---

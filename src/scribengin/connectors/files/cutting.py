@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +27,55 @@ class Damage(NamedTuple):
 
     reason: str
     message: str
+
+
+class Hole(NamedTuple):
+    """So many NUL bytes among the chunks of a text."""
+
+    length: int
+
+    def block(self, file: str, offset: int, line: int | None, find_line: Callable[[int], int | None] | None = None) -> DamageBlock:
+        """What tells of it; `line` is the one that begins, or goes on, behind it."""
+        message = (
+            f"{self.length} NUL bytes are not read: a file that was truncated while its writer went on has them (as with copytruncate), "
+            "or one that a crash has cut off"
+        )
+        return DamageBlock(file, "hole", message, offset, line, b"", find_line)
+
+
+_HOLE_BYTES = 16
+_HOLE = re.compile(rb"\0{%d,}" % _HOLE_BYTES)
+
+
+def marking_holes(chunks: Iterable[bytes | Damage]) -> Iterator[bytes | Damage | Hole]:
+    """The same, with a Hole for each run of NUL bytes that no text has. Costs a look for one of them."""
+    held = 0  # NUL bytes at the end of what came
+    for chunk in chunks:
+        if isinstance(chunk, Damage) or (not held and b"\0" not in chunk):
+            yield from _nulls(held)
+            held = 0
+            yield chunk
+            continue
+        text = chunk.lstrip(b"\0")
+        held += len(chunk) - len(text)
+        if not text:
+            continue
+        yield from _nulls(held)
+        size = len(text)
+        text = text.rstrip(b"\0")
+        held = size - len(text)
+        at = 0
+        for found in _HOLE.finditer(text):
+            yield text[at : found.start()]
+            yield Hole(found.end() - found.start())
+            at = found.end()
+        yield text[at:]
+    yield from _nulls(held)
+
+
+def _nulls(count: int) -> Iterator[bytes | Hole]:
+    if count:
+        yield Hole(count) if count >= _HOLE_BYTES else b"\0" * count
 
 
 _COUNTED_BYTES = 2**18
@@ -72,9 +122,9 @@ class Cutter:
     end: LineEnd = AUTO
     """what ends a line"""
 
-    def cut(self, chunks: Iterable[bytes | Damage], offset: int) -> Iterator[LineBlock | DamageBlock]:
+    def cut(self, chunks: Iterable[bytes | Damage | Hole], offset: int) -> Iterator[LineBlock | DamageBlock]:
         """`chunks` begin at the start of a line, `offset` bytes into the content. A Damage ends them, and takes the unfinished
-        line with it."""
+        line with it; a Hole ends a line."""
         mark = self.end.mark
         line = None if self.find_line is not None else self.first_line
         rest = b""
@@ -87,6 +137,16 @@ class Cutter:
                     rest = b""
                 yield DamageBlock(self.file, chunk.reason, chunk.message, offset, line, rest[:PAYLOAD_BYTES], self.find_line)
                 return
+            if isinstance(chunk, Hole):
+                if long is not None:
+                    yield self._too_long(long, line)
+                elif rest:
+                    yield from self._blocks(rest, offset, line)
+                long, rest, offset = None, b"", offset + len(rest)
+                yield chunk.block(self.file, offset, line, self.find_line)
+                offset += chunk.length
+                at_start = False
+                continue
             data = rest + chunk if rest else chunk
             if at_start:
                 if len(data) < len(BOM) and BOM.startswith(data):

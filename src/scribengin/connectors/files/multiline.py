@@ -6,7 +6,7 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.files.cutting import BOM, Damage
+from scribengin.connectors.files.cutting import BOM, Damage, Hole
 from scribengin.core.units import show_bytes
 from scribengin.formats.blocks import DamageBlock
 from scribengin.formats.figures import PAYLOAD_BYTES
@@ -37,7 +37,7 @@ class MultilineCutter:
         self._size = self._lines = 0
         """of that record"""
 
-    def cut(self, chunks: Iterable[bytes | Damage], offset: int) -> Iterator[SpanBlock | DamageBlock]:
+    def cut(self, chunks: Iterable[bytes | Damage | Hole], offset: int) -> Iterator[SpanBlock | DamageBlock]:
         """`chunks` begin at the start of a record, `offset` bytes into the content. A Damage ends them and takes the last record along."""
         self._offset = offset
         rest, inside = b"", False  # `inside`: of a line that is longer than a record may be
@@ -48,6 +48,12 @@ class MultilineCutter:
                 head = b"".join(self._open)[:PAYLOAD_BYTES]
                 yield DamageBlock(self._file, chunk.reason, chunk.message, self._offset, self._line, head)
                 return
+            if isinstance(chunk, Hole):
+                yield from self._all(rest, inside=inside)
+                yield chunk.block(self._file, self._offset, self._line)
+                rest, inside = b"", False
+                self._pass(chunk.length, 0)
+                continue
             data = rest + chunk
             if number == 0 and offset == 0 and data.startswith(BOM):
                 data, self._offset = data[len(BOM) :], len(BOM)
@@ -65,6 +71,10 @@ class MultilineCutter:
                 self._add(rest)
                 rest, inside = b"", True
             yield from self._given()
+        yield from self._all(rest, inside=inside)
+
+    def _all(self, rest: bytes, *, inside: bool) -> Iterator[SpanBlock | DamageBlock]:
+        """With the last line, which nothing ends."""
         if rest and not inside and self._size and self._search(rest):
             yield from self._close()
         self._add(rest)

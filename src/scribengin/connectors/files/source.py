@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from scribengin.connectors.files.bytestreams import CHUNK_BYTES, compression_of, range_start, read_bytes, read_compressed, read_range
-from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, in_utf_8, skip_lines, take_header
+from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, in_utf_8, marking_holes, skip_lines, take_header
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.file_kinds import MAGIC_BYTES, kind_of, why_unlike, why_unlike_inside
 from scribengin.connectors.files.first_look import HEAD_BYTES, Unlike, csv_remedy, json_names, unlike_encoding, unlike_names, unlike_quotes
@@ -375,12 +375,12 @@ class FilesSource:
                 return
         if self._multiline:
             line = first_line if finder is None else finder(start)
-            yield from MultilineCutter(str(path), self._multiline, max_record, line).cut(chunks, offset)
+            yield from MultilineCutter(str(path), self._multiline, max_record, line).cut(marking_holes(chunks), offset)
         elif self._format == "csv":
             cutter = CsvCutter(str(path), max_record, finder, first_line, dialect=self._dialect.ending(end))
             yield from self._csv(chunks, path, offset, cutter, begins=start == 0)
         else:
-            yield from Cutter(str(path), max_record, finder, first_line, end).cut(chunks, offset)
+            yield from Cutter(str(path), max_record, finder, first_line, end).cut(marking_holes(chunks), offset)
 
     def _unlike(self, file: IO[bytes], piece: Piece, compression: str) -> str:
         """See `why_unlike`; looked at where a file begins, and in each part of one that grows."""
@@ -453,7 +453,7 @@ class FilesSource:
                     header, _, _, _ = take_header(whole, cutter.dialect)
                 cutter = replace(cutter, header=self._names(header, path))
         block = None
-        for block in cutter.cut(chunks, start):
+        for block in cutter.cut(marking_holes(chunks), start):
             yield block
         if block is None and begins and start:  # a file with bytes and no record: who looks at blocks says so
             yield CsvBlock(str(path), b"", start, dialect=cutter.dialect, header=cutter.header)
