@@ -176,19 +176,13 @@ def test_of_many_files_some_of_each_are_looked_at(tmp_path: Path) -> None:
 
 def test_what_is_no_data_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("[1]\n")
-    with pytest.raises(SourceError, match="is one JSON list"):
+    with pytest.raises(SourceError, match="of 1 lines none is a JSON object"):
         proposed(tmp_path / "a.jsonl")
-    (tmp_path / "b.json").write_text('{\n "id": 1\n}\n')
-    with pytest.raises(SourceError, match="one JSON object over several lines"):
-        proposed(tmp_path / "b.json")
     for line, why in (("{'a': 1}", "object keys must be strings"), ('{"a": NaN}', "invalid character"), ('{"a": 1,}', "trailing comma")):
         (tmp_path / "n.jsonl").write_text(f"{line}\n" * 3)
         with pytest.raises(SourceError, match=rf"of 3 lines none .* the first of .*n.jsonl: .*{why}") as wrong:
             proposed(tmp_path / "n.jsonl")
         assert "null for NaN" in wrong.value.remedy
-    (tmp_path / "c.json").write_text("[" + '{"id": 1},' * 2_000_000 + "{}]")
-    with pytest.raises(SourceError, match="is one JSON list"):
-        proposed(tmp_path / "c.json")
     for data, said in (
         (b"", "are empty"),
         (b"id,name\n", "hold a line of names and no record"),
@@ -240,3 +234,37 @@ def test_columns_of_parquet_that_no_type_takes_are_left_out_and_values_are_told_
     assert found.dead == 1
     assert "1970-01-01 00:00:00.000000001Z" in found.deaths[0].message
     assert "time: truncate" in found.deaths[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('[{"id": 1}, {"id": 2}]', {"json": {"shape": "array"}}),
+        ("[" + '{"id": 1},' * 200_000 + '{"id": 2}]', {"json": {"shape": "array"}}),
+        ('[\n {\n  "id": 1\n },\n {\n  "id": 2\n }\n]\n', {"json": {"shape": "array"}}),
+        ('{"id": 1}{"id": 2}', {"json": {"shape": "concatenated"}}),
+        ('{\n "id": 1\n}\n{\n "id": 2\n}\n', {"json": {"shape": "concatenated"}}),
+        ('{\n "Records": [\n  {"id": 1},\n  {"id": 2}\n ]\n}\n', {"json": {"records": "$.Records[*]"}}),
+        ('{"id": 1}\n{"id": 2}\n', {}),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_json_of_other_shapes_is_proposed_with_its_option(tmp_path: Path, text: str, options: dict[str, Any], packed: bool) -> None:
+    file = tmp_path / f"a.json{'.gz' * packed}"
+    file.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    proposal = proposed(file)
+    assert (proposal.options, str(proposal.schema), proposal.dead) == (options, "id BIGINT", 0)
+
+
+def test_the_list_of_a_document_on_one_line_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"Records": [{"id": 1}]}')
+    assert 'json: {records: "$.Records[*]"}' in " ".join(proposed(tmp_path / "a.json").notes)
+
+
+def test_folders_that_all_files_lie_in_are_proposed_as_columns(tmp_path: Path) -> None:
+    for day, hour in (("2026-01-01", "07"), ("__HIVE_DEFAULT_PARTITION__", "23")):
+        folder = tmp_path / f"day={day}/hour={hour}"
+        folder.mkdir(parents=True)
+        (folder / "a.jsonl").write_text('{"id": 1}\n')
+    proposal = infer(files_of([str(tmp_path / "**/*.jsonl")]), records=100)
+    assert (str(proposal.schema), proposal.options) == ("id BIGINT", {"partition_columns": {"day": "DATE", "hour": "STRING"}})

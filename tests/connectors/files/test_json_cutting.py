@@ -185,7 +185,7 @@ def test_other_paths_are_refused(path: str) -> None:
         (b'{\n "a": 1\n}\n{\n "a": 2\n}\n', "concatenated", "shape: concatenated"),
         (b'{"Records": [\n {"a":1}\n]}\n', "concatenated", 'records: "$.Records[*]"'),
         (b'{"a":1}{"a":2}', "concatenated", ""),
-        (b'{"a": 1, "b": "cut\n{"a":2}\n{"a":3}\n', "concatenated", ""),
+        (b'{"a": 1, "b": "cut\n{"a":2}\n{"a":3}\n', "lines", ""),
     ],
 )
 def test_what_a_file_is_by_how_it_begins(head: bytes, shape: str, says: str) -> None:

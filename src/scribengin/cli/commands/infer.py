@@ -173,9 +173,13 @@ def _yaml(proposal: Proposal, files: tuple[str, ...]) -> str:
     more = [f"    # the path takes in all files of that name, not only the {len(files)} that were named"] if len(files) > 1 else []
     lines = ["sources:", f"  {name[:63]}:", "    type: files", *more, f"    path: {_scalar(path)}", f"    format: {proposal.format}"]
     for key, value in proposal.options.items():
-        lines.append(f"    {key}: {json.dumps(value)}")
+        lines.append(f"    {key}: {_mapping(value) if isinstance(value, dict) else json.dumps(value)}")
     lines.append(f"    schema: {_scalar(str(proposal.schema))}")
     return "\n".join(lines) + "\n"
+
+
+def _mapping(value: dict[str, str]) -> str:
+    return "{" + ", ".join(f"{_scalar(key)}: {_scalar(text)}" for key, text in value.items()) + "}"
 
 
 def _path_of(files: tuple[str, ...]) -> str:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import msgspec
 
+from scribengin.connectors.files.json_cutting import options_for
 from scribengin.connectors.files.options import CSV_READ
 from scribengin.connectors.files.parquet import schema_of_columns
 from scribengin.connectors.files.sampling import MOST_FILES, Sample, format_of, head_of, read_sample
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Field, Schema, Type
+from scribengin.formats.added_columns import NULL_FOLDER, folders_in
 from scribengin.formats.blocks import DamageBlock, LineBlock
 from scribengin.formats.catalog import decoder_for
 from scribengin.formats.csv_records import CsvBlock, split_cells
@@ -80,14 +83,29 @@ def infer(paths: Sequence[Path], *, records: int, format: str | None = None, opt
     format = format or _one_format(paths)
     match format:
         case "json":
-            proposal = _of_json(read_sample(paths, "json", {}, _LOWEST, records=records))
+            proposal = _of_json(paths, records)
         case "csv":
             proposal = _of_csv(paths, dict(options or {}), records)
         case "text":
             proposal = _of_text(paths, options or {}, records)
         case _:
             proposal = _of_typed(paths, format, records)
+    folders = _folders(paths)
+    if folders:
+        proposal.options["partition_columns"] = folders
+        named = Schema(tuple(field for field in proposal.schema.fields if field.name not in folders))
+        proposal.schema = named if named.fields else proposal.schema
+        for name in folders:
+            proposal.columns.pop(name, None)
     return proposal
+
+
+def _folders(paths: Sequence[Path]) -> dict[str, str]:
+    """Column → type of the folders `column=value` that all files lie in."""
+    said = [folders_in(str(path)) for path in paths]
+    names = [name for name in said[0] if can_name(name) and all(name in each for each in said)]
+    values = {name: [unquote(each[name]) for each in said] for name in names}
+    return {name: str(guess_column(name, [None if text == NULL_FOLDER else text for text in values[name]]).type) for name in names}
 
 
 def _one_format(paths: Sequence[Path]) -> str:
@@ -102,7 +120,11 @@ def _one_format(paths: Sequence[Path]) -> str:
     return next(iter(found), None) or format_of(paths[0])
 
 
-def _of_json(sample: Sample) -> Proposal:
+def _of_json(paths: Sequence[Path], records: int) -> Proposal:
+    first = next((path for path in paths if path.stat().st_size), paths[0])
+    keys, note = options_for(head_of(first))
+    options: dict[str, Any] = {"json": keys} if keys else {}
+    sample = read_sample(paths, "json", options, _LOWEST, records=records)
     columns: dict[str, Seen] = {}
     decoder = msgspec.json.Decoder()
     for block in sample.blocks:
@@ -115,11 +137,11 @@ def _of_json(sample: Sample) -> Proposal:
                 if name not in columns:
                     columns[name] = Seen()
                 columns[name].add(value)
-    notes: list[str] = []
+    notes: list[str] = [note] if note else []
     schema = schema_of(columns, notes)
     if schema is None:
         raise _no_json(sample)
-    return _checked("json", schema, {}, sample, notes, columns)
+    return _checked("json", schema, options, sample, notes, columns)
 
 
 def _no_json(sample: Sample) -> SourceError:
@@ -130,11 +152,6 @@ def _no_json(sample: Sample) -> SourceError:
     head = block.data if isinstance(block, LineBlock) else block.head if isinstance(block, DamageBlock) else b""
     head = head.removeprefix(_BOM).lstrip()
     wrong = _first_line(head)
-    what = "list" if head[:1] == b"[" else "object over several lines" if head[:1] == b"{" and wrong == _CUT else ""
-    if what:
-        found = f"{block.place(0).file} is one JSON {what}; a source reads an object a line"
-        each = "'.[]'" if what == "list" else "."
-        return SourceError(found, remedy=f"write it so: jq -c {each} FILE > FILE.jsonl")
     none = f"of {sample.records:,} lines none is a JSON object with a field"
     if head[:1] == b"{" and wrong:
         remedy = "write strict JSON: names and texts in double quotes, null for NaN, no comma behind the last field"

@@ -40,36 +40,77 @@ def shape_of(head: bytes) -> str:
     head = head.removeprefix(BOM).lstrip(_BLANK)
     if head[:1] == b"[":
         return "array"
-    return "lines" if head[:1] != b"{" or not _fault(head.partition(b"\n")[0]) else "concatenated"
+    if head[:1] != b"{" or not _fault(head.partition(b"\n")[0]):
+        return "lines"
+    return "concatenated" if misshapen(head) or _next_to(head) else "lines"
 
 
 def misshapen(head: bytes) -> str:
     """What a file is that is not an object a line, with the option that reads it, as a sentence; empty where it may be one. `head` are its
     first bytes. Costs one record where all is well."""
-    head = head.removeprefix(BOM).lstrip(_BLANK)
-    if head[:1] not in (b"[", b"{"):
+    found = _over_lines(head.removeprefix(BOM).lstrip(_BLANK))
+    if found is None:
         return ""
-    first, _, rest = head.partition(b"\n")
-    fault = _fault(first)
-    if head[:1] == b"[":
-        whole = not fault and not rest.strip(_BLANK)
-        return "the file is one JSON list, and not an object a line: set json: {shape: array}" if whole or fault == _CUT else ""
-    if fault != _CUT:
-        return ""
-    try:
-        value, end = json.JSONDecoder().raw_decode(head.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        if len(head) < PAYLOAD_BYTES or any(line[:1] == b"{" and not _fault(line) for line in rest.split(b"\n", _LOOKED_LINES)[:-1]):
-            return ""  # a line that is cut off among others
-        value, end = {}, 0
-    del end
-    lists = [key for key, inner in value.items() if isinstance(inner, list)]
+    shape, lists = found
+    if shape == "array":
+        return "the file is one JSON list, and not an object a line: set json: {shape: array}"
     if len(lists) == 1:
         return (
             "the file is one JSON document over several lines, and not an object a line: set json: {shape: concatenated}, or, for a record "
             f'from each item of its list, json: {{records: "$.{lists[0]}[*]"}}'
         )
     return "the file is JSON over several lines, and not an object a line: set json: {shape: concatenated}"
+
+
+def options_for(head: bytes) -> tuple[dict[str, str], str]:
+    """The keys of `json` that read a file which begins so, none for lines, and what else there may be to say."""
+    head = head.removeprefix(BOM).lstrip(_BLANK)
+    first, _, rest = head.partition(b"\n")
+    found = _over_lines(head)
+    if found is not None:
+        shape, lists = found
+        return ({"records": f"$.{lists[0]}[*]"}, "") if len(lists) == 1 else ({"shape": shape}, "")
+    if _next_to(head):
+        return {"shape": "concatenated"}, ""
+    if head[:1] == b"{" and not rest.strip(_BLANK) and not _fault(first):
+        lists = _lists(msgspec.json.decode(first))
+        if len(lists) == 1:
+            return {}, f'the file is one document; for a record from each item of its list: json: {{records: "$.{lists[0]}[*]"}}'
+    return {}, ""
+
+
+def _over_lines(head: bytes) -> tuple[str, list[str]] | None:
+    """The shape of a file that is one list, or values over several lines, and in which keys of the first value there are lists of objects;
+    None of one that may be lines."""
+    if head[:1] not in (b"[", b"{"):
+        return None
+    first, _, rest = head.partition(b"\n")
+    fault = _fault(first)
+    if head[:1] == b"[":
+        return ("array", []) if fault == _CUT or (not fault and not rest.strip(_BLANK)) else None
+    if fault != _CUT:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(head.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        if len(head) < PAYLOAD_BYTES or any(line[:1] == b"{" and not _fault(line) for line in rest.split(b"\n", _LOOKED_LINES)[:-1]):
+            return None  # a line that is cut off among others
+        value = {}
+    return "concatenated", _lists(value)
+
+
+def _lists(value: dict[str, Any]) -> list[str]:
+    return [key for key, inner in value.items() if isinstance(inner, list) and inner and isinstance(inner[0], dict)]
+
+
+def _next_to(head: bytes) -> bool:
+    """Whether a second object begins on the line of the first."""
+    line = head.partition(b"\n")[0].decode("utf-8", "replace")
+    try:
+        _, end = json.JSONDecoder().raw_decode(line)
+    except (ValueError, RecursionError):
+        return False
+    return line[:1] == "{" and line[end:].lstrip()[:1] == "{"
 
 
 def _fault(text: bytes) -> str:

@@ -17,6 +17,7 @@ from scribengin.core.errors import SourceError
 from scribengin.formats.avro_container import AvroBlock
 from scribengin.formats.blocks import ArrowBlock, LineBlock
 from scribengin.formats.dialect import guess_encoding, in_utf_8, line_end_of
+from scribengin.formats.spans import SpanBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -159,6 +160,9 @@ def _first(block: Block, count: int) -> Block | None:
         return block
     if count <= 0:
         return None
+    if isinstance(block, SpanBlock):
+        data = b"".join(line + b"\n" for line in block.lines()[:count])
+        return replace(block, data=data, starts=block.starts[:count], ends=block.ends[:count], _lines=None)
     if isinstance(block, LineBlock):
         return replace(block, data=b"".join(line + block.end.mark for line in block.lines()[:count]), _lines=None, _length=-1)
     if isinstance(block, ArrowBlock):
