@@ -22,6 +22,7 @@ from scribengin.formats.json_lines import JSON
 from scribengin.formats.messages import MessageBlock, MessageDecoder
 from scribengin.formats.origins import Hop, Origins
 from scribengin.formats.rows import batch_to_rows
+from scribengin.formats.spans import SpanBlock
 from scribengin.formats.text import TextDecoder
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def record_block(letter: DeadLetter, decoder: Decoder) -> Block | None:
     if letter.form == "row" or isinstance(decoder, JsonDecoder):
         return LineBlock(letter.file, _one_line(letter.payload))
     if isinstance(decoder, TextDecoder):
-        return LineBlock(letter.file, letter.payload + b"\n", end=LF)
+        payload = letter.payload  # of several lines with `multiline`
+        return SpanBlock(letter.file, payload, end=LF, content=payload, starts=[0], ends=[len(payload)])
     extra = letter.extra
     if isinstance(decoder, CsvDecoder):
         header = extra.get("header")
