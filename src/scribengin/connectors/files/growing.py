@@ -194,7 +194,7 @@ class GrowingReader(FilesReader):
             start = 0 if known is None else known.end
             if known is not None and known.mark is not None and not file.holds(known.mark):
                 return None  # the next look tells what it is now
-            settled = final or self._settled(os.fstat(file.descriptor), self._waiting[path], now_s)
+            settled = final or time.time() - status.mtime_ns / 1e9 >= self._taking.settle_s
             end = self._whole_lines(self._discovery.root / path, start, status.size, settled)
             if end == start and known is not None and following.has_moved(path) and time.time() - status.mtime_ns / 1e9 >= _ENDED_S:
                 end = status.size
