@@ -15,8 +15,8 @@ from scribengin.flow_tests.outputs import read_output
 from scribengin.flow_tests.twin import Scratch, make_twin
 from scribengin.plan.checks.subject import Subject
 from scribengin.plan.checks.tests import check_tests
-from scribengin.spec.flow_tests import ALL, Change, Expected, FlowTest
-from scribengin.spec.model import Flow, Sink, Source
+from scribengin.spec.flow_tests import ALL, Change, Expected, FlowTest, Rows
+from scribengin.spec.model import Flow, SchemaSpec, Sink, Source
 from scribengin.spec.parse import parse_flow
 from scribengin.state.contract import DeadLetter
 
@@ -106,3 +106,20 @@ def test_nodes_that_a_change_adds_may_be_expected_and_others_not() -> None:
     )
     subject = Subject(parsed.flow, parsed.places, types["source_types"], types["sink_types"])
     assert [problem.code for problem in check_tests(subject, [test], parsed.places, ())] == ["test-node-unknown", "test-batch"]
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "kept"),
+    [
+        ({"format": "text", "metadata": {"line": "line"}}, Rows(rows=({"value": "x", "line": 7},)), {"format": "json"}),
+        ({"format": "text", "metadata": {"line": "line"}}, Rows(files=("a.log",)), {"format": "text", "metadata": {"line": "line"}}),
+        ({"format": "json", "json": {"shape": "array"}}, Rows(rows=({"id": 1},)), {"format": "json"}),
+        ({"format": "json", "json": {"shape": "array"}}, Rows(files=("a.json",)), {"format": "json", "json": {"shape": "array"}}),
+    ],
+)
+def test_rows_that_are_given_say_all_columns_and_files_are_read_as_the_source_reads(
+    tmp_path: Path, options: dict[str, Any], rows: Rows, kept: dict[str, Any]
+) -> None:
+    source = Source("s", "files", {"path": "data", **options}, SchemaSpec(parse_schema("id INT")))
+    twin = make_twin(Flow("shop", {"s": source}, {}, {}), {"s": (rows,)}, Scratch(tmp_path)).sources["s"]
+    assert {name: twin.options.get(name) for name in ("format", "metadata", "json") if name in twin.options} == kept

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
 from scribengin.connectors.files.options import READ_AS
+from scribengin.core.added_columns import added_fields
 from scribengin.core.errors import InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
 from scribengin.local.prepare import source_place
@@ -21,12 +22,15 @@ from scribengin.spec.edge_model import Edge
 from scribengin.spec.model import SchemaSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from scribengin.core.types import Schema
+    from scribengin.spec.flow_tests import Rows
     from scribengin.spec.model import Flow, Sink, Source
 
+_OF_FILES = ("metadata", "json", "multiline")
+"""what a file that is given is read by, and rows are not: these give all columns themselves"""
 _DECODED = ("format", "parse", "on_change", "max_record", *READ_AS)
 """options of a files source that say what its bytes mean"""
 _WRITTEN = ("format", "compression", "partition_by", "header", "delimiter", "null", "evolve")
@@ -56,7 +60,7 @@ class Scratch:
 def make_twin(flow: Flow, given: Mapping[str, Any], scratch: Scratch) -> Flow:
     """The twin. A sequence to which the test gives nothing counts by itself. Raises InputError for a source whose columns nobody knows."""
     # what rows are given is plain; what files are given says its compression by its name
-    sources = {source.id: _source(flow, source, scratch, given=source.id in given) for source in flow.sources.values()}
+    sources = {source.id: _source(flow, source, scratch, given.get(source.id)) for source in flow.sources.values()}
     sinks = {sink.id: _sink(sink, scratch) for sink in flow.sinks.values()}
     defaults = replace(flow.defaults, edge=Edge(), standby="none", delivery="exactly_once", trigger_s=0.0, retain_s=None)
     return replace(
@@ -76,13 +80,17 @@ def make_twin(flow: Flow, given: Mapping[str, Any], scratch: Scratch) -> Flow:
     )
 
 
-def _source(flow: Flow, source: Source, scratch: Scratch, *, given: bool) -> Source:
+def _source(flow: Flow, source: Source, scratch: Scratch, given: Sequence[Rows] | None) -> Source:
     plain = replace(source, high_water=None, low_water=None, capacity=None)
-    if source.type == "sequence" and not given and source.options.get("rows") is not None:
+    if source.type == "sequence" and given is None and source.options.get("rows") is not None:
         return plain
     options = {"path": str(scratch.given(source.id)), "settle": 0.0, "max_bytes": _NEVER_FULL}
     if source.type == "files" and source.options.get("format") != "avro":
         kept = {name: value for name, value in source.options.items() if name in _DECODED}
+        if any(rows.files for rows in given or ()):
+            kept |= {name: value for name, value in source.options.items() if name in _OF_FILES}
+        elif kept["format"] == "text" and added_fields(source.options):
+            kept["format"] = "json"  # a row gives the columns that the source would add
         schema = source.schema or (SchemaSpec(_columns(flow, source)) if kept["format"] == "parquet" else None)
         return replace(plain, options=options | kept | {"on_change": "ignore"}, schema=schema)
     format_ = source.options.get("format")
