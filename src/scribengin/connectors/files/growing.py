@@ -148,9 +148,13 @@ class GrowingReader(FilesReader):
         following.notices.clear()
         for cut in following.cuts:
             self._cut(cut.path, f"{cut.before:,} bytes of it were read, then it was cut to {cut.now:,} bytes, which are the same as before")
-        for known in following.unclear:
-            if self._taking.stop_on_change:
-                self._cut(known.path, f"{known.end:,} bytes of it were read, then another file has its name")
+        if following.unclear and self._taking.stop_on_change:
+            known = following.unclear[0]
+            raise SourceError(
+                f"{self._discovery.root / known.path} changed after it was taken: {known.end:,} bytes of it were read, then another file "
+                "has its name",
+                remedy="restore it; or, to read the other file from its start, run once with `on_change: ignore`",
+            )
         found = {path: known.seen for path, known in following.behind.items()}
         new = {path: new for path, new in following.new.items() if new.verdict is Verdict.NEW and new.seen.size}
         # what has left its place first: it may be deleted next
