@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scribengin.core.types import parse_schema
 from scribengin.formats.contract import Bad
 from scribengin.formats.csv import CsvDecoder
-from scribengin.formats.csv_records import RFC_4180, CsvBlock, split_records, whole_records_end
+from scribengin.formats.csv_records import RFC_4180, CsvBlock, join_cells, split_cells, split_records, whole_records_end
 from scribengin.formats.dialect import Dialect
 from scribengin.formats.rows import rows_to_batch
 
@@ -122,3 +122,41 @@ def test_a_value_holds_one_record_and_perhaps_its_line_end() -> None:
     found = CsvDecoder(parse_schema("a INT, b STRING")).decode_values(["1,x\n", b"2,y\r\n", "3,x\n4,y", '5,"x\ny"\n', "6,x\n\n"])
     assert found.rows == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 5, "b": "x\ny"}]
     assert [(bad.ordinal, bad.reason) for bad in found.bad] == [(2, "malformed"), (4, "malformed")]
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "row"),
+    [
+        ({"quote": "none"}, '5,"x', {"a": 5, "b": '"x'}),
+        ({"escape": "\\"}, "5,a\\,b\\n\\N", {"a": 5, "b": "a,b\nN"}),
+        ({"escape": "\\"}, "\\N,\\N", {"a": None, "b": None}),
+        ({"escape": "^"}, '5,"a^"b^^""c"', {"a": 5, "b": 'a"b^"c'}),
+        ({"trim": True}, ' 5 ,\t" x " ', {"a": 5, "b": " x "}),
+        ({"null": ["-", "?"]}, "-,?", {"a": None, "b": None}),
+        ({"null": ["-", ""]}, '"5",""', {"a": 5, "b": ""}),
+        ({"quoted_null": "typed"}, '"",""', {"a": None, "b": ""}),
+        ({"quoted_null": "always"}, '"",""', {"a": None, "b": None}),
+        ({"extra_cells": "empty"}, "5,x,,", {"a": 5, "b": "x"}),
+        ({"extra_cells": "drop"}, "5,x,y", {"a": 5, "b": "x"}),
+        ({"delimiter": "::"}, "5::x:y", {"a": 5, "b": "x:y"}),
+        ({"encoding": "utf-16-le"}, "5,ä".encode("utf-16-le"), {"a": 5, "b": "ä"}),
+        ({"encoding": "windows-1252"}, b"5,\xe4", {"a": 5, "b": "ä"}),
+        ({"encoding": "windows-1252"}, "5,ä", {"a": 5, "b": "ä"}),  # a text has no encoding any more
+    ],
+)
+def test_a_value_is_read_by_the_options_of_its_dialect(options: dict[str, Any], value: bytes | str, row: dict[str, Any]) -> None:
+    found = CsvDecoder(parse_schema("a INT, b STRING"), Dialect.of(options)).decode_values([value])
+    assert (found.rows, found.bad) == ([row], [])
+
+
+@given(
+    st.lists(st.none() | st.text(st.sampled_from(["a", '"', ",", "\n", "\\", " ", "N", "|"]), max_size=6), min_size=1, max_size=4),
+    st.sampled_from([{}, {"quote": "none"}, {"escape": "\\"}, {"quote": "none", "escape": "\\"}, {"trim": True}, {"delimiter": "||"}]),
+)
+def test_cells_that_are_joined_are_split_again(cells: list[str | None], options: dict[str, Any]) -> None:
+    dialect = Dialect.of(options)
+    joined = join_cells(cells, dialect)
+    if joined is None:
+        assert dialect.quote is None
+    else:
+        assert split_cells(joined, dialect) == cells

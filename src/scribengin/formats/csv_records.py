@@ -224,9 +224,9 @@ def _written(cell: str | None, dialect: Dialect) -> str | None:
     quote, escape = dialect.quote, dialect.escape
     plain = cell if escape is None else cell.replace(escape, escape * 2).replace(dialect.delimiter, escape + dialect.delimiter)
     inside = cell if escape is None else cell.replace(escape, escape * 2)
-    for text in (plain, None if quote is None else f"{quote}{inside.replace(quote, quote * 2)}{quote}"):
-        if text is not None and not any(mark in text for mark in "\r\n") and split_cells(text, dialect) == [cell]:
-            return text
+    meets = len(dialect.delimiter) > 1 and set(dialect.delimiter) & set(cell)  # parts of it may meet others at the cell's ends
+    if not meets and not any(mark in plain for mark in "\r\n") and split_cells(plain, dialect) == [cell]:
+        return plain
     return f"{quote}{inside.replace(quote, quote * 2)}{quote}" if quote is not None else None
 
 
