@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         HoldingReader,
         JsonStream,
         KeptSink,
+        LookingReader,
         LookingSource,
         OfferingSink,
         OriginStream,
@@ -59,6 +60,11 @@ def stages(sink: Sink) -> TypeGuard[StagingSink]:
 def looks_ahead(source: Source) -> TypeGuard[LookingSource]:
     """True for a LookingSource."""
     return hasattr(source, "check_first")
+
+
+def may_look_first(reader: SourceReader) -> TypeGuard[LookingReader]:
+    """True for a LookingReader."""
+    return hasattr(reader, "looks_first")
 
 
 def gives_rows(stream: SinkStream | OriginStream) -> TypeGuard[RowStream]:

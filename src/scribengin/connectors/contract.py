@@ -125,6 +125,13 @@ class LookingSource(Protocol):
         """Raises SourceError where the first that is there now has so few of the columns that nobody can have meant it. Quick."""
 
 
+class LookingReader(SourceReader, Protocol):
+    """What a reader of such a source has besides."""
+
+    looks_first: bool
+    """True where `split` looks at the very first that it finds, as `check_first` does; False at first: whoever only looks is not stopped"""
+
+
 class RecheckingReader(SourceReader, Protocol):
     """What a reader may have besides, where what was handed out can be gone before it is read."""
 

@@ -22,6 +22,7 @@ from scribengin.spec.calls import CallPlaces
 from scribengin.spec.parse import parse_flow
 from scribengin.state.channels import ChannelFolder
 from scribengin.state.folder import StateFolder
+from scribengin.state.lineage import read_lineage
 from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import works_of
 
@@ -170,8 +171,14 @@ def open_sources(flow: Flow) -> dict[str, OpenSource]:
 
 
 def is_begun(tier: Prepared, source: str) -> bool:
-    """True where a Query of the tier has taken something of the source."""
-    return any(SourceLog(tier.folder.query(query.name).sources, source).length() for query in tier.plan.queries if source in query.sources)
+    """True where a Query of the tier has taken something of the source, or of one that is static has started."""
+    for query in tier.plan.queries:
+        folder = tier.folder.query(query.name)
+        if source in query.sources and SourceLog(folder.sources, source).length():
+            return True
+        if source in query.static_sources and (folder.rewind.exists() or read_lineage(folder) is not None):
+            return True
+    return False
 
 
 def source_place(flow: Flow, id_: str) -> Place:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import holds, rechecks, tells
+from scribengin.connectors.abilities import holds, may_look_first, rechecks, tells
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits
 from scribengin.connectors.group.contract import finishes
@@ -46,6 +46,14 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
     return told
 
 
+def _reader(ref: SourceRef) -> SourceReader:
+    """Of which the first that it hands out is looked at: the place of a source may have been empty when the flow started."""
+    reader = open_source(ref.type, ref.place).reader()
+    if may_look_first(reader):
+        reader.looks_first = True
+    return reader
+
+
 class Feed:
     """One source of one Query. A position is the number of entries that are behind; used by one thread."""
 
@@ -61,7 +69,7 @@ class Feed:
         self._folder = log.parent
         self._pending = Pending(self._folder, ref.node)
         self._full = self._limits = limits
-        self._reader: SourceReader = open_source(ref.type, ref.place).reader()
+        self._reader: SourceReader = _reader(ref)
         self._restored = 0
         self._held = False
 
@@ -132,7 +140,7 @@ class Feed:
         if _plain(stored) == _plain(streams):
             self._restored += 1
         else:  # another driver's was first: what was proposed here is not handed out, and what stands there may be a request
-            self._reader = open_source(self._ref.type, self._ref.place).reader()
+            self._reader = _reader(self._ref)
             self._pending, self._restored = Pending(self._folder, self.node), 0
             self._restore(self._log.length())
         faults.reached("source.logged")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.connectors import catalog
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits, Place
 from scribengin.connectors.files.infer import infer
@@ -337,8 +338,11 @@ def test_a_first_file_of_other_columns_stops_the_source(case: str, tmp_path: Pat
         source.check_first()
     assert "a.csv" in found.value.message
     assert remedy in found.value.remedy
+    reader = source.reader()
+    reader.looks_first = True
     with pytest.raises(SourceError):  # the file may have come later
-        source.reader().split(Limits(), final=True)
+        reader.split(Limits(), final=True)
+    source.reader().split(Limits(), final=True)  # who only looks is not stopped
 
 
 def test_a_first_file_with_half_of_the_columns_is_read(tmp_path: Path) -> None:
@@ -359,6 +363,26 @@ def test_later_files_may_lack_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"id,x,y\n1,2,3\n")
     source = source_of(tmp_path / "*.csv", "id INT, x INT, y INT")
     reader = source.reader()
+    reader.looks_first = True
     assert len(reader.split(Limits(), final=True)) == 1
     (tmp_path / "b.csv").write_bytes(b"id\n1\n")
     assert len(reader.split(Limits(), final=True)) == 1
+
+
+def test_objects_are_read_and_looked_at_as_files_are(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.csv").write_bytes("id;n\r1;ä\r".encode("utf-16"))
+    declared = catalog.source_types()["objects"]
+
+    def source(**options: Any) -> Any:
+        filled = declared.filled({"url": f"file://{tmp_path}/data", "format": "csv", "delimiter": ";", **options})
+        return open_source("objects", Place("in", tmp_path, filled, parse_schema("id INT, n STRING")))
+
+    with pytest.raises(SourceError, match="UTF-16"):
+        source().check_first()
+    source(encoding="utf-16").check_first()
+    assert values(everything(source(encoding="utf-16"))) == [(1, "ä")]
+    reader = source().reader()
+    reader.looks_first = True
+    with pytest.raises(SourceError, match="UTF-16"):
+        reader.split(Limits(), final=True)

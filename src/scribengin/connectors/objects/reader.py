@@ -57,6 +57,8 @@ class ObjectsReader:
         self._max_bytes = max_bytes
         self._stop_on_change = stop_on_change
         self._check_first = check_first
+        self.looks_first = False
+        """True where the very first object is looked at: see `LookingReader`"""
         self._taken: dict[str, tuple[int, int]] = {}
         """key → (size, number of its ETag), where names are sorted of the last KEPT"""
         self._last: list[str] = []
@@ -91,7 +93,7 @@ class ObjectsReader:
         for key, entry in list(self._waiting.items()):
             if files and (files + 1 > max_files or total + entry.size > max_bytes):
                 break
-            if not self._taken:
+            if self.looks_first and not self._taken:
                 self._check_first(key, entry.size)
             files, total = files + 1, total + entry.size
             piece = Piece(key, entry.size, round(entry.modified_s * 1e9), number_of(entry.etag), 0, entry.size, entry.size)
