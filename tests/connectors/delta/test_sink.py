@@ -80,12 +80,12 @@ def test_files_are_apart_by_values_of_any_kind_and_the_log_says_which(tmp_path: 
     schema = parse_schema("id BIGINT, c STRING, d DATE, t TIMESTAMP, b BOOLEAN, m DECIMAL(6,2)")
     rows = [
         {"id": n, "c": c, "d": dt.date(2026, 1, n + 1), "t": NOON, "b": n % 2 == 0, "m": Decimal("1.50")}
-        for n, c in enumerate(["DE", "a b/c%41=ü", None, "#?*"])
+        for n, c in enumerate(["DE", "a b/c%41=ü", None, "#?*", "__HIVE_DEFAULT_PARTITION__"])
     ]
     rows.append(dict.fromkeys(schema.names, None) | {"id": 9})
     writer = Writer(place(tmp_path, partition_by=["c", "d", "t", "b", "m"]), schema)
     assert writer.write(0, [*rows, rows[0] | {"id": 10, "c": ""}]) == [
-        '5: column "c" is an empty text, which a Delta table holds as null where files are apart by it'
+        '6: column "c" is an empty text, which a Delta table holds as null where files are apart by it'
     ]
     found = sorted(read(tmp_path / "kept"), key=lambda row: row["id"])
     assert [{name: row[name] for name in schema.names} for row in found] == rows
