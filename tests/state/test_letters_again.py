@@ -17,6 +17,7 @@ from scribengin.formats.blocks import ArrowBlock, DamageBlock, LineBlock
 from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.origins import Origins
 from scribengin.formats.packs import PackBlock
+from scribengin.formats.table_blocks import TableBlock
 from scribengin.local.positions import way_back
 from scribengin.spark.feed import Feed
 from scribengin.spark.program import SourceRef
@@ -222,6 +223,7 @@ def test_a_record_from_another_tier_is_a_row_and_text_is_what_its_source_reads()
         "bytes",
         "bytes",
     ]
+    assert form_of(TableBlock("f", batch)) == "row", "of Parquet and of tables, where no value of it is unfit"
     assert form_of(replace(pack, bad=Bad(0, "corrupt", "no pack"))) == ""
 
 

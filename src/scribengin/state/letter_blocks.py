@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import base64
 import re
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
-import pyarrow as pa
 
 from scribengin.formats.added_columns import AddedColumns, own_decoder
 from scribengin.formats.blocks import DamageBlock, FileFacts, LineBlock
-from scribengin.formats.contract import Columns, RecordPlace, Rows
+from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.csv import CsvDecoder
 from scribengin.formats.csv_records import CsvBlock
 from scribengin.formats.dialect import LF
 from scribengin.formats.json import JsonDecoder
-from scribengin.formats.json_lines import JSON
 from scribengin.formats.messages import MessageBlock, MessageDecoder
 from scribengin.formats.origins import Hop, Origins
-from scribengin.formats.rows import batch_to_rows
 from scribengin.formats.spans import SpanBlock
 from scribengin.formats.text import TextDecoder
 
@@ -30,8 +25,6 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Block, Decoder
     from scribengin.state.contract import DeadLetter
 
-_EXACT = msgspec.json.Decoder(float_hook=Decimal)
-_NOT_FINITE = ("Infinity", "-Infinity", "NaN")
 _RECORD = re.compile(r"(.*[+@/])(\d+)(?:\.(\d+))?", re.DOTALL)
 
 
@@ -39,7 +32,7 @@ def form_of(block: Block) -> str:
     """See `DeadLetter.form`: whether the payload of a block's record is what its decoder reads, or a row."""
     if isinstance(block, LineBlock | DamageBlock | MessageBlock):
         return "bytes"
-    return "" if getattr(block, "bad", None) is not None else "row"  # what came from another tier, and is no pack
+    return "" if isinstance(getattr(block, "bad", None), Bad) else "row"  # what came from another tier, and is no pack
 
 
 def extra_of(block: Block, ordinal: int) -> dict[str, Any]:
@@ -60,43 +53,9 @@ def extra_of(block: Block, ordinal: int) -> dict[str, Any]:
     return extra
 
 
-class RowDecoder:
-    """Reads a row that stands as JSON, as `json_lines` writes it: JSON has no word for numbers that are not finite, and sources refuse the
-    texts that stand for them; here they are what they were. One row a block."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self._decoder = JsonDecoder(schema)
-        self._numbers = {field.name for field in schema.fields if field.type.name in ("FLOAT", "DOUBLE")}
-
-    def rows(self, block: Block) -> Rows:
-        """As a dict."""
-        found = self.columns(block)
-        return Rows(batch_to_rows(found.batch), found.ordinals, found.bad, found.skipped)
-
-    def columns(self, block: Block) -> Columns:
-        """As Arrow."""
-        found = self._decoder.columns(block)
-        if not found.bad or not isinstance(block, LineBlock):
-            return found
-        try:
-            row = _EXACT.decode(block.data)
-        except msgspec.DecodeError:
-            return found
-        apart = {name: value for name, value in row.items() if name in self._numbers and value in _NOT_FINITE} if type(row) is dict else {}
-        if not apart:
-            return found
-        found = self._decoder.columns(LineBlock(block.file, JSON.encode(row | dict.fromkeys(apart, 0.0)) + b"\n"))
-        batch = found.batch
-        for name, value in apart.items():
-            at = batch.schema.get_field_index(name)
-            batch = batch.set_column(at, batch.schema.field(at), pa.array([float(value)] * batch.num_rows, batch.schema.field(at).type))
-        return Columns(batch, found.ordinals, found.bad, found.skipped)
-
-
 def row_decoder(schema: Schema) -> Decoder:
-    """What reads a row that stands as JSON."""
-    return RowDecoder(schema)
+    """What reads a row that stands as JSON, as `json_lines` writes it."""
+    return JsonDecoder(schema)
 
 
 def letter_decoder(letter: DeadLetter, decoder: Decoder) -> Decoder:
