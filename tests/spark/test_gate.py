@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.errors import StepError
 from scribengin.core.types import parse_schema
 from scribengin.formats.contract import RecordPlace
+from scribengin.plan.cut import build_plan
 from scribengin.plan.resolve import Inherited
 from scribengin.spark.chunk import Chunk, Origin
 from scribengin.spark.gate import Gate, GateNode, LateRule, WindowGrid, late_rule
+from scribengin.spark.layout import Layout
 from scribengin.spark.letters import LetterRules, Letters
 from scribengin.spec.model import Aggregate, Dedupe, Join, Merge, Sql, Step, WindowSpec
+from scribengin.spec.parse import parse_flow
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from scribengin.spec.model import Late
 
 _MIN = 60 * 10**6
@@ -180,3 +183,34 @@ def _aggregate(time: str = "ts", by: tuple[str, ...] = ()) -> Aggregate:
 )
 def test_each_step_that_keeps_state_says_what_it_does_not_take(action: Any, emit: Any, rule: LateRule) -> None:
     assert late_rule(Step("s", ("a",), action, emit=emit), "ts") == rule
+
+
+_JOINED = """version: 1
+name: f
+sources:
+  a: {type: files, path: a, format: json, schema: "id BIGINT, ts TIMESTAMP", watermark: ts 10m}
+  b: {type: files, path: b, format: json, schema: "id BIGINT, at TIMESTAMP", watermark: at 10m}
+steps:
+  both: {from: [a, b], BOTH}
+  hours: {from: both, aggregate: {window: {time: ts, size: 1h}, columns: {n: count(*)}}}
+sinks:
+  kept: {from: hours, type: files, path: out, format: json}
+"""
+
+
+@pytest.mark.parametrize(
+    ("both", "known"),
+    [
+        ("join: {key: [id], time: {a: ts, b: at}, within: 5m}", True),
+        ('sql: "SELECT a.id, a.ts FROM a JOIN b ON a.id = b.id AND a.ts BETWEEN b.at AND b.at + INTERVAL 5 MINUTES"', False),
+    ],
+)
+def test_how_far_a_step_trails_is_known_but_behind_a_join_in_sql(both: str, known: bool) -> None:
+    text = _JOINED.replace("BOTH", both)
+    parsed = parse_flow(text, "f.yaml", folder=Path(), environment={}, source_types=source_types(), sink_types=sink_types())
+    assert parsed.flow is not None, parsed.problems
+    plan = build_plan(parsed.flow)
+    layout = Layout(plan, plan.queries[0])
+    assert layout.lag_known("hours") is known
+    assert layout.lag_known("both") is True
+    assert layout.lag_us("hours") == (5 * _MIN + 1_000 if known else 0)
