@@ -53,6 +53,7 @@ _DATA = (
     "NUMERIC_VALUE_OUT_OF_RANGE",
     "INVALID_ARRAY_INDEX",
     "CANNOT_PARSE_TIMESTAMP",
+    "INCONSISTENT_BEHAVIOR_CROSS_VERSION.PARSE_DATETIME",
 )
 _DATA_PREFIXES = (
     "CAST_",
@@ -167,6 +168,8 @@ def remedy_for(condition: str) -> str:
     """What a person can do about a condition of Spark."""
     if condition.startswith(_DATA) or condition.startswith(_DATA_PREFIXES):
         return "use try_cast, try_divide and their like, or filter such rows before"
+    if condition.startswith("INCONSISTENT_BEHAVIOR"):
+        return "write a pattern of Spark: no weekday where a time is read, such as to_timestamp(substring(x, 5), 'MMM dd HH:mm:ss Z yyyy')"
     if condition.startswith("UNRESOLVED_COLUMN"):
         return "name a column that the step's input has"
     if condition.startswith("UNRESOLVED_ROUTINE"):
@@ -194,6 +197,9 @@ def message_of(error: BaseException) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    """The first line, without the names of Spark's exception and condition."""
-    cut = re.split(r"\n|SQLSTATE| ==|\s+at org\.", text.strip(), maxsplit=1)[0].strip()
+    """The first line, without the names of Spark's exception and condition; with the next one where that says what is wrong."""
+    first, _, rest = text.strip().partition("\n")
+    if first.endswith(":"):
+        first = f"{first} {rest.partition(chr(10))[0]}"
+    cut = re.split(r"SQLSTATE| ==|\s+at org\.", first, maxsplit=1)[0].strip()
     return re.sub(r"^(?:[\w.]+(?:Exception|Error): )*(?:\[[A-Z0-9_.]+\] )?", "", cut)[:500]

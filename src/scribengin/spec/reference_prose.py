@@ -82,7 +82,9 @@ steps:
   per: {from: bad, aggregate: {by: [user id], window: {time: "@timestamp", size: 1h}, columns: {n: count(*)}}}
 ```
 
-SQL is Spark's, in ANSI mode. What a backslash means:
+SQL is Spark's, in ANSI mode: a cast that fails makes its record a dead letter. Where a text meets a number (`amount > 5`, keys of a join,
+`coalesce(amount, 0)`) Spark casts the text by itself, to BIGINT beside a whole number: `validate` warns, and
+`try_cast(amount AS DOUBLE) > 5` is null instead. What a backslash means:
 
 | where | `'\\d'` | `'\\\\d'` | `r'\\d'` |
 |---|---|---|---|

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.sql.faults import has_aggregate, refused_functions, risky_casts, unknown_functions
-from scribengin.plan.sql.names import check_expression, expression_result, read_query
+from scribengin.plan.sql.names import check_expression, expression_result, implicit_casts_of, read_query
 from scribengin.plan.sql.parse import parse_expression, parse_query
 from scribengin.plan.sql.patterns import backslash_faults, time_faults
 from scribengin.spec.model import Aggregate, Filter, Route, Select, Sql, Step
@@ -78,7 +78,8 @@ def _predicate(subject: Subject, step: Step, path: Path, predicate: str, over: _
 def _expression(subject: Subject, step: Step, path: Path, expression: str, over: _Input, *, aggregates: bool) -> Iterator[Problem]:
     text = parse_expression(expression)
     faults = [*check_expression(text, over.columns, over.id), *unknown_functions(text), *refused_functions(text)]
-    faults += [*risky_casts(text, over.columns or ()), *backslash_faults(expression), *time_faults(expression)]
+    faults += [*risky_casts(text, over.columns or ()), *implicit_casts_of(text, over.columns)]
+    faults += [*backslash_faults(expression), *time_faults(expression)]
     for fault in faults:
         yield subject.fault(fault, path, called(step))
     if text.tree is None:

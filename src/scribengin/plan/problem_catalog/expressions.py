@@ -60,7 +60,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "sql-cast-can-fail",
         "A cast that can fail",
-        "Spark's ANSI mode is on: one text that is no number fails the cast.",
+        "Spark's ANSI mode is on: one text that is no number fails the cast, also one that Spark puts in where a text meets a number.",
         "Write `try_cast(text AS INT)`: null where it is none.",
         ORDERS + 'steps:\n  a: {from: orders, filter: "CAST(user AS INT) > 3"}\nsinks:\n  kept: {from: a, type: console}\n',
         slot="file",

@@ -11,6 +11,7 @@ from scribengin.core.problems import did_you_mean
 from scribengin.core.types import in_backticks
 from scribengin.plan.columns import Column, Columns, find
 from scribengin.plan.graph import flat_name
+from scribengin.plan.sql.implicit_casts import implicit_casts, union_fault
 from scribengin.plan.sql.parse import Fault, Text, start_of
 from scribengin.plan.sql.types import WINDOW_FUNCTIONS, expression_type
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from sqlglot.optimizer.scope import Scope
 
     from scribengin.core.types import Type
+    from scribengin.plan.sql.types import Lookup
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -67,16 +69,25 @@ def with_backticks(fault: Fault, text: Text, columns: Columns) -> Fault:
     return fault
 
 
+def implicit_casts_of(text: Text, columns: Columns | None) -> list[Fault]:
+    """Texts that an expression over one input takes for numbers."""
+    return [] if text.tree is None else list(implicit_casts(text.tree, _lookup(columns)))
+
+
 def expression_result(text: Text, columns: Columns | None) -> Type | None:
     """The type of an expression over one input, where it is certain."""
     if text.tree is None:
         return None
 
+    return expression_type(text.tree, _lookup(columns))
+
+
+def _lookup(columns: Columns | None) -> Lookup:
     def lookup(column: exp.Column) -> Type | None:
         found = find(columns or (), column.name) if len(column.parts) == 1 else None
         return found.type if found else None
 
-    return expression_type(text.tree, lookup)
+    return lookup
 
 
 def table_names(reference: str) -> tuple[str, ...]:
@@ -133,6 +144,7 @@ class _Reader:
                 self.given[id(scope)] = self._set_operation(scope)
             case exp.Select() as select:
                 self._check_columns(scope, select, sources)
+                self.faults += implicit_casts(select, lambda column: _type(_resolve(column, sources)))
                 self.given[id(scope)] = self._select(select, sources)
             case _:
                 pass
@@ -200,6 +212,9 @@ class _Reader:
         left, right = sides if len(sides) == 2 else (None, None)
         if left is None or right is None or len(left) != len(right):
             return None
+        for one, other in zip(left, right, strict=True):
+            fault = union_fault(scope.expression.expression, other.name, one.type, other.type) if one.type and other.type else None
+            self.faults += [] if fault is None else [fault]
         return tuple(
             Column(one.name, one.type if one.type == other.type else None, one.nullable or other.nullable)
             for one, other in zip(left, right, strict=True)

@@ -55,6 +55,7 @@ _NAMED = {
     "xxhash64": "BIGINT",
 }
 """What functions give that sqlglot has no class for"""
+NUMBERS = frozenset({*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL"})
 _SAME_AS_ARGUMENT = ("Max", "Min", "First", "Last", "AnyValue", "Paren")
 
 

@@ -1,0 +1,115 @@
+"""Casts that nobody wrote: where a text meets a number, Spark makes a number of the text. In ANSI mode one that is none fails the row."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from scribengin.plan.sql.parse import Fault, start_of
+from scribengin.plan.sql.types import NUMBERS, expression_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlglot import exp
+
+    from scribengin.core.types import Type
+    from scribengin.plan.sql.types import Lookup
+
+CODE = "sql-cast-can-fail"
+
+
+def implicit_casts(tree: exp.Expr, lookup: Lookup) -> Iterator[Fault]:
+    """Of one expression, or of a query without those inside it."""
+    from sqlglot import exp
+
+    for node in tree.walk(bfs=False, prune=lambda node: node is not tree and isinstance(node, exp.Query)):
+        does, parts = _parts(node)
+        types = [(part, _type(part, lookup)) for part in parts]
+        texts = [part for part, type_ in types if type_ is not None and type_.name == "STRING" and not _is_number_text(part)]
+        number = next((type_ for _, type_ in types if type_ is not None and type_.name in NUMBERS), None)
+        if texts and (number is not None or does == _COMPUTES):
+            yield _fault(texts[0], does, number)
+
+
+def union_fault(query: exp.Expr, column: str, one: Type, other: Type) -> Fault | None:
+    """Of a column that is a text on one side of a UNION and a number on the other."""
+    if {one.name, other.name} & NUMBERS and "STRING" in (one.name, other.name):
+        message = f'"{column}" is {one} in the first query and {other} in the second: Spark makes numbers of the texts, and fails at others'
+        remedy = f"cast one of them: try_cast({column} AS DOUBLE), or CAST({column} AS STRING)"
+        return Fault(CODE, start_of(query) or 0, message, remedy, "warning")
+    return None
+
+
+_COMPARES, _COMPUTES, _CHOOSES = "is compared with a number", "is computed with", "stands beside a number as the same value"
+
+
+@cache
+def _kinds() -> tuple[tuple[type[exp.Expr], ...], ...]:
+    from sqlglot import exp
+
+    compared = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+    return compared, (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod), (exp.Sum, exp.Avg, exp.Abs, exp.Round, exp.Ceil, exp.Floor, exp.Neg)
+
+
+def _parts(node: exp.Expr) -> tuple[str, list[exp.Expr]]:
+    """What an operation does with texts, and the parts of which Spark makes one type."""
+    from sqlglot import exp
+
+    compared, computed, called = _kinds()
+    if type(node) in compared:
+        return _COMPARES, [node.this, node.expression]
+    if type(node) in computed:
+        # a date may move by an interval, and a text be one
+        both = [node.this, node.expression]
+        return _COMPUTES, [] if any(part.find(exp.Interval) for part in both) else both
+    if type(node) in called:
+        return _COMPUTES, [node.this]
+    match node:
+        case exp.Between():
+            return _COMPARES, [node.this, node.args["low"], node.args["high"]]
+        case exp.In() if node.expressions:
+            return _COMPARES, [node.this, *node.expressions]
+        case exp.Coalesce() | exp.Greatest() | exp.Least():
+            return _CHOOSES, [node.this, *node.expressions]
+        case exp.Case():
+            ways = [way.args["true"] for way in node.args["ifs"]]
+            return _CHOOSES, [*ways, *([node.args["default"]] if node.args.get("default") else [])]
+        case exp.If() if not isinstance(node.parent, exp.Case):
+            return _CHOOSES, [node.args["true"], *([node.args["false"]] if node.args.get("false") else [])]
+    return "", []
+
+
+def _type(part: exp.Expr, lookup: Lookup) -> Type | None:
+    from sqlglot import exp
+
+    from scribengin.core.types import Type
+
+    inner = part.unnest()
+    if isinstance(inner, exp.Neg):
+        inner = inner.this
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        return expression_type(inner, lookup) or Type("DOUBLE")
+    return expression_type(inner, lookup)
+
+
+def _is_number_text(part: exp.Expr) -> bool:
+    """`'5'`: a constant that any cast takes."""
+    from sqlglot import exp
+
+    if not (isinstance(part, exp.Literal) and part.is_string):
+        return False
+    try:
+        float(part.name)
+    except ValueError:
+        return False
+    return "_" not in part.name
+
+
+def _fault(text: exp.Expr, does: str, number: Type | None) -> Fault:
+    shown = text.sql("spark")
+    to = "BIGINT" if number is not None and number.name in ("TINYINT", "SMALLINT", "INT", "BIGINT") else "DOUBLE"
+    fails = 'which fails for "5.5", and where the text is no number' if to == "BIGINT" else "which fails where the text is no number"
+    with_ = f" ({number})" if number is not None and does == _COMPARES else ""
+    message = f"{shown} is a text and {does}{with_}: Spark casts it to {to}, {fails}"
+    return Fault(CODE, start_of(text) or 0, message, f"write try_cast({shown} AS DOUBLE): null where it is none", "warning")
