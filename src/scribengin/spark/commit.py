@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from scribengin.state.source_log import SourceLog
 
 
+_LOOKS = 2
+"""how often the records are looked for that a Batch fails for: at once, and one by one for what that has not told"""
 _UNSURE_BATCHES = 3
 """Batches that the vector engine has begun and Spark had to run: then Spark runs all, until the Query starts again"""
 
@@ -225,6 +227,7 @@ class BatchRunner:
         compiled = self._committing(compiled, intent, behind)
         compiling = time.perf_counter() - begun
         skip: Skip = {}
+        looked = 0
         inputs = self._inputs(batch, streams)
         while True:
             try:
@@ -237,7 +240,8 @@ class BatchRunner:
                 if self.compiled is None and not inputs.by_spark and not one_by_one and asks_spark(error):
                     inputs = replace(inputs, by_spark=True)
                     self._unsure += 1
-                elif self.compiled is None and not inputs.skip and is_data_error(error):
+                elif self.compiled is None and looked < _LOOKS and is_data_error(error):
+                    looked += 1
                     inputs = find_culprits(self.spark, self.parts, self.compiler, inputs, error)
                     skip = inputs.skip
                 else:

@@ -1,9 +1,11 @@
 """When a native step cannot take a value: which records hold it.
 
-Spark's ANSI mode fails a whole job for one bad cast and names no record, only the task that failed. Before anything is published
-the rows that enter the native steps are kept in Spark's memory, and the native steps alone run over them again, a sixteenth a
-task: the task that fails tells where to look closer. The Batch then runs once more with the records found as dead letters. A
-record costs about log16(records) + 1 small jobs without Python in them, so the search is bounded.
+Spark's ANSI mode fails a whole job for one bad cast and names no record. Before anything is published the rows that enter the native
+steps are kept in Spark's memory, and one pass with every expression caught (`row_safe`) tells those that fail. The Batch then runs once
+more with these records as dead letters.
+
+Where a plan is not understood, or the Batch fails again, the native steps alone run over the rows, a sixteenth a task: the task that fails
+tells where to look closer. There a record costs about log16(records) + 1 small jobs without Python in them, so that this search is bounded.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from scribengin.spark.layout import Layout
 from scribengin.spark.letters import show_place
 from scribengin.spark.origin import ReplayOrigin, unpack_at
 from scribengin.spark.program import AT
+from scribengin.spark.row_safe import Fault, Unsupported, failing_rows
+from scribengin.spec.model import Select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,24 +40,28 @@ LIMIT = 1_000
 _UNION = "spark.sql.unionOutputPartitioning"
 WAYS = 16
 """parts that one job tells apart"""
+_SHOWN = 120
+"""characters of an expression in a message"""
 
 
 def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, inputs: BatchInputs, error: Exception) -> BatchInputs:
-    """`inputs` with the records in `skip` that no native step can take. Raises StepError where the step's `on_error` is
-    `fail`, where no single record is at fault, or where there are more than LIMIT."""
+    """`inputs` with the records in `skip` that no native step can take, beside those that are there. Raises StepError where the step's
+    `on_error` is `fail`, where no single record is at fault, or where the search alone finds them and there are more than LIMIT."""
     names = {ref.index: name for name, ref in parts.sources.items()}
-    found: dict[tuple[str, int], dict[int, tuple[str, str]]] = {}
+    found: dict[tuple[str, int], dict[int, tuple[str, str]]] = {unit: dict(records) for unit, records in inputs.skip.items()}
+    before = sum(map(len, found.values()))
     with ExitStack() as stack:
         search = _Search(spark, parts, compiler, inputs)
         stack.callback(search.release)
-        for count, (at, node, message) in enumerate(search.run(), 1):
+        at_once = [] if inputs.skip else search.at_once()
+        for count, (at, node, message) in enumerate(at_once or search.run(), 1):
             if parts.letters.on_error.get(node) == "fail":
                 raise StepError(
                     f'step "{node}" failed on a record{_place(parts, inputs, at)}: {message}',
                     remedy="repair the record or use try_cast and its like, or set on_error: dead_letter",
                     node=node,
                 ) from error
-            if count > LIMIT:
+            if count > LIMIT and not at_once:
                 raise StepError(
                     f'step "{node}": more than {LIMIT} records of one batch fail in it, such as: {message}',
                     remedy="use try_cast and its like, or filter such rows before",
@@ -61,7 +69,7 @@ def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, in
                 ) from error
             source, index, sequence = unpack_at(at)
             found.setdefault((names[source], index), {})[sequence] = (node, message)
-    if not found:
+    if sum(map(len, found.values())) == before:
         raise StepError(f"a native step failed, and no single record makes it fail: {message_of(error)[:300]}") from error
     return replace(inputs, skip=found)
 
@@ -110,6 +118,49 @@ class _Search:
         self._spark.conf.unset(_UNION)
         for frame in self._suspects.kept.values():
             frame.unpersist()
+
+    def at_once(self) -> list[tuple[int, str, str]]:
+        """As `run`, in one pass; empty where that tells nothing."""
+        compiled = self._compiler.compile(self._inputs, new_reports(self._spark))
+        try:
+            failing = [fault for tail in compiled.tails for fault in failing_rows(self._spark, tail.frame).items()]
+            faults = dict(reversed(failing))
+            natives, blamed = self._natives(), dict[int, tuple[str, Fault]]()
+            for node, id_ in natives if len({node for node, _ in natives}) > 1 else ():
+                if len(blamed) < len(faults) and id_ in compiled.frames:
+                    raised = failing_rows(self._spark, compiled.frames[id_].df)
+                    blamed |= {at: (node, fault) for at, fault in raised.items() if at in faults and at not in blamed}
+        except Unsupported:
+            return []
+        except Exception as error:
+            if not is_data_error(error):
+                raise
+            return []
+        says: dict[tuple[str, str, str], tuple[str, str]] = {}
+        told = []
+        for at, fault in sorted(faults.items()):
+            node, own = blamed.get(at, (natives[-1][0], fault))
+            group = (node, *own.group)
+            if group not in says:
+                says[group] = self._example(at, own)
+            text, value = says[group]
+            if own.value is not None and value:
+                text = text.replace(f"'{value}'", f"'{own.value}'")
+            where = f'column "{own.column}"' if own.column else "the condition"
+            told.append((at, node, f"{text} ({where}: {self._written(node, own)[:_SHOWN]})"))
+        return told
+
+    def _written(self, node: str, fault: Fault) -> str:
+        """The expression in the words of the flow, where it has one for the column."""
+        step = self._parts.plan.flow.steps.get(node)
+        return dict(step.action.columns).get(fault.column, fault.sql) if step and isinstance(step.action, Select) else fault.sql
+
+    def _example(self, at: int, fault: Fault) -> tuple[str, str]:
+        """What Spark says of a record that fails so, and the value in it that others of its kind have in its place; or "" for that."""
+        error, _ = self._probe([[at]])
+        text = "it cannot be computed" if error is None else short_message(error)
+        value = fault.value or ""
+        return text, value if value and text.count(f"'{value}'") == 1 else ""
 
     def run(self) -> Iterator[tuple[int, str, str]]:
         """(AT, step, message) of every record at fault."""
@@ -176,16 +227,22 @@ class _Search:
 
     def _blame(self, at: int, error: Exception) -> tuple[str, str]:
         """The first step, in the plan's order, that the record breaks, and what Spark says."""
-        layout = Layout(self._parts.plan, self._parts.query)
-        natives = [node.id for node in self._parts.query.nodes if node.stage == "native" or layout.requires(node.id)]
-        if len(natives) == 1:
-            return natives[0], short_message(error)
-        for node in natives:
-            for id_ in [node, *[i for other in self._parts.query.nodes for i in other.inputs if i.startswith(f"{node}.")]]:
-                raised, _ = self._probe([[at]], until=id_)
-                if raised is not None:
-                    return node, short_message(raised)
-        return natives[-1], short_message(error)
+        natives = self._natives()
+        if len({node for node, _ in natives}) == 1:
+            return natives[0][0], short_message(error)
+        for node, id_ in natives:
+            raised, _ = self._probe([[at]], until=id_)
+            if raised is not None:
+                return node, short_message(raised)
+        return natives[-1][0], short_message(error)
+
+    def _natives(self) -> list[tuple[str, str]]:
+        """(step, it or one of its branches), in the plan's order."""
+        layout, nodes = Layout(self._parts.plan, self._parts.query), self._parts.query.nodes
+        natives = [node.id for node in nodes if node.stage == "native" or layout.requires(node.id)]
+        return [
+            (node, id_) for node in natives for id_ in (node, *(i for other in nodes for i in other.inputs if i.startswith(f"{node}.")))
+        ]
 
 
 def short_message(error: Exception) -> str:
