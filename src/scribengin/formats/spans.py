@@ -66,7 +66,7 @@ class JsonBlock(SpanBlock):
     def of(file: str, content: bytes, offset: int, line: int, starts: list[int], ends: list[int]) -> JsonBlock:
         """A line end inside of a record is white space, or a mistake, and so is the carriage return that stands for it then."""
         plain = content.replace(b"\n", b"\r") if b"\n" in content else content
-        data = b"\n".join([plain[start:end] for start, end in zip(starts, ends, strict=True)]) + b"\n"
+        data = b"\n".join([plain[start:end].strip() for start, end in zip(starts, ends, strict=True)]) + b"\n"
         return JsonBlock(file, data, offset, line, content=content, starts=starts, ends=ends)
 
     def lines(self) -> list[bytes]:
