@@ -120,3 +120,17 @@ def test_thousands_of_bad_rows_are_dead_letters_with_their_own_message(folder: F
     assert [letter.line for letter in died[1:]] == list(range(1, 3000, 2))
     assert "The value 'n/2998' of the type" in died[-1].message
     assert died[-1].message.endswith('(column "x": cast(x AS INT))')
+
+
+def test_where_the_optimiser_is_another_than_was_known_the_search_finds_the_rows(
+    folder: FlowFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_another_spark(*_: object) -> None:
+        raise TypeError("'JavaPackage' object is not callable")
+
+    monkeypatch.setattr("scribengin.spark.culprits.failing_rows", of_another_spark)
+    folder.flow(FLOW).data("names/a.jsonl", [{"i": 4, "name": "four"}])
+    folder.data("data/a.jsonl", [{"i": i, "x": "n/a" if i == 3 else str(i)} for i in range(6)])
+    ran(folder)
+    assert [(letter.step, letter.line) for letter in letters(folder, "dirty", "kept")] == [("typed", 4)]
+    assert len(folder.read("out")) == 5
