@@ -220,7 +220,7 @@ def test_a_file_of_another_format_is_told_with_what_was_found(tmp_path):
     found = look(path, files={"orders": tmp_path / "orders.jsonl"})
     (problem,) = found.problems
     assert (problem.code, problem.severity) == ("preview-unread", "warning")
-    assert 'none of the 2 records of source "orders" can be read, such as: not a JSON object' in problem.message
+    assert 'none of the 1 records of source "orders" can be read, such as: the file is Parquet' in problem.message
     (tmp_path / "orders.parquet").write_text("{}\n")
     found = look(path, files={"orders": tmp_path / "orders.parquet"})
     assert "is no whole Parquet file" in found.problems[0].message

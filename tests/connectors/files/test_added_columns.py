@@ -32,10 +32,12 @@ def read(folder: Path, schema: Schema | None = ID, path: str = "data/**/*", **op
     options = {"path": path, "format": "json", **options}
     if schema is not None:
         schema = with_added(schema, options)
-    source = open_source("files", Place("in", folder, options, schema))
+    source: Any = open_source("files", Place("in", folder, options, schema))
     schema = source.resolve_schema()
     decoder, rows, bad = source.decoder(), list[dict[str, Any]](), list[Bad]()
-    for stream in source.reader().split(Limits(), final=True):
+    reader = source.reader()
+    reader.looks_first = True
+    for stream in reader.split(Limits(), final=True):
         for block in source.read(stream):
             found, columns = decoder.rows(block), decoder.columns(block)
             assert columns.batch.schema.names == list(schema.names)
