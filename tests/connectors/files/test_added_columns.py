@@ -34,6 +34,7 @@ def read(folder: Path, schema: Schema | None = ID, path: str = "data/**/*", **op
         schema = with_added(schema, options)
     source: Any = open_source("files", Place("in", folder, options, schema))
     schema = source.resolve_schema()
+    source.check_first()  # type: ignore[attr-defined]
     decoder, rows, bad = source.decoder(), list[dict[str, Any]](), list[Bad]()
     reader = source.reader()
     reader.looks_first = True
