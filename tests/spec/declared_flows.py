@@ -155,7 +155,7 @@ def sources(draw: st.DrawFn, id_: str) -> Source:
         "max_bytes": st.integers(1, 2**50),
         "growing": st.booleans(),
         "settle": st.sampled_from([0.0]) | durations,
-        "null": st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=5),
+        "null": st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00\r\n"), max_size=5),
     }
     files |= {name: draw(value) for name, value in more.items() if draw(st.booleans())}
     type_, options = draw(st.sampled_from([("files", files), ("sequence", {"rows": 5})]))
