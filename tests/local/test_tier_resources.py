@@ -10,6 +10,7 @@ from scribengin.control.submission import submission_of
 from scribengin.local import session
 from scribengin.local.contract import RunSettings
 from scribengin.local.prepare import prepare
+from scribengin.spark.lent import LentStart
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,12 @@ tiers:
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "flow.yaml").write_text(FLOW)
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(session, "open_session", lambda name, **given: asked.update(given, name=name))
+
+    def begin_session(name: str, **given: Any) -> LentStart:
+        asked.update(given, name=name)
+        return LentStart(lambda: None)  # type: ignore[arg-type, return-value]
+
+    monkeypatch.setattr(session, "begin_session", begin_session)
 
     def begin(tier: str | None, **settings: Any) -> tuple[str, str]:
         chosen = RunSettings(once=True, tier=tier, **settings)

@@ -20,7 +20,6 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict
 
 import msgspec
-import numpy as np
 
 from scribengin.core.types import INTEGER_BITS
 
@@ -233,6 +232,8 @@ _FLOAT = struct.Struct("<f")
 
 def long_times(data: bytes) -> bool:
     """True where a time of more than six decimals may stand in `data`: `:`, two signs, `.`, six more, and a digit."""
+    import numpy as np  # not above: `validate` needs what this module says of types, and no arrays
+
     octets = np.frombuffer(data, np.uint8)
     found = octets[:-10] == ord(":")
     found &= octets[3:-7] == ord(".")

@@ -350,7 +350,7 @@ def test_a_driver_that_dies_anywhere_loses_nothing_and_sends_again_only_what_was
         except Died:
             deaths += 1
             assert deaths < 20
-    assert deaths >= 5
+    assert deaths >= 3, "12 requests, and of each life at most three answers: the two, and the one under way beside the second"
     assert server.ids_once() == {n: 2 if n < 9 else 1 for n in range(15) if n != 5}
     # of each life at most one more answer was heard than noted, and what was under way was heard before the end
     assert server.ids() == server.ids_once()
