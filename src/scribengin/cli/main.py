@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -126,6 +127,8 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of stdout has left (`| head`): nobody is there to be told
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status = Exit.FAILED
+    if arguments is None:  # the process ends: Python need not look through all that was loaded for cycles, which takes 0.2 s after a run
+        gc.freeze()
     sys.exit(int(status or 0))
 
 
