@@ -67,6 +67,8 @@ def state(hdfs: Hdfs, prefix: str) -> HdfsPath:
     return HdfsPath.of(f"{hdfs.uri}/{prefix}/state")
 
 
+# long: beside a load of twelve its second run has failed twice, and the test did not say of what; it does now
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_run_that_was_killed_goes_on_from_what_lies_there_and_its_audit_is_clean(folder: FlowFolder, state: HdfsPath) -> None:
     folder.flow(FLOW).data("data/a.jsonl", [*orders(0, 1, 2), *orders(1, 3), "torn"])
@@ -75,7 +77,7 @@ def test_a_run_that_was_killed_goes_on_from_what_lies_there_and_its_audit_is_cle
         assert driver.wait(200) == -signal.SIGKILL
     folder.data("data/b.jsonl", [*orders(5, 4)])
     result = folder.run(state=state)
-    assert (result.state, result.violations) == ("finished", ())
+    assert (result.state, result.violations) == ("finished", ()), result.problems
     assert ids(folder) == [1, 2, 3, 4]
     folder.data("data/c.jsonl", orders(9, 5))
     assert folder.run(state=state).violations == ()
