@@ -92,9 +92,9 @@ def test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back(plane: Plan
 
 
 def test_a_host_that_is_full_gets_nothing_and_what_fits_nowhere_waits(plane: Plane) -> None:
-    plane.master("m1")
     plane.node("a", cores=2)
     plane.node("b", cores=1)
+    plane.master("m1")  # after both: one that knew of "a" alone could put "core" there, and then "edge" fits nowhere
     plane.apply("tweets", by={"edge": TierSpec(cores=2), "core": TierSpec(cores=1)})
     plane.comes_to("tweets", "running")
     assert (on(plane, "edge"), on(plane, "core")) == ("a", "b")
