@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.formats.json_pieces import decode_whole
+from scribengin.formats.json_pieces import REFUSED, decode_whole, lines_of
 from scribengin.formats.json_types import Mending, MisfitError, holds, long_times, row_type, struct_type, to_utc
 from scribengin.formats.structs import StructForm, attribute
 
@@ -50,7 +50,7 @@ class Dicts:
         rows = decode_whole(self._decoder, data)
         if isinstance(rows, list) and not (self._has_times and long_times(data)):
             return self._mended(rows, self._times, self._mends)
-        if not self._has_two_ways:
+        if not self._has_two_ways or _stops_there_too(self, data, rows):
             return rows
         rows = decode_whole(self._careful, data)
         return self._mended(rows, [], self._careful_mends) if isinstance(rows, list) else rows
@@ -103,7 +103,7 @@ class FlatStructs:
         structs = decode_whole(self._decoder, data)
         if isinstance(structs, list) and not (self._has_times and long_times(data)):
             return structs if self._all_utc(structs) else self._in_utc(structs)
-        if not self._has_two_ways:
+        if not self._has_two_ways or _stops_there_too(self, data, structs):
             return structs
         structs = decode_whole(self._careful, data)
         if not isinstance(structs, list):
@@ -147,6 +147,20 @@ class FlatStructs:
             except MisfitError as misfit:
                 misfit.path = (f".{column}", *misfit.path)
                 raise
+
+
+def _stops_there_too(shape: Shape, data: bytes, stopped: object) -> bool:
+    """Whether the line at which the quick way has stopped is none that the careful way reads: all of `data` need not be read again to
+    learn that."""
+    if not isinstance(stopped, int):
+        return False
+    lines = lines_of(data)
+    try:
+        if stopped < len(lines):
+            shape.line(lines[stopped])
+    except REFUSED:
+        return True
+    return False
 
 
 def _hold(schema: Schema, *names: str) -> bool:

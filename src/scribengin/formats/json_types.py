@@ -48,6 +48,9 @@ NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """the texts that stand for what JSON has no numbers for, as they are written"""
 TRUNCATE = "`time: truncate` cuts the rest off"
 """the remedy of a time that is finer than a TIMESTAMP"""
+_LONGEST = len("2026-01-01T00:00:00.000000")
+"""a time that is longer may be finer than a TIMESTAMP"""
+_FLOAT = struct.Struct("<f")
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*\Z')
 _KEYS = frozenset({"STRING", "DATE", "TIMESTAMP", *INTEGER_BITS})
 
@@ -222,12 +225,6 @@ def instant(text: str, *, truncate: bool = False) -> dt.datetime:
         return to_utc(_INSTANT.decode(msgspec.json.encode(plain)))
     except (msgspec.MsgspecError, UnicodeEncodeError):
         raise MisfitError("invalid-value", f'"{_shown(text)}", which is not a valid time') from None
-
-
-_LONGEST = len("2026-01-01T00:00:00.000000")
-
-
-_FLOAT = struct.Struct("<f")
 
 
 def long_times(data: bytes) -> bool:
