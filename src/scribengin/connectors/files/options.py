@@ -104,7 +104,7 @@ CSV_READ = (
     ENCODING,
 )
 """of every source of files, wherever they lie"""
-READ_AS = tuple(option.name for option in (*CSV_READ, *CELLS_READ))
+READ_AS = tuple(option.name for option in CSV_READ)
 """the names of all of them"""
 CSV_WRITTEN = (
     Option("header", "bool", "csv: write the column names first", True, formats=_CSV),
@@ -180,11 +180,19 @@ MAX_RECORD = Option(
 TIME = Option(
     "time",
     "choice",
-    "what becomes of a time that is finer than microseconds: `exact` makes its record a dead letter, `truncate` cuts the rest off",
+    "what happens to a time that is finer than microseconds: `exact` makes its record a dead letter, `truncate` cuts the rest off",
     "exact",
     ("exact", "truncate"),
     formats=("json", "csv", "parquet", "avro"),
 )
+
+
+def records_read(things: str) -> tuple[Option, ...]:
+    """How records stand in `things`, "files" or "objects", of every source of them."""
+    compressed = f"of the {things}; `auto` goes by the suffix"
+    compression = Option("compression", "choice", compressed, "auto", ("auto", "none", "gzip", "zstd", "bzip2"), formats=_LINES)
+    return (MAX_RECORD, TIME, compression, *CSV_READ, METADATA, PARTITION_COLUMNS, JSON, MULTILINE)
+
 
 ROLL_KEYS = (
     Option("size", "bytes", "merge when so much is there", 128 * 2**20, example="128MiB", low=1),
@@ -223,21 +231,7 @@ SOURCE = NodeType(
             pace=True,
         ),
         Option("archive", "path", "the folder that `when_done: archive` moves files to, with the folders they lie in", pace=True),
-        MAX_RECORD,
-        TIME,
-        Option(
-            "compression",
-            "choice",
-            "of the files; `auto` goes by the suffix",
-            "auto",
-            ("auto", "none", "gzip", "zstd", "bzip2"),
-            formats=_LINES,
-        ),
-        *CSV_READ,
-        METADATA,
-        PARTITION_COLUMNS,
-        JSON,
-        MULTILINE,
+        *records_read("files"),
     ),
     abilities=frozenset({"replayable", "bounded", "static", "growing"}),
 )

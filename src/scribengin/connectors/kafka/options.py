@@ -1,8 +1,9 @@
 """What a flow can say of `type: kafka`. Imports neither Spark nor a client."""
 
 import re
+from dataclasses import replace
 
-from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING
+from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, TIME
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _COLUMN = re.compile(r"\\\{[^{}]*\\\}")
@@ -55,14 +56,7 @@ SOURCE = NodeType(
         Option("format", "choice", "how a value is read", REQUIRED, ("json", "csv", "text", "binary", "avro"), example="json"),
         *CELLS_READ,
         ENCODING,
-        Option(
-            "time",
-            "choice",
-            "what becomes of a time that is finer than microseconds: `exact` makes its record a dead letter, `truncate` cuts the rest off",
-            "exact",
-            ("exact", "truncate"),
-            formats=("json", "csv", "avro"),
-        ),
+        replace(TIME, formats=("json", "csv", "avro")),
         Option(
             "registry",
             "text",

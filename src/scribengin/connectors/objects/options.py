@@ -1,16 +1,6 @@
 """What a flow can say of `type: objects`. Imports neither Arrow nor a client."""
 
-from scribengin.connectors.files.options import (
-    CSV_READ,
-    CSV_WRITTEN,
-    JSON,
-    MAX_RECORD,
-    METADATA,
-    MULTILINE,
-    PARTITION_COLUMNS,
-    ROLL_KEYS,
-    TIME,
-)
+from scribengin.connectors.files.options import CSV_WRITTEN, ROLL_KEYS, records_read
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 PLACE = (
@@ -55,21 +45,7 @@ SOURCE = NodeType(
         Option("max_bytes", "bytes", "bytes one Batch takes at most (at least one object)", None, example="256MiB", low=1, pace=True),
         Option("split", "bytes", "how much of a large plain object one task reads", 32 * 2**20, example="64MiB", low=65536, pace=True),
         Option("on_change", "choice", "what an object does that changed after it was taken", "stop", ("stop", "ignore")),
-        MAX_RECORD,
-        TIME,
-        Option(
-            "compression",
-            "choice",
-            "of the objects; `auto` goes by the suffix",
-            "auto",
-            ("auto", "none", "gzip", "zstd", "bzip2"),
-            formats=_LINES,
-        ),
-        *CSV_READ,
-        METADATA,
-        PARTITION_COLUMNS,
-        JSON,
-        MULTILINE,
+        *records_read("objects"),
     ),
     abilities=frozenset({"replayable", "bounded", "static"}),
 )
