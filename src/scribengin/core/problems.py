@@ -50,6 +50,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("orders-raw", ["orders_raw", "users"])
     'did you mean "orders_raw"?'
     """
+    near = nearest(word, known)
+    return "" if near is None else f'did you mean "{near}"?'
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that the word may have been meant to be."""
     names = list(known)
     near = [name for name in names if name.lower() == word.lower()] or get_close_matches(word, names, n=1, cutoff=0.6)
-    return f'did you mean "{near[0]}"?' if near else ""
+    return near[0] if near else None

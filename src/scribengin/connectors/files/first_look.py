@@ -6,13 +6,14 @@ under a name that differs by blanks or case alone, was never meant: all of it wo
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import nearest
 from scribengin.formats.dialect import Dialect, in_utf_8, line_end_of, marked_encoding
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ HEAD_BYTES = 2**16
 _LOOKED_AT = 20
 _RECORDS = 100
 _BOM = b"\xef\xbb\xbf"
+
+
+_RULES = {"trim": str.strip, "loose": lambda name: re.sub(r"[\W_]+", "", name.casefold())}
+
+
+def folded(name: str, rule: str) -> str:
+    """What two names must have in common to be the same by that rule: without the blanks around them; without case, blanks and marks."""
+    return _RULES[rule](name) if rule in _RULES else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +75,9 @@ def unlike_names(file: str, names: Sequence[str], asked: Schema, beside: Iterabl
         found = f"no column {_quoted(near)}, and one whose name differs only in blanks, case or marks"
     else:
         return None
-    nearest = near or {name: close for name in absent if (close := _close(name, names, there)) is not None}
-    remedy = f"name {', '.join(f'{_one(other)} and not {_one(name)}' for name, other in islice(nearest.items(), 5))} in `schema:`"
-    return Unlike(f"{file} has {found}: it has {_quoted(names)}; expected {_quoted(absent)}", remedy if nearest else "")
+    meant = near or {name: close for name in absent if (close := _close(name, names, there)) is not None}
+    remedy = f"name {', '.join(f'{_one(other)} and not {_one(name)}' for name, other in islice(meant.items(), 5))} in `schema:`"
+    return Unlike(f"{file} has {found}: it has {_quoted(names)}; expected {_quoted(absent)}", remedy if meant else "")
 
 
 def unlike_quotes(block: CsvBlock) -> Unlike | None:
@@ -127,8 +136,8 @@ def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mappin
         return "write trim: true" if wanted <= set(folded) else "write header_names: loose"
     if all(_near(name, names, [], loose=True) for name in wanted - set(names)):
         return "write header_names: loose"
-    nearest = {name: _near(name, names, [], loose=True) or _close(name, names, []) for name in asked.names if name not in names}
-    named = [f"{name}: {_yaml(other)}" for name, other in nearest.items() if other]
+    meant = {name: _near(name, names, [], loose=True) or _close(name, names, []) for name in asked.names if name not in names}
+    named = [f"{name}: {_yaml(other)}" for name, other in meant.items() if other]
     return f"write columns: {{{', '.join(named[:5])}}}" if named else ""
 
 
@@ -152,12 +161,11 @@ def _near(name: str, names: Sequence[str], taken: Sequence[str], *, loose: bool)
 
 def _fold(name: str, *, loose: bool) -> str:
     kept = name.strip().casefold()
-    return "".join(each for each in kept if each.isalnum()) or kept if loose else kept
+    return folded(kept, "loose") or kept if loose else kept
 
 
 def _close(name: str, names: Sequence[str], taken: Sequence[str]) -> str | None:
-    meant = did_you_mean(name, [other for other in names if other not in taken])
-    return meant.removeprefix('did you mean "').removesuffix('"?') or None
+    return nearest(name, [other for other in names if other not in taken])
 
 
 def _quoted(names: Iterable[str]) -> str:

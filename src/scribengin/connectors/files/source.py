@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
@@ -13,7 +12,16 @@ from scribengin.connectors.files.bytestreams import CHUNK_BYTES, compression_of,
 from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, in_utf_8, marking_holes, skip_lines, take_header
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.file_kinds import MAGIC_BYTES, kind_of, why_unlike, why_unlike_inside
-from scribengin.connectors.files.first_look import HEAD_BYTES, Unlike, csv_remedy, json_names, unlike_encoding, unlike_names, unlike_quotes
+from scribengin.connectors.files.first_look import (
+    HEAD_BYTES,
+    Unlike,
+    csv_remedy,
+    folded,
+    json_names,
+    unlike_encoding,
+    unlike_names,
+    unlike_quotes,
+)
 from scribengin.connectors.files.following import located
 from scribengin.connectors.files.growing import FilesPacking, GrowingReader, MovedPath, rest_of
 from scribengin.connectors.files.identity import ANY_DEVICE, Status
@@ -41,14 +49,6 @@ if TYPE_CHECKING:
     from scribengin.core.types import Field
     from scribengin.formats.contract import Block, Decoder
     from scribengin.formats.dialect import LineEnd
-
-
-_RULES = {"trim": str.strip, "loose": lambda name: re.sub(r"[\W_]+", "", name.casefold())}
-
-
-def folded(name: str, rule: str) -> str:
-    """What two names must have in common to be the same by that rule: without the blanks around them; without case, blanks and marks."""
-    return _RULES[rule](name) if rule in _RULES else name
 
 
 def _unknown(_offset: int) -> int | None:
