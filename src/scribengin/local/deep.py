@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import compares_columns, is_handed_over, looks_ahead
+from scribengin.connectors.abilities import compares_columns
 from scribengin.connectors.files.held import differences
-from scribengin.core.errors import ScribenginError, SourceError, Unreachable
+from scribengin.core.errors import ScribenginError
 from scribengin.core.problems import Problem
 from scribengin.local.accepting import Accepting
 from scribengin.local.parts import limits_by_source, query_parts, static_by_source
-from scribengin.local.prepare import is_begun, open_sinks, open_sources
+from scribengin.local.prepare import first_file_faults, open_sinks, open_sources
 from scribengin.local.session import start
 from scribengin.plan.split import CHANNEL
 from scribengin.spark.accumulate import new_reports
@@ -49,14 +49,9 @@ def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
 
 def _first_files(prepared: PreparedFlow) -> Iterator[Problem]:
     """What a run would refuse of what sources are going to read first."""
-    for tier in prepared.tiers:
-        for node, source in open_sources(tier.plan.flow).items():
-            if not is_handed_over(source) and looks_ahead(source) and not is_begun(tier, node):
-                try:
-                    source.check_first()
-                except (SourceError, Unreachable) as error:
-                    if error.code == "source-columns":  # what is not there yet may come before it runs
-                        yield Problem(error.code, tier.place_of(node), error.message, error.remedy)
+    for error in first_file_faults(prepared):
+        if error.code == "source-columns" and error.place is not None:  # what is not there yet may come before it runs
+            yield Problem(error.code, error.place, error.message, error.remedy)
 
 
 def deep_problems(

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
+from scribengin.connectors.abilities import is_handed_over, looks_ahead
 from scribengin.connectors.contract import Limits, Place, Sink, SourceStream
 from scribengin.connectors.contract import Source as OpenSource
-from scribengin.core.errors import InputError, Refused
+from scribengin.core.errors import InputError, Refused, SourceError, Unreachable
 from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import did_you_mean
 from scribengin.core.remote import RemotePath
@@ -27,7 +28,7 @@ from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import works_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.core.problems import Problem
@@ -179,6 +180,18 @@ def is_begun(tier: Prepared, source: str) -> bool:
         if source in query.static_sources and (folder.rewind.exists() or read_lineage(folder) is not None):
             return True
     return False
+
+
+def first_file_faults(flow: PreparedFlow) -> Iterator[SourceError | Unreachable]:
+    """What sources say of the files that they are going to read first, where nobody has begun to read them; each with its place."""
+    for tier in flow.tiers:
+        for node, source in open_sources(tier.plan.flow).items():
+            try:
+                if not is_handed_over(source) and looks_ahead(source) and not is_begun(tier, node):
+                    source.check_first()
+            except (SourceError, Unreachable) as error:
+                error.place = tier.place_of(node)
+                yield error
 
 
 def source_place(flow: Flow, id_: str) -> Place:

@@ -5,18 +5,17 @@ This module imports neither PySpark nor Arrow: what is wrong with a flow is told
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.abilities import is_handed_over, looks_ahead
+from scribengin.connectors.abilities import is_handed_over
 from scribengin.core.errors import InputError, Refused, SourceError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
-from scribengin.local.prepare import is_begun, open_sources, prepare
+from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.session import begin
 from scribengin.plan.meetings import circle, meetings, way_text
 from scribengin.spark.session import stop_session
@@ -71,12 +70,12 @@ def run_flows(
         for flow in flows:
             look_at_first_files(flow, any_columns=settings.word is not None)
         from scribengin.local.drive import run_checked  # with PySpark and Arrow, while Java boots
-        from scribengin.spark.warm_up import warm_up
+        from scribengin.spark.warm_up import begin_warm_up
 
         if starting is not None:
             spark = starting.session()
             stack.callback(stop_session, spark)
-            threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
+            begin_warm_up(spark)
         assert spark is not None
         return run_checked(stack, spark, flows, leases, met, settings, watch, begun_s)
 
@@ -117,14 +116,8 @@ def look_at_sources(prepared: PreparedFlow) -> None:
 def look_at_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
     """Files of other columns than the flow names, that nobody has begun to read, are told before any is read; Java boots meanwhile. With
     `any_columns` somebody has agreed to them. Raises SourceError or Unreachable, with its place."""
-    for tier in prepared.tiers if not any_columns else ():
-        for node, source in open_sources(tier.plan.flow).items():
-            try:
-                if not is_handed_over(source) and looks_ahead(source) and not is_begun(tier, node):
-                    source.check_first()
-            except (SourceError, Unreachable) as error:
-                error.place = tier.place_of(node)
-                raise
+    for error in first_file_faults(prepared) if not any_columns else ():
+        raise error
 
 
 def _with_metrics(stack: ExitStack, settings: RunSettings, watch: Callable[[RunView], None]) -> Callable[[RunView], None]:

@@ -25,6 +25,11 @@ def warm_up(spark: SparkSession) -> None:
         map_in_arrow(spark.newSession().range(1), _same, "id BIGINT").collect()
 
 
+def begin_warm_up(spark: SparkSession) -> None:
+    """The same in a thread of its own, beside what comes before the first Batch."""
+    threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
+
+
 def warm_up_streams(spark: SparkSession) -> bool:
     """The same, and a Batch of a Query of its own, which reads and keeps nothing and has ended then: for who has time. Whether that Batch
     came through."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,13 @@ from scribengin.local.session import start
 from scribengin.spark.class_archive import start_training
 from scribengin.spark.session import jvm_status, stop_session
 from scribengin.spark.user_code import pack
-from scribengin.spark.warm_up import warm_up, warm_up_streams
+from scribengin.spark.warm_up import begin_warm_up, warm_up_streams
 from scribengin.worker.heeded import Heeded
 from scribengin.worker.service import Outcome, Standing, outcome_of
 from scribengin.worker.timeline import LAST
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
@@ -133,7 +133,7 @@ class TierAttempt:
             prepared = self._prepared()
             look_at_sources(prepared)  # what is not there is told before Spark starts
             spark = self._session(prepared)
-            threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
+            begin_warm_up(spark)
 
         def watch(view: RunView) -> None:
             self._glance.view = view
