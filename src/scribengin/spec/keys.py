@@ -177,7 +177,7 @@ PARSE = Section(
         Key(
             "time",
             "choice",
-            "what becomes of a time that is finer than microseconds: `exact` makes its row a dead letter, `truncate` cuts the rest off",
+            "what happens to a time that is finer than microseconds: `exact` makes its row a dead letter, `truncate` cuts the rest off",
             "truncate",
             choices=("exact", "truncate"),
             default="exact",

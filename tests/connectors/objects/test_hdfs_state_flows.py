@@ -67,7 +67,7 @@ def state(hdfs: Hdfs, prefix: str) -> HdfsPath:
     return HdfsPath.of(f"{hdfs.uri}/{prefix}/state")
 
 
-# long: beside a load of twelve its second run has failed twice, and the test did not say of what; it does now
+# long: beside a load of twelve its second run has failed once, and the test did not say why; it does now
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_run_that_was_killed_goes_on_from_what_lies_there_and_its_audit_is_clean(folder: FlowFolder, state: HdfsPath) -> None:
