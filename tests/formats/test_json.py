@@ -423,3 +423,22 @@ def test_bad_lines_cost_their_neighbours_nothing_however_many_there_are(bad: int
     found = JsonDecoder(schema).rows(LineBlock("f", data))
     assert [row["a"] for row in found.rows] == list(found.ordinals) == [n for n in range(500) if n not in places]
     assert [each.ordinal for each in found.bad] == [place for place in places if lines[place]]
+
+
+@pytest.mark.parametrize(
+    ("line", "reasons"),
+    [
+        (b'{"s":"","t":"2026-01-01T00:00:00.0000001Z"}', ["out-of-range"]),
+        (b'{"s":"","t":\n"2026-01-01T00:00:00Z"}', ["malformed", "wrong-type"]),
+    ],
+)
+def test_what_stands_over_the_edge_of_a_part_is_seen(line: bytes, reasons: list[str]) -> None:
+    decoder = JsonDecoder(parse_schema("s STRING, t TIMESTAMP"))
+    for begin in range(2**16 - len(line) - 1, 2**16 + 1):
+        before = b'{"s":"' + b"a" * (begin - 9) + b'"}\n'
+        assert len(before) == begin
+        block = LineBlock("f", before + line + b'\n{"s":"behind"}\n')
+        for read in (decoder.rows, decoder.columns):
+            found = read(block)
+            assert [bad.reason for bad in found.bad] == reasons
+            assert len(found.ordinals) == 2

@@ -12,7 +12,7 @@ from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.dialect import AUTO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -20,11 +20,24 @@ if TYPE_CHECKING:
     from scribengin.formats.dialect import LineEnd
 
 
+_PART_BYTES = 64 * 1024
+
+
+def parts(data: bytes | memoryview, further: int = 0) -> Iterator[NDArray[np.uint8]]:
+    """The bytes as arrays of up to 64 KiB, each with the `further` bytes behind it; none where there are no more than `further`.
+
+    What NumPy makes of a larger array takes memory from the system, and gives it back, at every call: that costs more than the call.
+    """
+    octets = np.frombuffer(data, np.uint8)
+    for start in range(0, len(octets) - further, _PART_BYTES):
+        yield octets[start : start + _PART_BYTES + further]
+
+
 def count_lines(data: bytes | memoryview, mark: bytes = b"\n") -> int:
     """How many line ends; several times faster than `bytes.count` where they are many."""
     if len(mark) > 1:
         return bytes(data).count(mark)
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == mark[0]))
+    return sum(int(np.count_nonzero(part == mark[0])) for part in parts(data))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from scribengin.formats.blocks import count_lines
+from scribengin.formats.blocks import count_lines, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
         end = data.find(b"\n", min(start + PIECE_BYTES, len(data)) - 1) + 1 or len(data)
         piece = data[start:end]
         yield first, piece
-        start, first = end, first + piece.count(b"\n")
+        start, first = end, first + count_lines(piece)
 
 
 def lines_of(piece: bytes) -> list[bytes]:
@@ -85,16 +85,32 @@ def _one_a_line(data: bytes, records: int) -> bool:
     """
     if not data:
         return True
-    octets = np.frombuffer(data, np.uint8)
     if not data.startswith(b"{"):
         return False
     # the common case by comparisons alone: to find the places of line ends takes longer
-    between = (octets[1:-1] == ord("\n")) & (octets[:-2] == ord("}")) & (octets[2:] == ord("{"))
-    if np.count_nonzero(between) == records - 1 and count_lines(data) == records - (not data.endswith(b"\n")):
+    inner = between = 0
+    for part in parts(data, 2):
+        ends = part[1:-1] == ord("\n")
+        inner += int(np.count_nonzero(ends))
+        ends &= part[:-2] == ord("}")
+        ends &= part[2:] == ord("{")
+        between += int(np.count_nonzero(ends))
+    if inner == between == records - 1:
         return True
+    octets = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(octets == ord("\n"))
-    inner = ends[:-1] if data.endswith(b"\n") else ends
-    if len(inner) + 1 != records or not (octets[inner + 1] == ord("{")).all():
+    ends = ends[:-1] if data.endswith(b"\n") else ends
+    if len(ends) + 1 != records or not (octets[ends + 1] == ord("{")).all():
         return False
-    before = octets[inner - 1]
-    return bool((np.where(before == ord("\r"), octets[inner - 2], before) == ord("}")).all())
+    before = octets[ends - 1]
+    return bool((np.where(before == ord("\r"), octets[ends - 2], before) == ord("}")).all())
+
+
+def long_times(data: bytes) -> bool:
+    """True where a time of more than six decimals may stand in `data`: `:`, two signs, `.`, six more, and a digit."""
+    for part in parts(data, 10):
+        found = part[10:] - np.uint8(ord("0")) < 10
+        found &= part[3:-7] == ord(".")
+        if found.any() and (found & (part[:-10] == ord(":"))).any():  # most times have fewer decimals
+            return True
+    return False

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.formats.json_pieces import REFUSED, decode_whole, lines_of
-from scribengin.formats.json_types import Mending, MisfitError, holds, long_times, row_type, struct_type, to_utc
+from scribengin.formats.json_pieces import REFUSED, decode_whole, lines_of, long_times
+from scribengin.formats.json_types import Mending, MisfitError, holds, row_type, struct_type, to_utc
 from scribengin.formats.structs import StructForm, attribute
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ What is left to do after it is *mending*: timestamps become UTC, decimals are ta
 fields that a nested object lacks become None.
 
 There are two ways. The quick one lets msgspec make numbers and times, and refuses a FLOAT or DOUBLE that may have been a whole number of
-more digits. It knows no NaN, and rounds a time of more than six decimals: `long_times` says of bytes whether there may be one. The
-*careful* way takes both as they are written, and loses no digit.
+more digits. It knows no NaN, and rounds a time of more than six decimals: `json_pieces.long_times` says of bytes whether there may be
+one. The *careful* way takes both as they are written, and loses no digit.
 """
 
 from __future__ import annotations
@@ -225,21 +225,6 @@ def instant(text: str, *, truncate: bool = False) -> dt.datetime:
         return to_utc(_INSTANT.decode(msgspec.json.encode(plain)))
     except (msgspec.MsgspecError, UnicodeEncodeError):
         raise MisfitError("invalid-value", f'"{_shown(text)}", which is not a valid time') from None
-
-
-def long_times(data: bytes) -> bool:
-    """True where a time of more than six decimals may stand in `data`: `:`, two signs, `.`, six more, and a digit."""
-    import numpy as np  # not above: `validate` needs what this module says of types, and no arrays
-
-    if b"." not in data:
-        return False
-    octets = np.frombuffer(data, np.uint8)
-    found = octets[10:] - np.uint8(ord("0")) < 10
-    found &= octets[3:-7] == ord(".")
-    if not found.any():  # most times have fewer decimals
-        return False
-    found &= octets[:-10] == ord(":")
-    return bool(found.any())
 
 
 def to_double(value: float | str) -> float:
