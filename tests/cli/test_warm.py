@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from scribengin.cli import warm
@@ -146,6 +147,57 @@ def test_a_process_that_hangs_is_not_waited_for(folder):
     finally:
         os.kill(pid, signal.SIGCONT)
     assert (status, "does not answer" in told) == (0, True)
+
+
+def test_where_java_dies_under_a_command_it_runs_again_without_it(folder):
+    (folder / "flow.yaml").write_text(
+        FLOW.replace("sinks:", "  more: {from: some, sql: 'SELECT id + 1 AS id, amount FROM some'}\nsinks:")
+        .replace("from: some, type", "from: more, type")
+        .partition("tests:")[0]
+    )
+    (folder / "steps.py").write_text(
+        "import time\nfrom pathlib import Path\n\ndef some(row):\n"
+        f"    while Path({str(folder / 'slow')!r}).exists():\n        Path({str(folder / 'begun')!r}).touch()\n        time.sleep(0.1)\n"
+        "    return row\n"
+    )
+    right = _ran(folder, "preview", "flow.yaml", "--json")
+    assert right[0] == 0
+    server = _server()
+    (folder / "slow").touch()
+    command = [sys.executable, "-m", "scribengin.cli", "preview", "flow.yaml", "--json"]
+    cut = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert within(END_S, (folder / "begun").exists)
+        (java,) = (each for each in psutil.process_iter(["name"]) if each.info["name"] == "java" and _session(each.pid) == server)
+        java.kill()
+        java.wait(END_S)
+        (folder / "slow").unlink()
+        out, told = cut.communicate(timeout=END_S)
+    finally:
+        cut.kill()
+        cut.wait()
+    assert (cut.returncode, "the warm process has ended" in told) == (0, True)
+    assert _same(out) == _same(right[1])
+    assert within(END_S, lambda: "runs another" not in _ran(folder, "preview", "flow.yaml")[2])
+    assert _server() == server
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_in_a_folder_of_another_user_a_command_keeps_nothing_warm(folder, tmp_path):
+    assert _ran(folder, "preview", "flow.yaml")[0] == 0
+    assert _ran(folder, "warm", "--stop")[0] == 0
+    assert within(END_S, lambda: not warm.warm_processes())
+    os.chown(warm.warm_folder(), 65534, 65534)
+    status, _, told = _ran(folder, "preview", "flow.yaml")
+    assert (status, "warm" in told) == (0, False)
+    assert not warm.warm_processes()
 
 
 def test_another_user_is_refused(monkeypatch, tmp_path):
