@@ -113,7 +113,8 @@ class Seen:
         """The type that holds what is of the commonest kind. `notes` gets what was decided that might have been decided otherwise."""
         if self.others:
             found = " and ".join(f"{_PLURAL[kind]} ({count:,})" for kind, count in self.kinds.items())
-            notes.append(f"{path} holds {found}: no type takes both; leave it out of the schema, or keep those of one kind")
+            whole = "" if "." in path or "[" in path else f"keep each as its JSON text: json: {{text: [{path}]}} and {path} STRING; or "
+            notes.append(f"{path} holds {found}: no type takes both; {whole}leave it out of the schema, or keep those of one kind")
         match self.kind:
             case "":
                 notes.append(f"{path} was always null: STRING is a guess")
