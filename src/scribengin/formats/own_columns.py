@@ -32,7 +32,7 @@ _ORDER = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 def arrow_columns(schema: pa.Schema, notes: list[str]) -> tuple[Field, ...]:
-    """Those of a Parquet file."""
+    """Those of a Parquet file; one of the type null is a STRING, which holds as little."""
     fields = []
     for each in schema:
         try:
@@ -60,7 +60,7 @@ def joined_columns(files: Iterable[tuple[str, tuple[Field, ...]]], notes: list[s
             before, first = found[field.name]
             wide = _wider(before.type, field.type)
             if wide is None:
-                notes.append(f"{field.name} is {before.type} in {first}, but {field.type} in {file}: no type takes both")
+                notes.append(f"{field.name} is {before.type} in {first}, but {field.type} in {file}: {_of_both(before.type, field.type)}")
             elif wide != before.type:
                 found[field.name] = (Field(field.name, wide), first)
     return Schema(tuple(field for field, _ in found.values())) if found else None
@@ -79,6 +79,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
         return pa.binary()
     if kinds.is_date64(type_):
         return pa.date32()
+    if kinds.is_null(type_):
+        return pa.string()
     if kinds.is_float16(type_):
         return pa.float32()
     return type_
@@ -105,6 +107,12 @@ def _wider(one: Type, other: Type) -> Type | None:
     if {one.name, other.name} == {"FLOAT", "DOUBLE"}:
         return Type("DOUBLE")
     return None
+
+
+def _of_both(one: Type, other: Type) -> str:
+    if {one.name, other.name} & set(_ORDER) and {one.name, other.name} & {"FLOAT", "DOUBLE"}:
+        return f"{one} takes what it need not round; the rest are dead letters"
+    return "no type takes both"
 
 
 def _avro_fields(writer: WriterSchema, record: Any, notes: list[str]) -> list[Field]:

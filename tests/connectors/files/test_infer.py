@@ -158,6 +158,17 @@ def test_parquet_says_its_columns_itself_and_files_are_joined(tmp_path: Path) ->
     assert proposal.notes == ["t is left out: no column type stands for time32[ms]"]
 
 
+def test_a_column_in_which_a_file_of_parquet_has_no_value_has_the_type_of_the_others(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "n": pa.nulls(1), "m": pa.nulls(1)}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"id": [1.5], "n": [3], "m": pa.nulls(1)}), tmp_path / "2.parquet")
+    proposal = infer(files_of([str(tmp_path)]), records=10)
+    assert (str(proposal.schema), proposal.records, proposal.dead) == ("id BIGINT, m STRING, n BIGINT", 2, 1)
+    assert proposal.notes == [
+        "m was always null: STRING is a guess",
+        "id is BIGINT in 1.parquet, but DOUBLE in 2.parquet: BIGINT takes what it need not round; the rest are dead letters",
+    ]
+
+
 def test_avro_says_its_columns_itself(tmp_path: Path) -> None:
     fastavro = pytest.importorskip("fastavro")
     fields = [{"name": "id", "type": "long"}, {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]}]

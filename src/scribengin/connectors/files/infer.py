@@ -271,12 +271,7 @@ def _of_text(paths: Sequence[Path], options: Mapping[str, Any], records: int) ->
 
 def _of_typed(paths: Sequence[Path], format: str, records: int) -> Proposal:
     notes: list[str] = []
-    known: list[tuple[str, tuple[Field, ...]]] = []
-    for path in paths:
-        if format == "parquet":
-            known.append((path.name, arrow_columns(schema_of_columns(path), notes)))
-        else:
-            known.append((path.name, avro_columns(_writer(path), notes)))
+    known = _of_parquet(paths, notes) if format == "parquet" else [(path.name, avro_columns(_writer(path), notes)) for path in paths]
     schema = joined_columns(known, notes)
     if schema is None:
         raise SourceError(f"{paths[0]} has no column that a schema can hold", remedy="read it by another program first")
@@ -288,6 +283,20 @@ def _of_typed(paths: Sequence[Path], format: str, records: int) -> Proposal:
     schema = Schema(kept)
     sample = read_sample(paths, format, {}, schema, records=records)
     return _checked(format, schema, {}, sample, list(dict.fromkeys(notes)))
+
+
+def _of_parquet(paths: Sequence[Path], notes: list[str]) -> list[tuple[str, tuple[Field, ...]]]:
+    """Each file's columns; one of the type null, in which a program has seen no value, counts where no file has it with another."""
+    import pyarrow as pa
+
+    schemas = [(path.name, schema_of_columns(path)) for path in paths]
+    nulls = [{field.name for field in schema if pa.types.is_null(field.type)} for _, schema in schemas]
+    typed = {name for (_, schema), empty in zip(schemas, nulls, strict=True) for name in schema.names if name not in empty}
+    notes += [f"{name} was always null: STRING is a guess" for name in sorted(set().union(*nulls) - typed)]
+    return [
+        (name, tuple(field for field in arrow_columns(schema, notes) if field.name not in empty & typed))
+        for (name, schema), empty in zip(schemas, nulls, strict=True)
+    ]
 
 
 def _has_odd_keys(type_: Type) -> bool:
