@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.files.globs import WILDCARD, glob_of, matches
+from scribengin.connectors.files.sink_folders import INTERNAL
 from scribengin.core.errors import SourceError, SourceMissing
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class Discovery:
                 for entry in entries:
                     name = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.name[0] in "_." and not (self._literal and name == self._patterns[0]):
-                        listing.hidden.append(name)
+                        if entry.name != INTERNAL:  # a sink's own records, beside what it has published
+                            listing.hidden.append(name)
                     elif entry.is_dir():
                         listing.folders.append(name)
                     elif entry.is_file():
