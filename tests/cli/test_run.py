@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,8 +76,8 @@ def test_looking_at_a_finished_flow_needs_no_java(finished, monkeypatch):
 
 
 @pytest.mark.timeout(300)
-def test_audit_tells_a_file_that_was_taken_away_and_reset_starts_anew(finished):
-    folder, _ = finished
+def test_audit_tells_a_file_that_was_taken_away_and_reset_starts_anew(finished, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "orders")
     lost = next(Path(folder, "out/large").rglob("part-*"))
     kept = lost.read_bytes()
     lost.unlink()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from contextlib import closing
+import socket
+import ssl
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -93,9 +95,19 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     command.insert(1, f"-Djava.security.auth.login.config={jaas}")
     server = start_server("ZooKeeper", command, pid_file=folder / "run" / "pid.json", log=folder / "log")
     try:
+        server.wait_ready(lambda: speaks(plain, None) and speaks(secure, ca), DEADLINE_S)
         yield Secured(f"127.0.0.1:{plain}", f"127.0.0.1:{secure}", ca, other_ca)
     finally:
         server.stop(20)
+
+
+def speaks(port: int, ca: Path | None) -> bool:
+    """Whether the server is reached there, over TLS where it has a certificate."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
+        if ca is not None:
+            ssl.create_default_context(cafile=ca).wrap_socket(connection, server_hostname="127.0.0.1").close()
+        return True
+    return False
 
 
 def sasl(secret: str) -> SaslLogin:

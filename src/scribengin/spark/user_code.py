@@ -13,12 +13,15 @@ import traceback
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scribengin.core import code_archive
 from scribengin.core.errors import StepError
 from scribengin.core.storage import put_if_absent
 from scribengin.plan.code_files import code_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,12 @@ def pack(folder: Path, state: Path) -> UserCode:
 
 
 def activate(archive: str) -> None:
-    """Put `archive` first on the Python path; modules of an archive that was active before are forgotten."""
+    """Put `archive` first on the Python path; modules of other archives are forgotten."""
     if sys.path and sys.path[0] == archive:
         return
     for path in [path for path in sys.path if code_archive.is_archive(path) and path != archive]:
-        _forget(path)
+        _leave(path)
+    _forget(lambda file: code_archive.inside(file) is not None and not file.startswith(archive))
     if archive in sys.path:
         sys.path.remove(archive)
     sys.path.insert(0, archive)
@@ -78,14 +82,18 @@ def activate(archive: str) -> None:
 def deactivate_below(folder: Path) -> None:
     """Take archives in a folder that is about to go off the Python path: who looks for a module there would fail."""
     for path in [path for path in sys.path if code_archive.is_archive(path) and Path(path).is_relative_to(folder.resolve())]:
-        _forget(path)
+        _leave(path)
+        _forget(lambda file, archive=path: file.startswith(archive))
 
 
-def _forget(archive: str) -> None:
+def _leave(archive: str) -> None:
     sys.path.remove(archive)
     sys.path_importer_cache.pop(archive, None)
+
+
+def _forget(is_meant: Callable[[str], bool]) -> None:
     for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", "") or "").startswith(archive):
+        if is_meant(str(getattr(module, "__file__", "") or "")):
             del sys.modules[name]
 
 

@@ -114,6 +114,7 @@ def test_a_standby_is_read_once_and_not_as_it_grows(guarded: Guarded) -> None:
     finally:
         server.stop()
         signal.unlink()
+        server.start()
 
 
 class SmallServer(Postgres):
