@@ -147,8 +147,9 @@ class Cutter:
                 offset += chunk.length
                 at_start = False
                 continue
-            data = rest + chunk if rest else chunk
+            data = chunk
             if at_start:
+                data, rest = rest + data, b""
                 if len(data) < len(BOM) and BOM.startswith(data):
                     rest = data
                     continue
@@ -156,6 +157,7 @@ class Cutter:
                 if data.startswith(BOM):
                     data, offset = data[len(BOM) :], offset + len(BOM)
             if long is not None:
+                data, rest = rest + data, b""
                 end = data.find(mark) + len(mark)
                 if end < len(mark):
                     rest = _begun(data, mark)
@@ -166,11 +168,10 @@ class Cutter:
                 offset += end
                 yield self._too_long(long, line)
                 long, data, line = None, data[end:], line and line + 1
-            end = self._end(data)
-            whole = data[:end]
+            whole, rest = self._divided(rest, data)
             yield from self._blocks(whole, offset, line)
             line = line and line + count_lines(whole, mark)
-            rest, offset = data[end:], offset + end
+            offset += len(whole)
             while len(rest) > self.max_record and mark in rest:  # a CSV quote that is never closed
                 end = rest.find(mark) + len(mark)
                 end += self._end(rest[end:])
@@ -185,6 +186,15 @@ class Cutter:
             yield self._too_long(long, line)
         elif rest:
             yield from self._blocks(rest, offset, line)
+
+    def _divided(self, rest: bytes, data: bytes) -> tuple[bytes, bytes]:
+        """The whole records of `rest` and `data` behind it, and what is left."""
+        end = self._end(data)
+        if end:
+            return b"".join((rest, memoryview(data)[:end])) if rest else data[:end], data[end:]
+        data = rest + data
+        end = self._end(data)  # it may go from the one into the other
+        return data[:end], data[end:]
 
     def _end(self, data: bytes) -> int:
         """Where the last whole record of `data` ends."""
@@ -228,6 +238,11 @@ class CsvCutter(Cutter):
     def __post_init__(self) -> None:
         """How lines end is the dialect's to say."""
         object.__setattr__(self, "end", self.dialect.line_end)
+
+    def _divided(self, rest: bytes, data: bytes) -> tuple[bytes, bytes]:
+        data = rest + data if rest else data
+        end = self._end(data)
+        return data[:end], data[end:]
 
     def _end(self, data: bytes) -> int:
         return whole_records_end(data, self.dialect)
