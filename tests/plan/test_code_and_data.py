@@ -66,7 +66,7 @@ def _no_modules_stay(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def place(folder: Path, **changes: str) -> Path:
-    """The code in a folder; `changes` are names with `_` for `.`."""
+    """The code in a folder; `changes` are other texts of files."""
     texts = {"orders.yaml": YAML, "orders_flow.py": PYTHON, "steps.py": STEPS, "lib/__init__.py": "", "lib/rules.py": "LEAST = 5\n"}
     for name, text in (texts | {"schemas/order.avsc": SCHEMA} | changes).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def test_modules_of_a_flow_that_runs_here_are_not_found(tmp_path: Path, data: Pa
 def test_a_flow_has_its_own_modules_also_where_those_of_another_came_from_an_archive_that_is_off_the_path(tmp_path: Path) -> None:
     pack(place(tmp_path / "one"), tmp_path / "state").load("steps:large")
     sys.path.pop(0)  # as whoever brings the path back to what it was
-    two = place(tmp_path / "two", steps_py="def other(row):\n    return row\n")
+    two = place(tmp_path / "two", **{"steps.py": "def other(row):\n    return row\n"})
     assert pack(two, tmp_path / "state").load("steps:other").__code__.co_filename.startswith(str(tmp_path / "state"))
 
 
