@@ -110,6 +110,11 @@ class LineBlock:
         """Who has seen each line says how many there are: they need not be counted."""
         self._length = number
 
+    @property
+    def known_lines(self) -> int | None:
+        """How many lines, where that was said or counted."""
+        return None if self._length < 0 else self._length
+
     def __len__(self) -> int:
         """How many lines, empty ones included."""
         if self._length < 0:

@@ -77,6 +77,7 @@ class JsonDecoder:
                 parts.append(([], range(first, first + batch.num_rows), [], 0))
             batches.append(batch)
         _, ordinals, bad, skipped = _joined(parts, 0)
+        block.has_lines(len(ordinals) + len(bad) + skipped)
         return Columns(batches[0] if len(batches) == 1 else pa.concat_batches(batches), ordinals, bad, skipped)
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
@@ -105,8 +106,8 @@ def _decoded(shape: Shape, block: Block) -> Decoded:
         return [], [], block.bad(), 0
     assert isinstance(block, LineBlock)
     decoded = _joined([_piece(shape, first, piece) for first, piece in pieces(block.data)], 0)
-    if not decoded[2] and not decoded[3]:
-        block.has_lines(len(decoded[0]))
+    _, ordinals, bad, skipped = decoded
+    block.has_lines(len(ordinals) + len(bad) + skipped)
     return decoded
 
 
@@ -124,9 +125,26 @@ def _joined(parts: list[Decoded], first: int) -> Decoded:
 def _piece(shape: Shape, first: int, piece: bytes) -> Decoded:
     """The records of whole lines, of which the first has the ordinal `first`."""
     records = shape.whole(piece)
-    if isinstance(records, list):
-        return records, range(first, first + len(records)), [], 0
-    return _around_the_bad(shape, lines_of(piece), first, records)
+    if not isinstance(records, list):
+        lines = lines_of(piece)
+        records = _carefully(shape, piece, lines, records)
+        if not isinstance(records, list):
+            return _around_the_bad(shape, lines, first, records)
+    return records, range(first, first + len(records)), [], 0
+
+
+def _carefully(shape: Shape, data: bytes, lines: Sequence[bytes], stopped: int | None) -> list[Any] | int | None:
+    """The careful way, unless the line at which the quick one has stopped is one that it does not read either: to learn that, all of the
+    data need not be read again."""
+    if not shape.has_two_ways:
+        return stopped
+    if stopped is not None:
+        try:
+            if stopped < len(lines):
+                shape.line(lines[stopped])
+        except REFUSED:
+            return stopped
+    return shape.carefully(data)
 
 
 def _around_the_bad(shape: Shape, lines: Sequence[bytes], first: int, bad: int | None) -> Decoded:
@@ -160,7 +178,10 @@ def _some_at_a_time(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded
 
 def _in_one_go(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded | int | None:
     """All lines together, each of which must hold one record; else as `Shape.whole`."""
-    records = shape.whole(b"\n".join(lines))
+    data = b"\n".join(lines)
+    records = shape.whole(data)
+    if not isinstance(records, list):
+        records = _carefully(shape, data, lines, records)
     if not isinstance(records, list):
         return records
     return (records, range(first, first + len(lines)), [], 0) if len(records) == len(lines) else None

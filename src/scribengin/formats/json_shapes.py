@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.formats.json_pieces import REFUSED, decode_whole, lines_of, long_times
+from scribengin.formats.json_pieces import decode_whole, long_times
 from scribengin.formats.json_types import Mending, MisfitError, holds, row_type, struct_type, to_utc
 from scribengin.formats.structs import StructForm, attribute
 
@@ -21,10 +21,15 @@ class Shape(Protocol):
     """How records are decoded."""
 
     schema: Schema
+    has_two_ways: bool
+    """whether the careful way reads more than the quick one"""
 
     def whole(self, data: bytes) -> list[Any] | int | None:
-        """The records of `data`, one a line; if anything at all is wrong or odd, the index of that line, or None where it is not
-        known."""
+        """The records of `data`, one a line, the quick way; if anything at all is wrong or odd, the index of that line, or None where it is
+        not known."""
+
+    def carefully(self, data: bytes) -> list[Any] | int | None:
+        """The same, the careful way."""
 
     def line(self, line: bytes) -> Any:
         """The record of one line. Raises MisfitError and what msgspec raises."""
@@ -43,15 +48,17 @@ class Dicts:
         self._careful_mends = _mends(schema, careful, times=True)
         self._mend_row = careful.object(schema.fields)
         self._has_times = _hold(schema, "TIMESTAMP")
-        self._has_two_ways = _hold(schema, "TIMESTAMP", "FLOAT", "DOUBLE")
+        self.has_two_ways = _hold(schema, "TIMESTAMP", "FLOAT", "DOUBLE")
 
     def whole(self, data: bytes) -> list[dict[str, Any]] | int | None:
         """The rows of `data`, or where not."""
         rows = decode_whole(self._decoder, data)
         if isinstance(rows, list) and not (self._has_times and long_times(data)):
             return self._mended(rows, self._times, self._mends)
-        if not self._has_two_ways or _stops_there_too(self, data, rows):
-            return rows
+        return self.carefully(data) if isinstance(rows, list) else rows
+
+    def carefully(self, data: bytes) -> list[dict[str, Any]] | int | None:
+        """The same, the careful way."""
         rows = decode_whole(self._careful, data)
         return self._mended(rows, [], self._careful_mends) if isinstance(rows, list) else rows
 
@@ -90,7 +97,7 @@ class FlatStructs:
         mends = _mends(schema, Mending(careful=True, truncate=truncate), times=True)
         self._mends = [(attribute(schema, name), name, mend) for name, mend in mends]
         self._has_times = _hold(schema, "TIMESTAMP")
-        self._has_two_ways = _hold(schema, "TIMESTAMP", "FLOAT", "DOUBLE")
+        self.has_two_ways = _hold(schema, "TIMESTAMP", "FLOAT", "DOUBLE")
         times = [attribute(schema, field.name) for field in schema.fields if field.type.name == "TIMESTAMP"]
         zones = ", ".join(f"{{struct.{field}.tzinfo for struct in structs}}" for field in times)
         some = ", ".join(f"{{struct.{field}.tzinfo for struct in structs if struct.{field} is not None}}" for field in times)
@@ -103,8 +110,10 @@ class FlatStructs:
         structs = decode_whole(self._decoder, data)
         if isinstance(structs, list) and not (self._has_times and long_times(data)):
             return structs if self._all_utc(structs) else self._in_utc(structs)
-        if not self._has_two_ways or _stops_there_too(self, data, structs):
-            return structs
+        return self.carefully(data) if isinstance(structs, list) else structs
+
+    def carefully(self, data: bytes) -> list[Any] | int | None:
+        """The same, the careful way."""
         structs = decode_whole(self._careful, data)
         if not isinstance(structs, list):
             return structs
@@ -147,20 +156,6 @@ class FlatStructs:
             except MisfitError as misfit:
                 misfit.path = (f".{column}", *misfit.path)
                 raise
-
-
-def _stops_there_too(shape: Shape, data: bytes, stopped: object) -> bool:
-    """Whether the line at which the quick way has stopped is none that the careful way reads: all of `data` need not be read again to
-    learn that."""
-    if not isinstance(stopped, int):
-        return False
-    lines = lines_of(data)
-    try:
-        if stopped < len(lines):
-            shape.line(lines[stopped])
-    except REFUSED:
-        return True
-    return False
 
 
 def _hold(schema: Schema, *names: str) -> bool:

@@ -19,7 +19,7 @@ import pytest
 
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits, Place
-from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage
+from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder
 from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema, parse_schema
@@ -150,6 +150,29 @@ def test_overlong_lines_are_found_wherever_the_chunks_end(chunk: int, counted: b
         ("L", b"ab", 1, 3), ("L", b"x" * 10, 2, 6), ("D", b"y" * 11, 3, 17), ("L", b"c", 4, 29), ("L", b"", 5, 31),
         ("D", b"z" * 30 if chunk > 30 else b"z" * len(found[5][1]), 6, 32), ("D", b"w" * len(found[6][1]), 7, 63),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("way", ["rows", "structs", "columns"])
+def test_the_lines_of_bad_records_are_right_and_no_byte_is_read_twice_for_them(
+    tmp_path: Path, parts: int, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = lines(30_000).splitlines()
+    bad = {5, 6, 7_000, 7_001, 12_345, 20_000, 29_999}
+    for at in bad:
+        whole[at] = b"" if at == 7_000 else b"{nothing"
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(whole))
+    source = source_of(tmp_path / "a.jsonl", split=(tmp_path / "a.jsonl").stat().st_size // parts + 1)
+    counted: list[int] = []
+    count = LineFinder.__call__
+    monkeypatch.setattr(LineFinder, "__call__", lambda self, offset: counted.append(offset) or count(self, offset))
+    found = []
+    for stream in source.reader().split(Limits(), final=True):
+        decode = getattr(source.decoder(), way)
+        for block in source.read(stream):
+            found += [block.place(each.ordinal).line for each in decode(block).bad]
+    assert found == sorted(at + 1 for at in bad if at != 7_000)
+    assert len(counted) == parts - 1, "once for each part that begins in the midst of the file"
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 1000])

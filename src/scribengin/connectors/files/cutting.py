@@ -83,7 +83,8 @@ _COUNTED_BYTES = 2**18
 
 
 class LineFinder:
-    """Finds line numbers of an uncompressed file by counting line ends, only when one is asked for, and goes on from the last."""
+    """Finds line numbers of an uncompressed file by counting line ends, only when one is asked for, and goes on from the last; and from
+    blocks of which somebody has said how many lines they are."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -107,6 +108,16 @@ class LineFinder:
         except OSError:
             return None
         return self._line
+
+    def known(self, offset: int) -> int | None:
+        """The same where nothing has to be read for it."""
+        return self._line if offset == self._offset else None
+
+    def passed(self, block: LineBlock) -> None:
+        """Take the block for counted, where it begins where the last count has ended and its lines are known."""
+        if block.offset == self._offset and block.known_lines is not None:
+            self._offset += len(block.data)
+            self._line += block.known_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +230,12 @@ class Cutter:
             line = line and line + 1
             begin = at = end + len(mark)
         if begin < len(data):
-            yield LineBlock(self.file, data[begin:], offset + begin, line, self.find_line, self.end)
+            finder = self.find_line if isinstance(self.find_line, LineFinder) else None
+            known = finder.known(offset + begin) if finder is not None else line
+            block = LineBlock(self.file, data[begin:], offset + begin, known, self.find_line, self.end)
+            yield block
+            if finder is not None:
+                finder.passed(block)
 
     def _too_long(self, long: _Long, line: int | None) -> DamageBlock:
         message = (

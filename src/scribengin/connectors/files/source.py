@@ -338,13 +338,14 @@ class FilesSource:
             yield DamageBlock(str(path), "wrong-format", unlike, 0, 1)
             return
         chunks: Iterator[bytes | Damage]
-        finder: Callable[[int], int | None] | None = None  # from the start of a file lines are counted on the way
+        finder: Callable[[int], int | None] | None = None  # without it lines are counted on the way, from the start of a file
         if compression != "none":
             start = 0
             chunks = read_compressed(file, compression)
         elif self._is_cut_by_lines:
             start = piece.start if piece.begins else range_start(file, piece.start, piece.end)
-            finder = LineFinder(path) if start else None
+            # JSON's decoder says how many lines each block has
+            finder = LineFinder(path) if start or self._format == "json" else None
             chunks = read_range(file, start, piece.end, piece.size) if start < piece.end else iter(())
         else:
             start = piece.start
@@ -355,6 +356,7 @@ class FilesSource:
         end = LINE_ENDS[self._line_end]
         if start == 0:
             end, chunks = self._found_end(chunks)
+            finder = finder if end.mark == b"\n" else None
         first_line, offset = 1, start
         if start == 0 and self._options.get("skip_lines"):
             offset, chunks = skip_lines(chunks, self._options["skip_lines"], end)
