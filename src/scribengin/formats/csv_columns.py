@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from scribengin.core.types import INTEGER_BITS, arrow_schema
+from scribengin.formats.blocks import parts
 from scribengin.formats.contract import Bad, Columns
 from scribengin.formats.csv_records import has_whole_cells, is_commented, is_escaped
 from scribengin.formats.dialect import CR, CRLF, LF
@@ -154,7 +155,13 @@ def _has_lines(data: bytes, end: LineEnd) -> bool:
         return False
     if end == CRLF and returns != data.count(b"\n"):
         return False
-    return not data.startswith((b"\n", b"\r\n")) and b"\n\n" not in data
+    if data.startswith((b"\n", b"\r\n")):
+        return False
+    for part in parts(data, 1):  # quicker than `in`, which stops at each line end
+        ends = part == ord("\n")
+        if (ends[1:] & ends[:-1]).any():
+            return False
+    return True
 
 
 def _without(texts: pa.Array, nulls: pa.Array) -> pa.Array:
