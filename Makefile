@@ -49,8 +49,8 @@ test-all: setup ## test and test-rest in one
 test-long: setup ## the tests that take minutes each, and that test-all leaves out
 	@$(BIN)/python -m pytest -n $(WORKERS) -m long $(ARGS)
 
-test-hard: setup ## test-all five times beside a busy loop on each core, in random orders: make test-hard [ROUNDS=5]
-	@$(BIN)/python .ci/hard.py --rounds $(or $(ROUNDS),5) -- -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test-hard: setup ## test-all five times beside a busy loop on each core, in random orders: make test-hard [ROUNDS=5 FIRST=1]
+	@$(BIN)/python .ci/hard.py --rounds $(or $(ROUNDS),5) --first $(or $(FIRST),1) -- -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-install: setup ## a wheel in empty environments: no extra, the locked, the lowest and the newest versions: make test-install [ARGS="--only lowest"]
 	@$(BIN)/python .ci/install.py $(ARGS)
