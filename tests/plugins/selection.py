@@ -70,7 +70,14 @@ NEEDS_BY_FIXTURE: dict[str, dict[str, str]] = {
 """tests of a folder that ask for a fixture"""
 
 NEEDS_BY_VALUE: dict[str, dict[str, str]] = {
-    "connectors/objects": {"s3": "objects", "s3-manifest": "objects", "s3-listing": "objects", "hdfs": "hdfs", "hdfs-listing": "hdfs"}
+    "connectors/objects": {
+        "objects": "objects",
+        "s3": "objects",
+        "s3-manifest": "objects",
+        "s3-listing": "objects",
+        "hdfs": "hdfs",
+        "hdfs-listing": "hdfs",
+    }
 }
 """tests of a folder that have a parameter of this value, by which a fixture chooses"""
 

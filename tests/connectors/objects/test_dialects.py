@@ -1,0 +1,79 @@
+"""What a source over objects and over HDFS makes of files as people have them: the same as one over local files."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.connectors.catalog import open_source, source_types
+from scribengin.connectors.contract import Limits, Place
+from scribengin.core.added_columns import with_added
+from scribengin.core.errors import SourceError
+from scribengin.core.types import parse_schema
+from scribengin.testing import hdfs_places, object_stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.core.store import Store
+
+    Opened = Callable[..., Any]
+
+SCHEMA = "id BIGINT, name STRING"
+
+
+@pytest.fixture(params=["objects", "hdfs"])
+def place(request: pytest.FixtureRequest, prefix: str) -> tuple[Store, Opened]:
+    """The store of a folder, and what opens a source over it."""
+    type_ = request.param
+    server = request.getfixturevalue("server" if type_ == "objects" else "hdfs")
+    helper: Any = object_stores if type_ == "objects" else hdfs_places
+
+    def source(schema: str = SCHEMA, **more: Any) -> Any:
+        given = source_types()[type_].filled(helper.options(server, prefix, **more))
+        return open_source(type_, Place("in", Path("/nowhere"), given, with_added(parse_schema(schema), given), flow="f"))
+
+    return helper.opened(server, prefix), source
+
+
+def rows_of(source: Any) -> list[dict[str, Any]]:
+    source.resolve_schema()
+    source.check_first()
+    decoder = source.decoder()
+    return [
+        row
+        for stream in source.reader().split(Limits(), final=True)
+        for block in source.read(stream)
+        for row in decoder.columns(block).batch.to_pylist()
+    ]
+
+
+def test_a_dialect_an_encoding_folders_and_the_place_of_a_row(place: tuple[Store, Opened]) -> None:
+    store, opened = place
+    text = 'preamble\nid;name\n1;Müller "x\n# no record\n2;\\N\n'.encode("cp1252")
+    store.put("land=de/tag=2026-01-02/a.csv", text)
+    store.put("land=__HIVE_DEFAULT_PARTITION__/tag=2026-01-03/b.csv.gz", gzip.compress(text))
+    dialect = {"delimiter": ";", "quote": "none", "comment": "#", "skip_lines": 1, "null": ["\\N"], "encoding": "windows-1252"}
+    more = {"match": "**/*", "partition_columns": {"land": "STRING", "tag": "DATE"}, "metadata": {"file_name": "file_name", "line": "line"}}
+    rows = rows_of(opened(format="csv", **dialect, **more))
+    found = sorted((row["file_name"], row["line"], row["id"], row["name"], row["land"], str(row["tag"])) for row in rows if row["land"])
+    assert found == [("a.csv", 3, 1, 'Müller "x', "de", "2026-01-02"), ("a.csv", 5, 2, None, "de", "2026-01-02")]
+    packed = [(row["file_name"], row["line"], row["id"], row["land"], str(row["tag"])) for row in rows if not row["land"]]
+    assert packed == [("b.csv.gz", 3, 1, None, "2026-01-03"), ("b.csv.gz", 5, 2, None, "2026-01-03")]
+
+
+def test_json_of_another_shape(place: tuple[Store, Opened]) -> None:
+    store, opened = place
+    store.put("a.json", b'{"Records": [{"id": 1,\n "name": "a"}, {"id": 2}]}')
+    rows = rows_of(opened(format="json", json={"records": "$.Records[*]"}, metadata={"offset": "offset"}))
+    assert [(row["id"], row["name"], row["offset"] > 0) for row in rows] == [(1, "a", True), (2, None, True)]
+
+
+def test_a_first_object_with_other_columns_stops_the_flow(place: tuple[Store, Opened]) -> None:
+    store, opened = place
+    store.put("a.csv", b" id, name\n1,a\n")
+    with pytest.raises(SourceError, match='it has " id", " name"'):
+        rows_of(opened(format="csv"))
