@@ -72,6 +72,14 @@ def test_columns_come_from_key_time_and_coordinates_and_what_they_lack_is_dead()
     assert made.structs is None
 
 
+def test_a_column_keeps_a_value_of_any_kind_as_its_json_text() -> None:
+    made = MessageDecoder("json", parse_schema("id BIGINT, any STRING"), {"json": {"text": ["any"]}}, {"id": "offset"})
+    values = (b'{"any": {"n": 1.50}}', b'{"any": "plain"}', b'{"any": 12345678901234567890}', b'{"any": null}')
+    texts = ['{"n": 1.50}', "plain", "12345678901234567890", None]
+    assert [row["any"] for row in made.rows(block(*values)).rows] == texts
+    assert made.columns(block(*values)).batch.column("any").to_pylist() == texts
+
+
 def test_other_formats_take_each_value_by_itself() -> None:
     csv = decoder("a BIGINT, b STRING", "csv").rows(block(b"1,x", None, b"2,", b"3", b'4,"p\nq"\n'))
     assert (csv.rows, list(csv.ordinals), csv.skipped) == ([{"a": 1, "b": "x"}, {"a": 2, "b": None}, {"a": 4, "b": "p\nq"}], [0, 2, 4], 1)

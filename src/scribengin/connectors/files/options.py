@@ -128,6 +128,10 @@ PARTITION_COLUMNS = Option(
     {},
     example="{country: STRING, day: DATE}",
 )
+_JSON_TEXT = Option("text", "list", "STRING columns that keep a value of any kind as its JSON text", (), example="[requestParameters]")
+JSON_OF_MESSAGES = Option(
+    "json", "section", "how values of JSON are read", None, example="{text: [requestParameters]}", formats=("json",), keys=(_JSON_TEXT,)
+)
 JSON = Option(
     "json",
     "section",
@@ -147,7 +151,7 @@ JSON = Option(
         Option(
             "records", "text", "the list, inside of an object, whose items are the records: keys and `[*]`", "", example='"$.Records[*]"'
         ),
-        Option("text", "list", "STRING columns that keep a value of any kind as its JSON text", (), example="[requestParameters]"),
+        _JSON_TEXT,
     ),
 )
 MULTILINE = Option(

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, TIME
+from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, JSON_OF_MESSAGES, TIME
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _COLUMN = re.compile(r"\\\{[^{}]*\\\}")
@@ -57,6 +57,7 @@ SOURCE = NodeType(
         *CELLS_READ,
         ENCODING,
         replace(TIME, formats=("json", "csv", "avro")),
+        JSON_OF_MESSAGES,
         Option(
             "registry",
             "text",
