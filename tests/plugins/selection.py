@@ -82,11 +82,6 @@ NEEDS_BY_VALUE: dict[str, dict[str, str]] = {
 """tests of a folder that have a parameter of this value, by which a fixture chooses"""
 
 
-STALLS: dict[str, frozenset[str]] = {"connectors/cassandra": frozenset({"cassandra"})}
-"""tests of a folder whose server stops answering now and then, for good: all of its request threads are parked (`SEPWorker.run`) while
-requests wait, after some hundred tables were made and dropped. Until that is understood these are `long`; tests/docs/test_store_pages.py,
-tests/end_to_end/stores and tests/embedded/test_cassandra.py, which make a few tables each, stay."""
-
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().split("\n"))
 """tests beyond the minutes of `make test`: measured, see measure.py"""
 
@@ -142,7 +137,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} needs {', '.join(sorted(unknown))}, which tests/plugins cannot provide")
         if needs(item) - LIGHT:
             item.add_marker(pytest.mark.store)
-        if any(STALLS.get(place, frozenset()) & needs(item) for place in places(item.path)):
-            item.add_marker(pytest.mark.long)
         if is_slow(item.path, getattr(item, "originalname", item.name)):
             item.add_marker(pytest.mark.slow)

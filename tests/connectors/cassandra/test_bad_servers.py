@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from itertools import groupby
 from threading import Timer
 from types import SimpleNamespace
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from cassandra import ConsistencyLevel
-from cassandra.cluster import NoHostAvailable
+from cassandra.cluster import Cluster, NoHostAvailable
 from cassandra.metadata import KeyspaceMetadata, Metadata
 from cassandra.policies import SimpleConvictionPolicy
 from cassandra.pool import Host
@@ -179,3 +181,37 @@ def test_rows_go_together_to_a_replica_of_theirs_those_of_a_partition_behind_one
     assert len([*groupby(seen)]) == 40, "rows of a partition are behind one another, also where they go in several requests"
     assert len({metadata.get_replicas(space.name, key)[0] for key in keys}) == 3
     store._cluster._session = None
+
+
+def test_a_client_that_is_collected_in_the_drivers_thread_is_shut_down_in_another(
+    space: Keyspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its own a shutdown waits for requests whose answers come by that thread."""
+    shut: list[threading.Thread] = []
+    plain = Cluster.shutdown
+
+    def shutdown(self: Cluster) -> None:
+        shut.append(threading.current_thread())
+        plain(self)
+
+    monkeypatch.setattr(Cluster, "shutdown", shutdown)
+    sink = make(space, tmp_path)
+    sink.prepare(owner="me", lineage="lineage-1")
+    held, dropped_in = [sink], list[threading.Thread]()
+    del sink
+
+    def drop(_: object) -> None:
+        if threading.current_thread() is not threading.main_thread():  # where the answer was there before it was asked for
+            dropped_in.append(threading.current_thread())
+            held.clear()
+            gc.collect()
+
+    def dropped() -> bool:
+        answer = space.session.execute_async("SELECT key FROM system.local")
+        answer.add_callback(drop)
+        answer.result()
+        return not held
+
+    assert within(60, dropped)
+    assert within(60, lambda: len(shut) == 1)
+    assert shut[0] is not dropped_in[0]

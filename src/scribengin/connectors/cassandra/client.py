@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -273,7 +274,7 @@ class Cluster:
             raise self.fault(error, "cannot be connected to") from error
         if self._kind is SourceError:
             session.client_protocol_handler = _bytes_handler()
-        weakref.finalize(self, cluster.shutdown)  # nobody closes a source or a sink
+        weakref.finalize(self, _shut_down_apart, cluster).atexit = False  # nobody closes a source or a sink; at the end the driver does
         return session
 
     def _trusting(self, ca: str) -> Any:
@@ -360,3 +361,10 @@ def _said(error: Exception) -> str:
     parts = [found[1] if (found := _MESSAGE.search(text)) else text for text in texts]
     said = "; ".join(dict.fromkeys(parts[1:] or parts))
     return said if said.strip("{}") else type(error).__name__
+
+
+def _shut_down_apart(cluster: Any) -> None:
+    """In a thread of its own. Garbage may be collected in the driver's one thread for all connections, and a shutdown that waited there for
+    requests under way would wait for itself: every Cassandra of the process stood still until these timed out."""
+    with suppress(RuntimeError):  # the interpreter ends
+        threading.Thread(target=cluster.shutdown, name="cassandra shutdown", daemon=True).start()
