@@ -14,7 +14,8 @@ import os
 import threading
 import time
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -108,8 +109,9 @@ class ReadLease:
         """of those asked for last: not held, for another flow's `when_done` may just be taking them away; to be asked for again"""
         self._lock = threading.Lock()
         self._renewing: threading.Thread | None = None
-        self._wake = threading.Event()
-        weakref.finalize(self, self._wake.set)
+        # no Event: a collector that runs while that thread looks at it would wait for the thread's own lock
+        self._over = SimpleQueue[None]()
+        weakref.finalize(self, self._over.put, None)
 
     def hold(self, names: Collection[str]) -> set[str]:
         """Hold these too, durably. Returns those of them that are just being deleted: they are not to be read. See `put_off` too."""
@@ -125,7 +127,7 @@ class ReadLease:
         if doomed or self.put_off:
             self.let_go(doomed | self.put_off)
         if self._renewing is None:
-            self._renewing = threading.Thread(target=_renew, args=(weakref.ref(self), self._wake), name="read lease", daemon=True)
+            self._renewing = threading.Thread(target=_renew, args=(weakref.ref(self), self._over), name="read lease", daemon=True)
             self._renewing.start()
         return doomed
 
@@ -150,8 +152,11 @@ class ReadLease:
         replace(self._path, seal(_KIND, _FORMAT, body))
 
 
-def _renew(lease: weakref.ref[ReadLease], over: threading.Event) -> None:
-    while not over.wait(_RENEW_S):
+def _renew(lease: weakref.ref[ReadLease], over: SimpleQueue[None]) -> None:
+    while True:
+        with suppress(Empty):
+            over.get(timeout=_RENEW_S)
+            return
         held = lease()
         if held is None:
             return
