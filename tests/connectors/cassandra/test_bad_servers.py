@@ -213,5 +213,5 @@ def test_a_client_that_is_collected_in_the_drivers_thread_is_shut_down_in_anothe
         return not held
 
     assert within(60, dropped)
-    assert within(60, lambda: len(shut) == 1)
-    assert shut[0] is not dropped_in[0]
+    assert within(60, lambda: bool(shut))  # those of tests before may be among them
+    assert dropped_in[0] not in shut
