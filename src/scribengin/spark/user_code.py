@@ -81,9 +81,10 @@ def activate(archive: str) -> None:
 
 def deactivate_below(folder: Path) -> None:
     """Take archives in a folder that is about to go off the Python path: who looks for a module there would fail."""
-    for path in [path for path in sys.path if code_archive.is_archive(path) and Path(path).is_relative_to(folder.resolve())]:
+    gone = tuple(path for path in sys.path if code_archive.is_archive(path) and Path(path).is_relative_to(folder.resolve()))
+    for path in gone:
         _leave(path)
-        _forget(lambda file, archive=path: file.startswith(archive))
+    _forget(lambda file: file.startswith(gone))
 
 
 def _leave(archive: str) -> None:
