@@ -169,8 +169,9 @@ def test_where_java_dies_under_a_command_it_runs_again_without_it(folder):
     try:
         assert within(END_S, (folder / "begun").exists)
         (java,) = (each for each in psutil.process_iter(["name"]) if each.info["name"] == "java" and _session(each.pid) == server)
+        died = Process(java.pid, birth_of(java.pid) or "")
         java.kill()
-        java.wait(END_S)
+        assert died.gone_within(END_S)
         (folder / "slow").unlink()
         out, told = cut.communicate(timeout=END_S)
     finally:
