@@ -23,7 +23,6 @@ PLACE = (
     ),
     Option("profile", "text", "whose access key of AWS's credentials file is taken", None, example="etl", pace=True),
 )
-_LINES = ("json", "csv", "text")
 
 SOURCE = NodeType(
     type="objects",
