@@ -138,10 +138,9 @@ def _carefully(shape: Shape, data: bytes, lines: Sequence[bytes], stopped: int |
     data need not be read again."""
     if not shape.has_two_ways:
         return stopped
-    if stopped is not None:
+    if stopped is not None and stopped < len(lines):
         try:
-            if stopped < len(lines):
-                shape.line(lines[stopped])
+            shape.line(lines[stopped])
         except REFUSED:
             return stopped
     return shape.carefully(data)

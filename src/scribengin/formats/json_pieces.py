@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 256 * 1024
 """how much is decoded at a time: small enough to stay in a core's cache, and to be taken again when a record is bad"""
 _HIGH = np.uint8(0xF0)
-_POINT_AND_DIGIT = ord(".") + (ord("0") & 0xF0)
+"""of a digit it leaves what 0 is"""
 REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 """what msgspec raises for what the data hold"""
 
@@ -114,7 +114,7 @@ def long_times(data: bytes) -> bool:
         # a point, and seven bytes behind it a digit: of few other pairs this sum is the same
         sums = part[10:] & _HIGH
         sums += part[3:-7]
-        if (sums == _POINT_AND_DIGIT).any():
+        if (sums == ord(".") + ord("0")).any():
             digits = part[10:] - np.uint8(ord("0")) < 10
             if (digits & (part[3:-7] == ord(".")) & (part[:-10] == ord(":"))).any():
                 return True

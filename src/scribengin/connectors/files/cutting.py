@@ -159,8 +159,9 @@ class Cutter:
                 at_start = False
                 continue
             data = chunk
-            if at_start:
+            if at_start or long is not None:
                 data, rest = rest + data, b""
+            if at_start:
                 if len(data) < len(BOM) and BOM.startswith(data):
                     rest = data
                     continue
@@ -168,7 +169,6 @@ class Cutter:
                 if data.startswith(BOM):
                     data, offset = data[len(BOM) :], offset + len(BOM)
             if long is not None:
-                data, rest = rest + data, b""
                 end = data.find(mark) + len(mark)
                 if end < len(mark):
                     rest = _begun(data, mark)
@@ -256,7 +256,7 @@ class CsvCutter(Cutter):
         object.__setattr__(self, "end", self.dialect.line_end)
 
     def _divided(self, rest: bytes, data: bytes) -> tuple[bytes, bytes]:
-        data = rest + data if rest else data
+        data = rest + data
         end = self._end(data)
         return data[:end], data[end:]
 
