@@ -95,7 +95,7 @@ def test_what_no_record_names_is_listed_and_only_what_is_asked_for_is_deleted(fl
     assert [row for row in found(capfd, flow, "--remove-foreign") if row["removed"]] == [], "somebody may be writing them"
     for path in (strange, part):
         old(path)
-    assert "deletes 2 files (20 B) that are not Scribengin's" in say(capfd, flow, "--remove-foreign", status=2)
+    assert "deletes for good 2 files (20 B) that are not Scribengin's" in say(capfd, flow, "--remove-foreign", status=2)
     assert strange.exists()
     assert {row["path"] for row in found(capfd, flow, "--remove-foreign", "--yes") if row["removed"]} == {str(strange), str(part)}
     assert (draft.exists(), undecided.exists(), len(list((internal / "hidden").iterdir()))) == (True, True, 3)

@@ -62,7 +62,7 @@ def test_a_sink_of_another_type_is_refused_once_a_batch_was_decided_for_it(made:
     refused = next(change for change in diff_plans(before, plan).queries if change.fate == "refused")
     assert refused.name == plan.queries[0].name
     assert refused.says == f"{sink} was of type console: what was decided for it is nothing to files"
-    assert f"give {sink} another id" in refused.remedy
+    assert f'give sink "{sink}" another id' in refused.remedy
     assert not diff_plans({name: replace(query, last_batch=None, sources={}) for name, query in before.items()}, plan).refused
 
 
@@ -72,7 +72,7 @@ def test_a_changed_grouping_is_refused_with_what_to_do(made: Flow) -> None:
     kept, counts = changes.queries
     assert (kept.fate, counts.fate, counts.changed) == ("unchanged", "refused", ("by_hour",))
     assert changes.refused
-    assert "scribengin reset tweets --outputs --yes" in counts.remedy
+    assert counts.remedy.endswith("start over: scribengin reset FLOW --outputs")
 
 
 def test_a_query_may_change_freely_before_its_first_batch(made: Flow) -> None:

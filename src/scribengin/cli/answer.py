@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,9 +18,10 @@ import click
 from scribengin.cli.extras import missing_extra
 from scribengin.core.errors import Exit, InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
+from scribengin.core.remedies import for_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class AnsweringCommand(click.Command):
     def invoke(self, ctx: click.Context) -> None:
         """Run the function and deliver its Answer; always ends the context with the exit status."""
         name = ctx.command_path.partition(" ")[2]
-        output = JsonOutput() if ctx.params.pop("as_json") else None
+        as_json = ctx.meta["scribengin.json"] = ctx.params.pop("as_json")
+        output = JsonOutput() if as_json else None
         try:
             answer = self._answer(ctx)
             if output is not None:
@@ -67,7 +69,7 @@ class AnsweringCommand(click.Command):
         try:
             answer = super().invoke(ctx)
         except ScribenginError as error:
-            return Answer(problems=problems_of(error), exit=error.exit)
+            return Answer(problems=_about_flow(problems_of(error), ctx.params), exit=error.exit)
         except (click.exceptions.Exit, click.ClickException, KeyboardInterrupt, BrokenPipeError):
             raise
         except ModuleNotFoundError as error:
@@ -121,6 +123,16 @@ def problems_of(error: ScribenginError) -> Sequence[Problem]:
     if isinstance(error, InputError):
         return error.problems
     return [Problem(error.code, error.place or Place(""), error.message, error.remedy)]
+
+
+def _about_flow(problems: Sequence[Problem], params: Mapping[str, Any]) -> Sequence[Problem]:
+    """With remedies that name the one flow of the command, as it was written there, and where its state is."""
+    flows: Sequence[str] = params.get("flows") or ()
+    flow = params.get("flow") or (flows[0] if len(flows) == 1 else "")
+    if not flow:
+        return problems
+    settings = ("--state", str(params["state"])) if params.get("state") else ()
+    return [replace(problem, remedy=for_flow(problem.remedy, str(flow), *settings)) for problem in problems]
 
 
 def _bug(error: Exception) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer
+from scribengin.cli.confirm import confirm
 from scribengin.cli.dead_filters import Filters, letter_filters
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
@@ -19,9 +21,10 @@ from scribengin.cli.flow_state import open_state, prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
+from scribengin.core.remedies import flow_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from scribengin.cli.plane_option import Masters
     from scribengin.client.answer_models import LetterRepaired, RepairLetter
@@ -261,45 +264,43 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
 @flow_argument
 @letter_filters
 @click.option("--replayed", is_flag=True, help="Only those that have been replayed.")
-@click.option("--yes", is_flag=True, help="Do it; without this it is only told.")
+@click.option("--dry-run", is_flag=True, help="Only say how many would be deleted.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def purge(*, flow: str, filters: Filters, replayed: bool, yes: bool, state: Path | None, masters: Masters) -> Answer:
+def purge(*, flow: str, filters: Filters, replayed: bool, dry_run: bool, yes: bool, state: Path | None, masters: Masters) -> Answer:
     """Delete dead letters; their number stays in the ledger. The flow must not run meanwhile."""
-    found = (_purged_there if is_name(flow) else _purged_here)(flow, filters, state, masters, replayed=replayed, yes=yes)
+    purged = partial(_purged_there, flow, filters, masters) if is_name(flow) else partial(_purged_here, flow, filters, state)
+    found = purged(replayed=replayed, dry_run=True)
     count = found["purged"]
-    return Answer(found, show=lambda: click.echo(f"deleted {count:,} dead letters" if count else "no dead letters"))
+    if count and not dry_run:
+        never = f", {found['unreplayed']:,} of which were never replayed" if found["unreplayed"] else ""
+        lines = [f"{count:,} dead letters of {', '.join(found['queries'])}{never}"]
+        remedy = f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}"
+        confirm("this deletes for good:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
+        found = purged(replayed=replayed, dry_run=False)
+        count = found["purged"]
+    said = f"{'would delete' if dry_run else 'deleted'} {count:,} dead letters" if count else "no dead letters"
+    return Answer(found, show=lambda: click.echo(said))
 
 
-def _purged_here(flow: str, filters: Filters, state: Path | None, _masters: Masters, *, replayed: bool, yes: bool) -> dict[str, Any]:
+def _purged_here(flow: str, filters: Filters, state: Path | None, *, replayed: bool, dry_run: bool) -> dict[str, Any]:
     from scribengin.local.purging import find_doomed
     from scribengin.local.purging import purge as delete
 
     opened = open_state(flow, state)
     queries = [part for _, part in opened.queries(filters.which.query or None)]
-    doomed = find_doomed(queries, filters.which, replayed=replayed)
-    _check_said(doomed.count, doomed.unreplayed, doomed.by_query, yes=yes)
-    if doomed.count:
+    if dry_run:
+        doomed = find_doomed(queries, filters.which, replayed=replayed)
+    else:
         with opened.leases():
             doomed = find_doomed(queries, filters.which, replayed=replayed)
             delete(doomed)
     return {"flow": opened.declared.name, "purged": doomed.count, "unreplayed": doomed.unreplayed, "queries": dict(doomed.by_query)}
 
 
-def _purged_there(flow: str, filters: Filters, _state: Path | None, masters: Masters, *, replayed: bool, yes: bool) -> dict[str, Any]:
+def _purged_there(flow: str, filters: Filters, masters: Masters, *, replayed: bool, dry_run: bool) -> dict[str, Any]:
     with masters.client() as client:
-        found = client.purge_letters(flow, filters.said(), replayed=replayed, dry_run=not yes)
-    _check_said(found.purged, found.unreplayed, found.queries, yes=yes)
+        found = client.purge_letters(flow, filters.said(), replayed=replayed, dry_run=dry_run)
     return {"flow": found.flow, "purged": found.purged, "unreplayed": found.unreplayed, "queries": dict(found.queries)}
-
-
-def _check_said(count: int, unreplayed: int, queries: Iterable[str], *, yes: bool) -> None:
-    """Raise Refused where there is something to delete, and --yes was not said."""
-    if count and not yes:
-        never = f", {unreplayed:,} of which were never replayed" if unreplayed else ""
-        raise Refused(
-            f"this deletes {count:,} dead letters of {', '.join(queries)}{never}; it cannot be undone",
-            remedy="say --yes; to keep a copy: scribengin dead export FLOW --to FILE",
-            code="dead-purge-unsaid",
-        )

@@ -1,4 +1,4 @@
-"""What `rewind` and `offsets set` share: told first, done with --yes, waited for."""
+"""What `rewind` and `offsets set` share: what would repeat is listed and confirmed, then done, and waited for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer
+from scribengin.cli.confirm import confirm
 from scribengin.cli.waiting import NotReached
-from scribengin.core.errors import Refused, ScribenginError
+from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scribengin.client.client import Client
     from scribengin.client.verb_models import Going, OperationRow
 
@@ -25,11 +28,19 @@ class OperationFailed(ScribenginError):
     code = "operation-failed"
 
 
-def done(client: Client, going: Going, *, wait_s: float | None, again: str) -> Answer:
-    """What was begun, and its end where that is to be waited for. Raises Refused where it was only asked, with what it would mean; `again`:
-    what to say then."""
+def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: bool, wait_s: float | None) -> Answer:
+    """What was begun, and its end where that is to be waited for.
+
+    `begin` asks a master: with False only what it would mean. Raises Refused where that is to be confirmed, and nobody can be asked.
+    """
+    going = begin(yes and not dry_run)
+    if dry_run:
+        asked = {"flow": going.flow, "says": list(going.says), "queries": list(going.queries), "operation": None, "step": None}
+        return Answer(asked, show=lambda: click.echo("\n".join(going.says)))
     if going.operation is None:
-        raise Refused("; ".join(going.says), remedy=f"say --yes: {again}", code="unsaid")
+        confirm(f"of flow {going.flow}:", going.says, yes=False, code="unsaid")
+        going = begin(True)
+    assert going.operation is not None
     row = wait_for_operation(client, going.flow, going.operation, wait_s)
 
     def show() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import (
         ChainedSink,
         ComparingSink,
+        CountingSink,
         HoldingReader,
         JsonStream,
         KeptSink,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         OfferingSink,
         OriginStream,
         RecheckingReader,
+        RestorableSink,
         Sink,
         SinkStream,
         Source,
@@ -45,6 +47,16 @@ if TYPE_CHECKING:
 
         redacted: Sequence[str]
         """their names"""
+
+
+def can_restore(sink: Sink) -> TypeGuard[RestorableSink]:
+    """True for a RestorableSink."""
+    return getattr(sink, "restorable", False)
+
+
+def counts_others(sink: Sink) -> TypeGuard[CountingSink]:
+    """True for a CountingSink."""
+    return hasattr(sink, "unaccounted")
 
 
 def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:

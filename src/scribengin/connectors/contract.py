@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -320,6 +320,41 @@ class ChainedSink(Sink, Protocol):
     def behind(self, units: int) -> Mapping[str, Any]:
         """Driver side, before a Batch runs: the newest commits at the place, as JSON. It stands in the Batch's decision, and `publish`
         refuses to go on from anything else. `units`: how many units will commit one by one; 0 where the Batch commits as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unaccounted:
+    """What a sink's place holds beside what the flow's state accounts for. `what`: `lineage ID`, one that the state does not know, or `that
+    no record names`. `rows` is None where only reading them would tell; `items` are files or objects."""
+
+    what: str
+    rows: int | None = None
+    items: int = 0
+
+
+class CountingSink(Sink, Protocol):
+    """A sink whose place says what others have written there."""
+
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
+        """Driver side, for `audit`; changes nothing. `known`: the lineages that the flow's state accounts for, whatever the sink."""
+
+
+BESIDE_OUTPUTS = ".scribengin-trash"
+"""The folder below a sink's own in which removed files are kept: readers pass over names that begin with a dot"""
+REMOVED = ".removed"
+"""What is put behind their names: readers that look into such folders too go by how a name ends."""
+
+
+class RestorableSink(Sink, Protocol):
+    """A sink whose rows are files that can be renamed: what `reset` removes can be brought back for a while."""
+
+    restorable: bool
+    """True; one that can be so says False where it is not"""
+    path: Path
+
+    def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
+        """As `clear`, but move the files to the folder `kept`, with the names that they have below `path`, and `REMOVED` behind the
+        names of files. May be killed at any point and done again; moved back, what says whose the files are last, all is as before."""
 
 
 @dataclass(frozen=True, slots=True)

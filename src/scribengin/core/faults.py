@@ -92,6 +92,9 @@ KEEPING_POINTS = ("keeping.written",)
 LETTER_POINTS = ("replay.asked.before", "replay.asked.after", "purge.before", "purge.after")
 """Those of a person's work with dead letters, in the command's process."""
 
+TRASH_POINTS = ("trash.moved", "trash.restored")
+"""Of `reset` and `reset --undo`."""
+
 ELSEWHERE_POINTS = ("lease.drafts", "lease.numbered", "state.drafted", "state.renamed")
 """Those of a state that does not lie on a disk: while the lease is taken, and around the rename that makes a record of a draft."""
 
@@ -107,6 +110,7 @@ _BESIDE = (
     ROLL_POINTS,
     KEEPING_POINTS,
     LETTER_POINTS,
+    TRASH_POINTS,
     ELSEWHERE_POINTS,
 )
 _ALL = tuple(chain(POINTS, *_BESIDE))

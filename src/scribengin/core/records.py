@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from scribengin.core.errors import StateError
+from scribengin.core.remedies import start_over
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _HEAD = re.compile(rb'\{"kind":"([a-z-]+)","format":([1-9]\d*),"crc32":"([0-9a-f]{8})","body":')
@@ -32,7 +33,7 @@ def seal(kind: str, format: int, body: Any) -> bytes:
 def unseal(data: bytes, kind: str, format: int, where: object) -> Any:
     """The body of a record. Raises StateError, which names `where`, for one that is torn, edited, of another kind or newer format."""
     head = _HEAD.match(data)
-    remedy = "restore the file from a backup; without one, `scribengin reset` begins anew"
+    remedy = f"restore the file from a backup; without one, {start_over()}"
     if head is None or not data.endswith(_END):
         raise StateError(f"{where} is torn: {len(data)} bytes that are no {kind} record", remedy=remedy)
     found, number, crc = head[1].decode(), int(head[2]), head[3].decode()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.problems import Problem
+from scribengin.core.remedies import flow_command
 from scribengin.local.accepting import accepted_rows
 from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
@@ -298,12 +299,13 @@ class FlowRun:
     def _unseen(self, tier: Prepared, bench: QueryBench, error: ScribenginError) -> Problem:
         """What a Query has committed, and readers do not see yet."""
         message = f"query {bench.plan.name}: {error.message}"
-        return Problem(error.code, tier.place_of(bench.plan.name), message, f"{error.remedy}; then: scribengin maintain FLOW --flush")
+        remedy = f"{error.remedy}; then: {flow_command('maintain', '--flush')}"
+        return Problem(error.code, tier.place_of(bench.plan.name), message, self.prepared.named(remedy))
 
     def _mismatched(self, mismatch: Mismatch, text: str) -> Problem:
         channel = next(each for each in self.prepared.plan.channels if each.id == mismatch.channel)
         tier = next((each for each in self.prepared.tiers if each.plan.tier == channel.feeding), self.prepared.tiers[0])
-        return Problem("channel-mismatch", tier.place_of(channel.id), text, MISMATCH_REMEDY)
+        return Problem("channel-mismatch", tier.place_of(channel.id), text, self.prepared.named(MISMATCH_REMEDY))
 
     def _failure(self, live: Live, error: ScribenginError) -> Problem:
         """What failed, where it is written, how far it came, and where the traceback is."""
@@ -312,7 +314,7 @@ class FlowRun:
         came = f"{through:,} Batch{'es' * (through != 1)} of it {'are' if through != 1 else 'is'} committed"
         if live.bench.totals().last > live.meter.last:
             came += ", and one more is decided, but not yet published"
-        remedy = "; ".join(filter(None, [error.remedy, f"all of it is in {live.tier.scratch / 'run.log'}"]))
+        remedy = "; ".join(filter(None, [self.prepared.named(error.remedy), f"all of it is in {live.tier.scratch / 'run.log'}"]))
         return Problem(error.code, live.tier.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
 
     def _query_result(self, live: Live) -> QueryResult:
@@ -341,7 +343,7 @@ class FlowRun:
             in_plan_order(totals.nodes, plan, bench.parts.plan.flow),
             sinks,
             error.message if error else "",
-            error.remedy if error else "",
+            self.prepared.named(error.remedy) if error else "",
             tuple(filter(None, notes)),
             live.meter.view(plan.name, live.run),
             {} if (newest := Decisions(bench.folder.decisions).newest()) is None else newest.orders,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def planned_changes(prepared: PreparedFlow) -> Changes:
     """What running the plan would change against the state that is there. Raises Refused while a move between tiers is under way."""
-    return changes_and_moves(prepared)[0]
+    return changes_and_moves(prepared)[0].with_remedies(prepared.named)
 
 
 def run_advice(prepared: PreparedFlow) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.core.errors import Refused
+from scribengin.core.remedies import start_over
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage, rewind
@@ -112,7 +113,7 @@ def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str
         raise Refused(
             f'query "{query.name}" keeps state, which has met all that is committed of source "{source}", up to position {ends[source]}: '
             f"it cannot go back to {position}",
-            remedy="to read everything again, begin anew: scribengin reset FLOW --outputs --yes",
+            remedy=f"to read everything again, {start_over()}",
             code="position-back",
         )
     streams = SourceLog(query.sources, source).range(position, ends[source])

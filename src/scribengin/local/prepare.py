@@ -13,6 +13,7 @@ from scribengin.connectors.contract import Source as OpenSource
 from scribengin.core.errors import InputError, Refused, SourceError, Unreachable
 from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import did_you_mean
+from scribengin.core.remedies import for_flow
 from scribengin.core.remote import RemotePath
 from scribengin.local.learning import with_learned
 from scribengin.plan.graph import base
@@ -106,6 +107,11 @@ class PreparedFlow:
     def here(self) -> Path:
         """As `root`, on this machine: for what its Python reads by itself."""
         return _here(self.root, self.plan.flow)
+
+    def named(self, remedy: str) -> str:
+        """The remedy, with commands that find this flow and its state."""
+        settings = () if self.root == state_root(self.path, None) else ("--state", str(self.root))
+        return for_flow(remedy, str(self.path), *settings)
 
     def again(self) -> PreparedFlow:
         """Planned with what is known by now of the channels' columns."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core import faults
 from scribengin.core.errors import Refused
+from scribengin.core.remedies import flow_command, start_over
 from scribengin.local.entrances import Cannot, Entrances
 from scribengin.local.lateness import Lateness
 from scribengin.local.letters import LetterStates, key_text
@@ -296,7 +297,7 @@ class _Asking:
 
 _OF_ROW = Cannot(
     "the row that came to the step was repaired, and it enters at its source, which takes the record",
-    "repair the record (`payload`; scribengin dead edit --from-start), or say --as-is to send it as it was",
+    f"repair the record ({flow_command('dead edit', 'ID', '--from-start')}), or say --as-is to send it as it was",
 )
 
 
@@ -304,7 +305,7 @@ def _late_again(watermark: str) -> Cannot:
     """Of a letter that was late, and would be nothing else."""
     return Cannot(
         f"its time is still behind the watermark of its Query ({watermark}): it would be late again",
-        "repair its time: scribengin dead edit FLOW ID; or read all again: scribengin reset FLOW --outputs --yes",
+        f"repair its time: {flow_command('dead edit', 'ID')}; or {start_over()}",
     )
 
 

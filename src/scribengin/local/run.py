@@ -20,6 +20,7 @@ from scribengin.local.session import begin
 from scribengin.plan.meetings import circle, meetings, way_text
 from scribengin.spark.session import stop_session
 from scribengin.state.lease import take_lease
+from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +63,7 @@ def run_flows(
         ]
         for flow, held in zip(flows, leases, strict=True):
             migrate(flow, held)
+            Trash(flow.root, flow.name).drop_expired()
             look_at_sources(flow)
         starting = None
         if spark is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from scribengin.connectors import catalog
 from scribengin.core.errors import ScribenginError
+from scribengin.core.remedies import start_over
 from scribengin.local.prepare import source_place
 from scribengin.state.checksums import NAMED, named
 from scribengin.state.decisions import Decisions
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from scribengin.state.checksums import Mismatch
 
 MISMATCH_REMEDY = (
-    "see who else writes there or deletes from it, and stop that; then run again, which goes on with what was taken: the rows named stay "
-    "lost or doubled behind the channel, and `audit` tells them; or begin anew: scribengin reset FLOW --outputs --yes"
+    "see who else writes there or deletes from it, and stop that; then run again, which goes on with what was taken: the rows named "
+    f"stay lost or doubled behind the channel, and `audit` tells them; or {start_over()}"
 )
 _MOST_ROWS = 2_000_000
 """of a Batch that are compared with each other: some 24 bytes each in memory"""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from scribengin.core.remedies import start_over, write_beside
 from scribengin.plan.describe import listed
 from scribengin.plan.tiers import MAIN
 from scribengin.state.lineage import types_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scribengin.plan.model import Plan, QueryPlan
 
@@ -118,6 +119,13 @@ class Changes:
         """True where `run` would refuse until something is reset."""
         return "refused" in [*(query.fate for query in self.queries), *(channel.fate for channel in self.channels)]
 
+    def with_remedies(self, named: Callable[[str], str]) -> Changes:
+        """With commands of remedies as `named` gives them."""
+        return Changes(
+            tuple(replace(change, remedy=named(change.remedy)) for change in self.queries),
+            tuple(replace(change, remedy=named(change.remedy)) for change in self.channels),
+        )
+
     def channels_json(self) -> list[dict[str, Any]]:
         """One object a channel."""
         return [
@@ -182,12 +190,12 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
     if before.last_batch is None and not before.sources:
         return QueryChange(query.name, "kept", "changed before its first Batch; nothing was written yet", **nodes)
     if before.state_fingerprint != query.state_fingerprint:
-        return QueryChange(query.name, "refused", _why_refused(query, before), _reset(plan, query), **nodes)
+        return QueryChange(query.name, "refused", _why_refused(query, before), _instead(query), **nodes)
     flow = plan.flow
     types = types_changed(before.types, {sink: flow.sinks[sink].type for sink in query.sinks if sink in flow.sinks})
     if types and before.last_batch is not None:
         sink, was, now = types[0]
-        remedy = f"give {sink} another id, under which it reads all again; or {_reset(plan, query)}"
+        remedy = _instead(query)
         return QueryChange(query.name, "refused", f"{sink} was of type {was}: what was decided for it is nothing to {now}", remedy, **nodes)
     says = f"goes on {before.progress} with {'its state and ' if query.stateful else ''}the new definition; earlier rows stay as they are"
     fresh = [source for source in query.sources if source not in before.sources]
@@ -208,8 +216,5 @@ def _why_refused(query: QueryPlan, before: StoredQuery) -> str:
     return f"what {listed(stateful)} remembers ({before.progress}) would mean something else: it needs a new checkpoint"
 
 
-def _reset(plan: Plan, query: QueryPlan) -> str:
-    return (
-        f"`scribengin reset {plan.flow.name} --outputs --yes` clears state and outputs, and {listed(query.sources)} "
-        f"{'are' if len(query.sources) > 1 else 'is'} read again from the start; or undo the change"
-    )
+def _instead(query: QueryPlan) -> str:
+    return f"undo the change; or {write_beside(query.sinks[0])}; or {start_over()}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scribengin.core.remedies import start_over
 from scribengin.plan.describe import listed
 from scribengin.plan.diff import Changes, ChannelChange, QueryChange, diff_plans, label_of
 from scribengin.plan.moves import DRAIN, Moves, lies_in, plan_moves, undelivered
@@ -42,8 +43,8 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
         for change in diff_plans(stored, tier).queries:
             key = (change.tier, change.name)
             if key in refusals:
-                reset = f"`scribengin reset {plan.flow.name} --outputs --yes` and read everything again; or undo the change"
-                yield replace(change, fate="refused", says=refusals[key].why, remedy=refusals[key].remedy or reset)
+                remedy = refusals[key].remedy or f"undo the change; or {start_over()}"
+                yield replace(change, fate="refused", says=refusals[key].why, remedy=remedy)
             elif key in arrivals and arrivals[key].after:
                 yield replace(change, fate="kept", says=_moved(arrivals[key]), remedy="")
             elif key in arrivals:

@@ -9,6 +9,7 @@ from uuid import uuid4
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
+from scribengin.core.remedies import start_over
 from scribengin.core.remote import RemotePath
 from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, replace
 from scribengin.state.places import located
@@ -164,6 +165,6 @@ def _check_copy(root: Path, body: dict[str, object]) -> None:
     if other["id"] == body["id"]:
         raise Refused(
             f"the state folder {root} is a copy of {original}, which is still there: both would write the same records",
-            remedy=f"run from {original}, or move it away, or begin anew in the copy: scribengin reset FLOW --yes",
+            remedy=f"run from {original}, or move it away; or, in the copy, {start_over(outputs=False)}",
             code="state-copied",
         )

@@ -10,6 +10,7 @@ from scribengin.core import storage
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
+from scribengin.core.remedies import start_over, write_beside
 from scribengin.state.decisions import Decisions
 
 if TYPE_CHECKING:
@@ -170,13 +171,13 @@ def open_lineage(
     if found.owner != owner:
         raise Refused(
             f'the state of query "{query.name}" in {query.path} belongs to another installation',
-            remedy="run it from the state folder it was made in, or begin anew: scribengin reset FLOW --yes",
+            remedy=f"run it from the state folder it was made in, or {start_over()}",
             code="state-foreign",
         )
     if found.state_fingerprint != state_fingerprint and query.checkpoint.exists():
         raise Refused(
             f'query "{query.name}": a stateful step, or what feeds it, has changed; the state in {query.checkpoint} means something else',
-            remedy="undo the change, or begin anew: scribengin reset FLOW --yes",
+            remedy=f"undo the change; or {write_beside(next(iter(begun.types), query.name))}; or {start_over()}",
             code="state-changed",
         )
     for sink, was, now in types_changed(found.types, begun.types):
@@ -184,8 +185,7 @@ def open_lineage(
             raise Refused(
                 f'sink "{sink}" was of type {was}, and is of type {now}: the newest Batch was decided for the one, and is nothing to the '
                 "other",
-                remedy="give it another id, under which it reads all again, and what was written stays; or undo the change; or begin anew: "
-                "scribengin reset FLOW --yes",
+                remedy=f"undo the change; or {write_beside(sink)}; or {start_over()}",
                 code="sink-type-changed",
                 node=sink,
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.group.contract import chooses
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused
+from scribengin.core.remedies import start_over
 from scribengin.core.storage import explained, names_in, remove_drafts
 from scribengin.state.dead import purge_dead
 from scribengin.state.decisions import Decisions
@@ -76,8 +77,8 @@ def _refuse_left_group(newest: Decision | None, id_: str, sink: Sink) -> None:
         raise Refused(
             f'sink "{id_}": batch {newest.batch.number} was decided for member "{member}" of a group, and the sink does not go to a group '
             f"any more; what stands at the members is not looked at from here",
-            remedy="write `to` at the sink again; or give the sink another id, under which it reads all again, and what the members hold "
-            "stays; or begin anew: scribengin reset FLOW",
+            remedy="write `to` at the sink again; or give the sink another id, under which it reads all again, and what the members "
+            f"hold stays; or {start_over(outputs=False)}",
             code="group-changed",
             node=id_,
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import SourceStream
 from scribengin.core.errors import StateError
 from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -97,7 +98,7 @@ class SourceLog:
         if n <= self._log.high_mark():
             raise StateError(
                 f'source "{self.source}": entry {n} is folded with older ones in {self._log.folder}, and cannot be changed',
-                remedy="begin anew: scribengin reset FLOW --yes",
+                remedy=start_over(),
             )
         self._log.amend(n, [stream.as_json() for stream in streams])
 

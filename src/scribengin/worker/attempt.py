@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import FencedError, ScribenginError, SourceMissing
+from scribengin.core.remedies import for_flow
 from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
 from scribengin.local.deep import deep_problems
@@ -91,12 +92,21 @@ class TierAttempt:
                 raise
             outcome = Outcome("failed")
         self._glance.view = None
+        outcome = self._named(outcome)
         if self._right.gone and outcome.state == "failed":
             outcome = Outcome("stopped")  # for a right that is gone, or was for a moment; the service sees to having it
         if (status := self._jvm_status()) is not None and outcome.state != "finished":
             # whatever failed for it: the next process has a JVM of its own
             return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
         return outcome
+
+    def _named(self, outcome: Outcome) -> Outcome:
+        """With commands that find the flow and its state on this machine."""
+        try:
+            path = self._path()
+        except ScribenginError:  # the package is not here
+            return outcome
+        return replace(outcome, remedy=for_flow(outcome.remedy, str(path), "--state", self._spec.state))
 
     def warm(self) -> Outcome | None:
         """What can be done without the lease, so that little is left to do with it: plan, start Spark, let it look at every step, have its

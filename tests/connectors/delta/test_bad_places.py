@@ -90,7 +90,7 @@ def test_a_table_that_is_gone_is_told_and_not_made_again_without_its_rows(
         with pytest.raises(SinkError, match="is gone, to which batches of this lineage were written") as told:
             each.sink.publish(decided)
         assert told.value.code == "delta-gone"
-        assert told.value.remedy == "restore it, with its log and its files; or begin anew: scribengin reset FLOW --outputs --yes"
+        assert told.value.remedy == "restore it, with its log and its files; or start over: scribengin reset FLOW --outputs"
         assert not log.exists()
     away.rename(log)
     again = Writer(place(tmp_path, **options), schema)

@@ -306,4 +306,4 @@ def test_a_table_that_is_dropped_meanwhile_stops_the_sink(table: Table, tmp_path
     table.http.delete(f"{table.address}/{table.name}/schema").raise_for_status()
     with pytest.raises(SinkError, match=r"does not take rows any more: ") as told:
         offered(sink, decided(sink, 1, rows_of(2)))
-    assert "restore it, or begin anew" in told.value.remedy
+    assert "restore it, or start over" in told.value.remedy

@@ -170,7 +170,7 @@ def test_a_table_that_is_dropped_behind_a_decision_is_told_and_the_batch_comes_o
         with pytest.raises(SinkError, match=r'did not take batch 1 into public.kept: relation "public\.kept" does not exist') as told:
             each.publish(waits)
         assert told.value.code == "postgres-table"
-        assert told.value.remedy == "restore it, with its rows; or begin anew: scribengin reset FLOW --outputs"
+        assert told.value.remedy == "restore it, with its rows; or start over: scribengin reset FLOW --outputs"
     with pytest.raises(SinkError, match=r"table public.kept at .* is gone, with rows that were written to it") as told:
         staged(opened(), 2)
     assert told.value.code == "table-gone"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Union
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.confirm import confirm
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import open_state
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError
 from scribengin.core.problems import Place, Problem
+from scribengin.core.remedies import flow_command
 from scribengin.core.units import parse_duration_s, show_bytes, show_duration
 
 if TYPE_CHECKING:
@@ -36,8 +38,8 @@ _SHOWN = 50
 @click.option("--flush", is_flag=True, help="Merge all that is hidden, whatever its size and age.")
 @click.option("--report", is_flag=True, help="Change nothing; list what lies there that no record names.")
 @click.option("--remove-orphans", is_flag=True, help="List it, and delete what Scribengin itself has left.")
-@click.option("--remove-foreign", is_flag=True, help="Delete files, too, that are not Scribengin's; with --yes.")
-@click.option("--yes", is_flag=True, help="Delete foreign files; without this they are only told.")
+@click.option("--remove-foreign", is_flag=True, help="Delete files, too, that are not Scribengin's; lists them, and asks.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 def command(
     *,
     flow: str,
@@ -66,8 +68,8 @@ def command(
     tiers = opened.tiers
     folders = [Path(folder) for folder in sorted({folder for tier in tiers for folder in kept_folders(tier.flow)})]
     if report or remove_orphans or remove_foreign:
-        if remove_foreign and not yes:
-            _tell_foreign(flow, folders)
+        if remove_foreign:
+            _confirm_foreign(folders, yes=yes)
         return _orphans(folders, opened.declared, own=remove_orphans, foreign=remove_foreign)
     tables = {table: place for tier in tiers for table, place in kept_tables(tier.flow).items()}
     stores = [store for tier in tiers for store in kept_stores(tier.flow)]
@@ -128,18 +130,18 @@ def _text(done: Upkept) -> str:
     return (", ".join(filter(None, parts)) or "nothing to do") + waits
 
 
-def _tell_foreign(flow: str, folders: Sequence[Path]) -> None:
-    """Raise Refused where something foreign would be deleted."""
+def _confirm_foreign(folders: Sequence[Path], *, yes: bool) -> None:
+    """Raise Refused where something foreign would be deleted, and nobody agrees."""
     from scribengin.connectors.files.orphans import find_orphans
 
     foreign = [each for folder in folders for each in find_orphans(folder) if each.foreign and not each.may_be_used]
     if foreign:
         size = show_bytes(sum(each.bytes for each in foreign))
-        raise Refused(
-            f"this deletes {len(foreign):,} files ({size}) that are not Scribengin's, such as {foreign[0].path}; it cannot be undone",
-            remedy=f"look at all of them: scribengin maintain {flow} --report; to do it say --remove-foreign --yes",
-            code="foreign-unsaid",
-        )
+        lines = [str(each.path) for each in foreign[:_SHOWN]]
+        if len(foreign) > _SHOWN:
+            lines.append(f"and {len(foreign) - _SHOWN:,} more")
+        heading = f"this deletes for good {len(foreign):,} files ({size}) that are not Scribengin's:"
+        confirm(heading, lines, yes=yes, code="foreign-unsaid", remedy=f"look at all of them: {flow_command('maintain', '--report')}")
 
 
 def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: bool) -> Answer:
@@ -178,7 +180,7 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
             click.echo(f"… and {len(found) - _SHOWN:,} more")
         left = [each for each in found if not each["removed"]]
         if any(each["kind"] == "foreign" for each in left):
-            click.echo("foreign: no record of Scribengin's names it; --remove-foreign --yes deletes these, too")
+            click.echo("foreign: no record of Scribengin's names it; --remove-foreign deletes these, too")
         if any(each["kind"] != "foreign" and not each["may_be_used"] for each in left):
             click.echo("the others are Scribengin's own, and nobody needs them: --remove-orphans deletes them")
 

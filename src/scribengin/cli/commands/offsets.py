@@ -45,11 +45,14 @@ def show(*, flow: str, masters: Masters) -> Answer:
 @click.argument("source")
 @click.argument("position", metavar="POSITION|end")
 @click.option("--query", help="In this Query only.")
-@click.option("--yes", is_flag=True, help="Do it: what is skipped is never read, what is read again is written again.")
+@click.option("--yes", is_flag=True, help="Do not ask. What is skipped is never read, what is read again is written again.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeat.")
 @wait_option
 @masters_option
 @each_flow("flow")
-def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, wait: float | None, masters: Masters) -> Answer:
+def set_(
+    *, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, wait: float | None, masters: Masters
+) -> Answer:
     """Let SOURCE be at POSITION (as `offsets show` counts them; `end`: behind all that is there), while the flow is stopped.
 
     Forward, what lies between is never read. Back, it is read again, and what was written of it stays and is written again beside it.
@@ -57,5 +60,6 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
     from scribengin.client.verb_models import SetOffset
 
     with masters.client() as client:
-        going = client.set_offset(flow, SetOffset(source, position, query, yes))
-        return done(client, going, wait_s=wait, again=f"scribengin offsets set {flow} {source} {position} --yes")
+        return done(
+            client, lambda sure: client.set_offset(flow, SetOffset(source, position, query, sure)), yes=yes, dry_run=dry_run, wait_s=wait
+        )

@@ -32,12 +32,21 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option("--to-time", metavar="TIME", callback=_time, help="To how it was at this time, such as 2026-01-31T12:00:00Z.")
 @click.option("--to-batch", type=click.IntRange(min=-1), metavar="N", help="To how it was after Batch N; -1: before the first.")
 @click.option("--query", help="This Query only.")
-@click.option("--yes", is_flag=True, help="Do it; without this it is only told what would repeat.")
+@click.option("--yes", is_flag=True, help="Do not ask. Without it what would repeat is listed first.")
+@click.option("--dry-run", is_flag=True, help="Only list what would repeat.")
 @wait_option
 @masters_option
 @each_flow("flow")
 def command(
-    *, flow: str, to_time: datetime | None, to_batch: int | None, query: str | None, yes: bool, wait: float | None, masters: Masters
+    *,
+    flow: str,
+    to_time: datetime | None,
+    to_batch: int | None,
+    query: str | None,
+    yes: bool,
+    dry_run: bool,
+    wait: float | None,
+    masters: Masters,
 ) -> Answer:
     """Let a flow read again what it has read since. Its workers end, go back, and start again, where it is wanted to run.
 
@@ -49,6 +58,4 @@ def command(
         raise click.UsageError("say --to-time or --to-batch")
     at = None if to_time is None else to_time.isoformat()
     with masters.client() as client:
-        going = client.rewind(flow, Rewind(at, to_batch, query, yes))
-        where = f"--to-batch {to_batch}" if at is None else f"--to-time {at}"
-        return done(client, going, wait_s=wait, again=f"scribengin rewind {flow} {where} --yes")
+        return done(client, lambda sure: client.rewind(flow, Rewind(at, to_batch, query, sure)), yes=yes, dry_run=dry_run, wait_s=wait)

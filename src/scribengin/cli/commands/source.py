@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.confirm import confirm
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, flow_path, is_name
 from scribengin.cli.flow_state import open_state
@@ -92,13 +93,14 @@ def skip(*, flow: str, file: str, state: Path | None) -> Answer:
 @click.argument("source")
 @click.argument("position", metavar="POSITION|end")
 @click.option("--query", help="In this Query only.")
-@click.option("--yes", is_flag=True, help="Do it: what is skipped is never read, what is read again is written again.")
+@click.option("--yes", is_flag=True, help="Do not ask. What is skipped is never read, what is read again is written again.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeat.")
 @setting_flags("state")
-def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, state: Path | None) -> Answer:
+def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, state: Path | None) -> Answer:
     """Move SOURCE to POSITION (as `source show` counts them; `end`: behind all that is there now), while the flow is stopped.
 
     Forward, what lies between is never read. Back, it is read again, in a new lineage: what was written of it stays, and is written
-    again beside it. A Query that keeps state cannot go back; `scribengin reset FLOW --outputs --yes` begins anew.
+    again beside it. A Query that keeps state cannot go back; `scribengin reset FLOW --outputs` starts over.
     """
     from scribengin.local.positions import decided_ends, move_back, move_forward
     from scribengin.local.prepare import prepare
@@ -118,12 +120,10 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
             finish_rewind(part)
         parts = [(tier, part) for tier, part in chosen if source in tier.flow.sources and reads(part, source)]
         back = [] if to is None else [part for _, part in parts if to < decided_ends(part).get(source, 0)]
-        if not yes:
-            raise Refused(
-                _what_it_means(parts, back, source, position),
-                remedy=f"say --yes: scribengin source set {flow} {source} {position} --yes",
-                code="set-unsaid",
-            )
+        meant = _what_it_means(parts, back, source, position)
+        if dry_run:
+            return Answer({"flow": declared.name, "moved": [], "says": meant}, show=lambda: click.echo("\n".join(meant)))
+        confirm(f"of flow {declared.name}:", meant, yes=yes, code="set-unsaid")
         # before the first is moved: a flow with mistakes has no sinks that could be asked
         prepared = prepare(flow_path(flow), state=found.tiers[0].folder.root).tiers if back else ()
         moved = []
@@ -138,8 +138,8 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
     return Answer({"flow": declared.name, "moved": [m.as_json() for m in moved]}, show=lambda: click.echo("\n".join(lines)))
 
 
-def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryFolder], source: str, position: str) -> str:
-    """What --yes would agree to. Raises Refused where it cannot be done at all."""
+def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryFolder], source: str, position: str) -> list[str]:
+    """What is to be confirmed. Raises Refused where it cannot be done at all."""
     from scribengin.local.positions import closed_text, way_back
 
     meant = []
@@ -162,7 +162,7 @@ def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryF
             f'this lets {part.name} read source "{source}" again from position {position} to {moved.before} ({_amount(moved)}); '
             f"what was written of it stays, so that these will stand there twice: {', and '.join(doubled) or 'none'}"
         )
-    return "; and ".join(meant)
+    return meant
 
 
 def _amount(moved: Moved) -> str:

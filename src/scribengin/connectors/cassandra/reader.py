@@ -12,6 +12,7 @@ import numpy as np
 
 from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, Digest
 from scribengin.connectors.contract import Backlog, SourceStream
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.cassandra.table import Scan, Table
     from scribengin.connectors.contract import Limits
 
-_INSTEAD = (
-    "restore it; or say on_change: ignore to go on with what is there now, at least once; or begin anew: scribengin reset FLOW "
-    "--outputs --yes"
-)
+_INSTEAD = f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}"
 
 
 def changed(cluster: Cluster, what: str, how: str) -> Exception:

@@ -17,6 +17,7 @@ from scribengin.connectors.cassandra.client import Cluster, NoTable, quoted
 from scribengin.connectors.cassandra.columns import cells_of, type_of, unlike
 from scribengin.connectors.keyed.contract import Answer, Held
 from scribengin.core.errors import Unreachable
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -224,7 +225,7 @@ class TableStore:
         if insert is None:
             table = self._held_table()
             if table is None:
-                raise self._error(f"{self} is gone", "restore it, or begin anew: scribengin reset FLOW --outputs", "cassandra-table")
+                raise self._error(f"{self} is gone", f"restore it, or {start_over()}", "cassandra-table")
             held = {name: str(column.cql_type) for name, column in table.columns.items()}
             own = [name for name in (*([] if self._key else [self._id]), self._version) if name in held]
             listed = ", ".join(map(quoted, (*own, *names)))

@@ -18,6 +18,7 @@ from scribengin.connectors.kafka.partitioner import partitions_of
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
+from scribengin.core.remedies import start_over
 from scribengin.core.storage import remove_tree
 from scribengin.formats.pack_decoder import PackDecoder
 
@@ -138,8 +139,8 @@ class KafkaChannelSource(KafkaSource):
     handed_over = True
     messages_at_once = 16
     loss_remedy = (
-        "what was not read of it is gone: begin anew with scribengin reset FLOW --outputs --yes; or go on without it: write durability: "
-        "best_effort at the edge, run once, and take it out again: what is lost is counted, and what stands there now is read"
+        f"what was not read of it is gone: {start_over()}; or go on without it: write durability: best_effort at the edge, run once, "
+        "and take it out again: what is lost is counted, and what stands there now is read"
     )
 
     def __init__(self, place: Place) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import is_chained
+from scribengin.connectors.abilities import can_restore, is_chained
 from scribengin.connectors.contract import BatchId, Decided, Published, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
@@ -172,6 +172,22 @@ class OutboxSink:
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """As the channel's own."""
         return self.inner.clear(owner=owner, flow=flow, dry_run=dry_run)
+
+    @property
+    def restorable(self) -> bool:
+        """As the channel's own."""
+        return can_restore(self.inner)
+
+    @property
+    def path(self) -> Path:
+        """Of a channel that is `restorable`."""
+        assert can_restore(self.inner)
+        return self.inner.path
+
+    def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
+        """See `RestorableSink`."""
+        assert can_restore(self.inner)
+        return self.inner.move_away(kept, owner=owner, flow=flow)
 
     def upkeep(self) -> list[str]:
         """Called now and then while nothing is published: hands over what waits, if the channel is back. Sentences for people."""

@@ -8,12 +8,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from scribengin.connectors.contract import Published
+from scribengin.connectors.contract import Published, Unaccounted
 from scribengin.connectors.delta.commits import APPLICATION
 from scribengin.connectors.delta.held import files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import deltalake
 
@@ -68,6 +68,12 @@ def rows_written(lineage: Lineage) -> int:
     high, summary = lineage.commits.summary()
     rows: int = (summary["rows"] if summary else 0) + sum(record["rows"] for _, record in records_of(lineage, high + 1))
     return rows
+
+
+def written_by_others(lineages: Iterable[Lineage], known: Collection[str]) -> list[Unaccounted]:
+    """Rows of lineages that are not `known`, as their records say."""
+    others = [(each, rows_written(each)) for each in lineages if each.path.name not in known]
+    return [Unaccounted(f"lineage {each.path.name}", rows) for each, rows in others if rows]
 
 
 def records_of(lineage: Lineage, number: int = 0) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -21,6 +21,7 @@ from scribengin.connectors.files.sink_folders import INTERNAL
 from scribengin.core.errors import FencedError, SinkError, StateError, Unreachable
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
+from scribengin.core.remedies import start_over
 from scribengin.core.types import parse_schema
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class TableCommits:
         if not generation:
             raise StateError(
                 f"{self.place}/{_generation_file(lineage)} is missing: nothing says which commits of the table are this lineage's",
-                remedy="restore the file, or begin anew: scribengin reset FLOW",
+                remedy=f"restore the file, or {start_over(outputs=False)}",
             )
         return (generation << _HALF) + number + 1
 
@@ -249,7 +250,7 @@ class TableCommits:
     def _gone(self) -> SinkError:
         return SinkError(
             f'sink "{self.place.node}": the table {self.place} is gone, to which batches of this lineage were written: it has no log',
-            remedy="restore it, with its log and its files; or begin anew: scribengin reset FLOW --outputs --yes",
+            remedy=f"restore it, with its log and its files; or {start_over()}",
             code="delta-gone",
             node=self.place.node,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StateError
+from scribengin.core.remedies import start_over
 from scribengin.core.types import arrow_schema
 
 if TYPE_CHECKING:
@@ -61,12 +62,12 @@ def staged_rows(files: Sequence[Mapping[str, Any]], opened: Opened, schema: Sche
         except (OSError, pa.ArrowException) as error:
             raise StateError(
                 f"{path} is not what a decision says ({file['rows']} rows): {error}",
-                remedy="restore it from a backup, or begin anew: scribengin reset FLOW --outputs --yes",
+                remedy=f"restore it from a backup, or {start_over()}",
             ) from error
         if found.num_rows != file["rows"]:
             raise StateError(
                 f"{path} has {found.num_rows} rows, and a decision says {file['rows']}",
-                remedy="restore it from a backup, or begin anew: scribengin reset FLOW --outputs --yes",
+                remedy=f"restore it from a backup, or {start_over()}",
             )
         parts.append(found.select(form.names).cast(form))
     return pa.concat_tables(parts)

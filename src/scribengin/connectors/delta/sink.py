@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.delta.audit import audit_table, first_of, rows_written
+from scribengin.connectors.delta.audit import audit_table, first_of, rows_written, written_by_others
 from scribengin.connectors.delta.columns import unlike, unnamed
 from scribengin.connectors.delta.commits import TableCommits
 from scribengin.connectors.delta.folder import FolderPlace
@@ -28,17 +28,18 @@ from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules
 from scribengin.core import faults
 from scribengin.core.errors import Refused
+from scribengin.core.remedies import add_to_outputs, start_over
 from scribengin.core.storage import make_folder, read_or_none, remove_tree, sync_folder
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
     from typing import Any
 
     import pyarrow.parquet as pq
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published, Unaccounted
     from scribengin.connectors.files.sink_folders import LineageFolder
     from scribengin.core.types import Schema
 
@@ -47,6 +48,7 @@ class DeltaSink(PublishedFiles):
     """One table. Executors get a pickled copy, from which they take streams."""
 
     format = "parquet"
+    restorable = False  # the table's log is moved by nobody; its older versions hold the rows for a while
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -92,6 +94,10 @@ class DeltaSink(PublishedFiles):
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
         """Compare what was decided with the records, the log and the files; see `audit`. `since`: see `group.contract.MemberSink`."""
         return audit_table(self._commits, self._of(lineage), lineages_in(self.path), self._mode, decided, since)
+
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
+        """See `CountingSink`."""
+        return written_by_others(lineages_in(self.path), known)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Take all rows out of the table, by one commit, and delete the records and the claim; returns how many rows. Readers of an older
@@ -156,7 +162,7 @@ def foreign_rows(node: str, place: str, why: str) -> Refused:
     """Rows stand there that are not this lineage's."""
     return Refused(
         f'sink "{node}": the table {place}: {why}',
-        remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there: run --append-new-lineage",
+        remedy=f"{start_over()}; or {add_to_outputs()}",
         code="output-foreign",
         node=node,
     )

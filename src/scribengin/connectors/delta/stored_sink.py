@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from scribengin.connectors.delta.audit import audit_table, first_of, records_of, rows_written
+from scribengin.connectors.delta.audit import audit_table, first_of, records_of, rows_written, written_by_others
 from scribengin.connectors.delta.columns import unlike, unnamed
 from scribengin.connectors.delta.commits import TableCommits
 from scribengin.connectors.delta.held import rows_of
@@ -24,13 +24,14 @@ from scribengin.connectors.objects.sink import ObjectsSink, summarize
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream
 from scribengin.core import faults
 from scribengin.core.errors import StateError
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow.parquet as pq
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published, Unaccounted
     from scribengin.core.store import Store
     from scribengin.core.types import Schema
 
@@ -110,6 +111,10 @@ class StoredDeltaSink(ObjectsSink):
         """Compare what was decided with the records, the log and the files; see `audit`."""
         return audit_table(self._commits, self._of(lineage), self._table.lineages(), self._mode, decided)
 
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
+        """See `CountingSink`."""
+        return written_by_others(self._table.lineages(), known)
+
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Take all rows out of the table, by one commit, and delete the records and the claim; returns how many rows. Readers of an older
         version still find them, until `maintain` clears these away. Refused where rows of others may be among them."""
@@ -174,7 +179,7 @@ class StoredDeltaSink(ObjectsSink):
         if gone is not None:
             raise StateError(
                 f"batch {batch.number} names {self._table}/{gone['name']}, which is missing",
-                remedy="restore the file from a backup, or begin anew: scribengin reset FLOW --outputs --yes; and look who deletes files "
-                "there that are not in the table yet: a vacuum that keeps nothing, or a rule of the bucket",
+                remedy=f"restore the file from a backup, or {start_over()}; and look who deletes files there that are not in the "
+                "table yet: a vacuum that keeps nothing, or a rule of the bucket",
                 node=self.node,
             )

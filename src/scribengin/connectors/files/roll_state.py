@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scribengin.core.errors import StateError
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -97,7 +98,7 @@ def newest_turn(lineage: LineageFolder) -> tuple[int, Mapping[str, Any] | None]:
     if lacks:
         raise StateError(
             f"turn {number} of the roller in {lineage.merges.folder} has a form that is not known here: {lacks}",
-            remedy="run the version of Scribengin that wrote it, or begin anew: scribengin reset FLOW --outputs --yes",
+            remedy=f"run the version of Scribengin that wrote it, or {start_over()}",
         )
     return number, turn
 

@@ -33,6 +33,7 @@ from scribengin.connectors.files.roll_state import Frontier, folder_of, newest_t
 from scribengin.connectors.files.sink_folders import read_mark, write_mark
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, FencedError, StateError
+from scribengin.core.remedies import start_over
 from scribengin.core.storage import explained, make_folder, names_in, sync_folder
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Roller:
     def _gone(self, path: Path, segment: Segment) -> StateError:
         return StateError(
             f"{path} is missing: {segment.file['rows']} rows of batch {segment.number} that are committed, and not merged yet",
-            remedy="restore it from a backup, or begin anew: scribengin reset FLOW --outputs --yes",
+            remedy=f"restore it from a backup, or {start_over()}",
         )
 
     # --- the next turn ---

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.contract import REMOVED, Unaccounted
 from scribengin.connectors.files.keeping import COMPLETE, Keeping
 from scribengin.connectors.files.roll_audit import Rolled
 from scribengin.connectors.files.roll_heir import begin
@@ -30,11 +31,12 @@ from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRule
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError, Unreachable
+from scribengin.core.remedies import start_over
 from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, sync_folder
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import BatchId, Decided, OriginStream, Place, Published, SinkStream
     from scribengin.core.numbered_log import NumberedLog
@@ -45,6 +47,7 @@ class PublishedFiles(ABC):
     """A folder in which Batches become visible file by file; what the files hold is a subclass's. Picklable."""
 
     exactly_once = True
+    restorable = True
     format: str
     """by which `audit` counts the rows of a file"""
 
@@ -133,6 +136,36 @@ class PublishedFiles(ABC):
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete every file that a commit record names, and the records; see the contract."""
+        there = self._written(owner, flow)
+        if dry_run:
+            return len(there)
+        for file in there:
+            file.unlink()
+            remove_empty(file.parent, self.path)
+        remove_tree(self.path / INTERNAL)
+        return len(there)
+
+    def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
+        """See `RestorableSink`."""
+        files = self._written(owner, flow)
+        folders = {kept, self.path}
+        for file in files:
+            to = kept / f"{file.relative_to(self.path)}{REMOVED}"
+            make_folder(to.parent)
+            file.rename(to)
+            folders.add(to.parent)
+            remove_empty(file.parent, self.path)
+            faults.reached("trash.moved")
+        if (self.path / INTERNAL).exists():
+            make_folder(kept)
+            (self.path / INTERNAL).rename(kept / INTERNAL)
+        for folder in folders:
+            if folder.exists():
+                sync_folder(folder)
+        return len(files)
+
+    def _written(self, owner: str, flow: str) -> list[Path]:
+        """The files that commit records name and that are there. Raises Refused where others have written too."""
         check_clear(self._owner_file, owner=owner, sink=self.node)
         commits = [record for lineage in lineages_in(self.path) for _, record in lineage.commits.since()]
         foreign = next((record["flow"] for record in commits if record["flow"] != flow), None)
@@ -141,14 +174,7 @@ class PublishedFiles(ABC):
         files = [self.path / file["name"] for record in commits for file in record["files"]]
         files += [self.path / name for lineage in lineages_in(self.path) for name in outputs_of(lineage)]
         files = sorted({*files, *(marker for file in files if (marker := file.with_name(COMPLETE)).exists())})
-        there = [file for file in files if file.exists()]
-        if dry_run:
-            return len(there)
-        for file in there:
-            file.unlink()
-            remove_empty(file.parent, self.path)
-        remove_tree(self.path / INTERNAL)
-        return len(there)
+        return [file for file in files if file.exists()]
 
     @property
     def _owner_file(self) -> Path:
@@ -260,6 +286,20 @@ class FilesSink(PublishedFiles):
         place = self._staged_place(batch, unit, attempt)
         return FilesSinkStream(place, schema, self._encoders, self._partition_by, self._rules(batch))
 
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
+        """See `CountingSink`."""
+        from scribengin.connectors.files.orphans import find_orphans  # which knows sinks
+
+        found = []
+        for lineage in lineages_in(self.path):
+            if lineage.path.name not in known:
+                counts = summarize_commits(lineage.commits.summary()[1], (record for _, record in lineage.commits.since()))
+                found.append(Unaccounted(f"lineage {lineage.path.name}", counts["rows"], counts["files"]))
+        foreign = sum(orphan.foreign for orphan in find_orphans(self.path))
+        if foreign:
+            found.append(Unaccounted("that no record names", items=foreign))
+        return [each for each in found if each.items]
+
     def _publish(self, decided: Decided) -> None:
         if any("hidden" in segment for receipt in decided.receipts for segment in receipt.segments):
             # also where no option asks for a roller: there rows for a folder that came with a marker are hidden, and one must show them
@@ -311,5 +351,5 @@ def reveal(staged: Path, final: Path, batch: BatchId) -> None:
         if not final.exists():
             raise StateError(
                 f"batch {batch.number} names {final}, which is missing, and its staged form {staged} is missing too",
-                remedy="restore the file from a backup, or begin anew: scribengin reset FLOW --outputs --yes",
+                remedy=f"restore the file from a backup, or {start_over()}",
             ) from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
+from scribengin.core.remedies import add_to_outputs, start_over
 from scribengin.core.storage import names_in, put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adop
         if strange is not None and not adopt:
             raise Refused(
                 f'sink "{sink}": {folder} holds {strange}, and nothing says who wrote it',
-                remedy="give the sink an empty folder, move these files away, or add to them: run --append-new-lineage",
+                remedy=f"give the sink an empty folder, or move these files away; or {add_to_outputs()}",
                 code="output-foreign",
             )
         if put_if_absent(file, seal(_KIND, _FORMAT, [mine | _since()])):
@@ -39,8 +40,7 @@ def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adop
     if not adopt:
         raise Refused(
             f'sink "{sink}": {folder} holds commits of {_difference(claims[-1], mine)}',
-            remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there, doubled where it is read again: "
-            "run --append-new-lineage",
+            remedy=f"{start_over()}; or {add_to_outputs()}",
             code="output-foreign",
         )
     if any(_same(each, mine) for each in claims):
@@ -55,9 +55,7 @@ def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:
     claims = _read(file)
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
     if claims is None:
-        raise StateError(
-            f"{file} is missing: nothing says who may write there", remedy="restore the file, or begin anew: scribengin reset FLOW"
-        )
+        raise StateError(f"{file} is missing: nothing says who may write there", remedy=f"restore the file, or {start_over(outputs=False)}")
     if not _same(claims[-1], mine):
         raise FencedError(
             f'sink "{sink}": {file} names {_difference(claims[-1], mine)}', remedy="stop this driver; another writes there now"
@@ -77,8 +75,7 @@ def foreign_output(sink: str, folder: Path, holds: str) -> Refused:
     """What stands there is not this flow's, nor its to delete."""
     return Refused(
         f'sink "{sink}": {folder} holds {holds}',
-        remedy="give the sink another folder, or delete that one yourself if nobody needs it; to add to what is there: "
-        "run --append-new-lineage",
+        remedy=f"give the sink another folder, or delete that one yourself if nobody needs it; to {add_to_outputs()}",
         code="output-foreign",
     )
 

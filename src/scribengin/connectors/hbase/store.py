@@ -25,6 +25,7 @@ from scribengin.connectors.hbase.row_keys import Template
 from scribengin.connectors.hbase.scan import Scan
 from scribengin.connectors.keyed.contract import Answer, Held
 from scribengin.core.errors import SinkError, Unreachable
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -183,7 +184,7 @@ class TableStore:
         if outcome.what == "large":
             return Answer(too_large=True)
         if outcome.what == "gone":
-            remedy = "restore it, or begin anew: scribengin reset FLOW --outputs"
+            remedy = f"restore it, or {start_over()}"
             raise self._error(f"does not take rows any more: {outcome.said}", remedy, "hbase-table")
         if outcome.what == "busy":
             return Answer(again=indexes)

@@ -10,6 +10,7 @@ import msgspec
 from scribengin.connectors.hbase.cell_names import CellNames
 from scribengin.connectors.hbase.row_keys import Template
 from scribengin.core.errors import SourceError
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _DIGEST_BYTES = 16
-_INSTEAD = (
-    "restore it; or say on_change: ignore to go on with what is there now, at least once; or begin anew: scribengin reset FLOW "
-    "--outputs --yes"
-)
+_INSTEAD = f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}"
 
 _encode = msgspec.msgpack.Encoder().encode
 

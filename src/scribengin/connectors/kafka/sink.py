@@ -23,6 +23,7 @@ from scribengin.connectors.kafka.topics import TopicBook
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
+from scribengin.core.remedies import add_to_outputs, start_over
 from scribengin.core.storage import names_in, remove_tree
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class KafkaSink:
             found = "no marker" if newest is None else f"batch {newest.number}"
             raise StateError(
                 f'sink "{self.node}": batch {known} is published, and the newest in {topic} is {found}: the topic was made anew',
-                remedy="restore it; or begin anew: scribengin reset FLOW, with other topics (topic, markers)",
+                remedy=f"restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",
             )
         return newest
 
@@ -230,7 +231,7 @@ class KafkaSink:
         if newest is None:
             raise StateError(
                 f'sink "{self.node}" refuses batch {batch.number}: {self._markers.name} holds no marker any more',
-                remedy="restore it; or begin anew: scribengin reset FLOW, with other topics (topic, markers)",
+                remedy=f"restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",
             )
         if not newest.same_place(self._owner, batch.lineage):
             raise FencedError(
@@ -259,7 +260,7 @@ class KafkaSink:
                 raise Refused(
                     f'sink "{self.node}": batch {decided.batch.number} was written with delivery: at_least_once; nothing tells what of it '
                     f"stands twice, and exactly-once cannot go on from there",
-                    remedy="write delivery: at_least_once again; or begin anew: scribengin reset FLOW, with another topic",
+                    remedy=f"write delivery: at_least_once again; or {start_over(outputs=False)}, with another topic",
                     code="delivery-changed",
                 )
             for slot in decided.behind["after"] if decided.behind["units"] else ():
@@ -277,7 +278,7 @@ class KafkaSink:
             found = "no marker" if newest is None else f"batch {newest.number}"
             raise StateError(
                 f'sink "{self.node}": batch {decided.batch.number} is decided, the newest in {self._markers.name}-{slot} is {found}',
-                remedy="the topic was made anew: restore it; or begin anew: scribengin reset FLOW, with other topics (topic, markers)",
+                remedy=f"the topic was made anew: restore it; or {start_over(outputs=False)}, with other topics (topic, markers)",
             )
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:  # noqa: ARG002
@@ -335,8 +336,7 @@ class KafkaSink:
     def _foreign(self, newest: Marker) -> Refused:
         return Refused(
             f'sink "{self.node}": {self._markers.name} holds markers of {_whose(newest)}',
-            remedy="begin anew with other topics (topic, markers); or add to what is there, doubled where it is read again: "
-            "run --append-new-lineage",
+            remedy=f"begin anew with other topics (topic, markers); or {add_to_outputs()}",
             code="output-foreign",
         )
 

@@ -22,6 +22,7 @@ from scribengin.connectors.keyed.staged import (
 from scribengin.connectors.keyed.versions import MOST_ROWS, batch_of, next_base, version_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
+from scribengin.core.remedies import add_to_outputs, start_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -325,7 +326,7 @@ class KeyedSink:
     def _foreign(self, why: str) -> Refused:
         return Refused(
             f'sink "{self.node}": {self._store}: {why}',
-            remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there: run --append-new-lineage",
+            remedy=f"{start_over()}; or {add_to_outputs()}",
             code="output-foreign",
             node=self.node,
         )

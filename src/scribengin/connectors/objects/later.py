@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scribengin.core.errors import StateError
+from scribengin.core.remedies import start_over
 from scribengin.core.store import StoreWriter
 
 if TYPE_CHECKING:
@@ -52,6 +53,5 @@ def complete(store: Store, later: Later, file: Mapping[str, Any], named_by: str)
     if found is None or found.size != file["bytes"]:
         raise StateError(
             f"{named_by} names {store}/{file['name']}, which is missing, and its upload is gone",
-            remedy="look whether somebody, or a rule of the store, deletes what is not complete; begin anew: "
-            "scribengin reset FLOW --outputs --yes",
+            remedy=f"look whether somebody, or a rule of the store, deletes what is not complete; {start_over()}",
         )

@@ -16,6 +16,7 @@ from uuid import uuid4
 from scribengin.core.errors import FencedError, Refused, SinkError
 from scribengin.core.moments import now_text
 from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.remedies import add_to_outputs, start_over
 from scribengin.core.shelf import StoreShelf
 
 if TYPE_CHECKING:
@@ -150,8 +151,7 @@ class Owners:
         if claims and claims[-1]["owner"] == mine["owner"]:
             raise Refused(
                 f'sink "{sink}": {where} holds objects of another lineage ({_told(claims[-1])})',
-                remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there, doubled where it is read again: "
-                "run --append-new-lineage",
+                remedy=f"{start_over()}; or {add_to_outputs()}",
                 code="output-foreign",
             )
         if claims:
@@ -182,8 +182,7 @@ def foreign(sink: str, where: str, holds: str) -> Refused:
     """What stands there is not this flow's, nor its to delete."""
     return Refused(
         f'sink "{sink}": {where} holds {holds}',
-        remedy="give the sink another prefix, or delete that one yourself if nobody needs it; to add to what is there: "
-        "run --append-new-lineage",
+        remedy=f"give the sink another prefix, or delete that one yourself if nobody needs it; to {add_to_outputs()}",
         code="output-foreign",
     )
 

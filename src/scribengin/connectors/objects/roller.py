@@ -22,6 +22,7 @@ from scribengin.connectors.objects.readers import someone_reads
 from scribengin.connectors.objects.turns import Frontier, Turns, hidden_root, place_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -190,8 +191,8 @@ class Roller:
                 return None
             raise StateError(
                 f"{self.store} lacks a segment that is committed, and not merged yet: {error}",
-                remedy="look whether somebody, or a rule of the store, deletes what lies there; restore it from a backup, or begin anew: "
-                "scribengin reset FLOW --outputs --yes",
+                remedy="look whether somebody, or a rule of the store, deletes what lies there; restore it from a backup, or "
+                f"{start_over()}",
             ) from None
         except BaseException:
             self._throw_away(turns, number)

@@ -7,10 +7,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.objects.address import Address
 from scribengin.connectors.objects.again import audit_objects
 from scribengin.connectors.objects.later import complete, later_of
 from scribengin.connectors.objects.manifests import DATA, INTERNAL, Manifests, Owners, foreign, is_closed, lineages
+from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream, Rules
 from scribengin.connectors.objects.turns import Turns, named
 from scribengin.connectors.objects.upkeep import rolling_of
@@ -19,7 +21,7 @@ from scribengin.core.errors import FencedError, SinkError
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import BatchId, Decided, Place, Published
     from scribengin.connectors.objects.later import Later
@@ -112,6 +114,19 @@ class ObjectsSink:
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Read every committed object again; see `again`."""
         return audit_objects(self._store, lineage, decided, listed=self._listed)
+
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
+        """See `CountingSink`."""
+        store, found = self._store, []
+        for lineage in lineages(store):
+            if lineage not in known:
+                manifests = Manifests(store, lineage)
+                counts = summarize(manifests.commits.summary()[1], (record for _, record in manifests.committed()))
+                found.append(Unaccounted(f"lineage {lineage}", counts["rows"], counts["files"]))
+        foreign = sum(orphan.foreign for orphan in find_orphans(store))
+        if foreign:
+            found.append(Unaccounted("that no record names", items=foreign))
+        return [each for each in found if each.items]
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete every object that a manifest names, what is staged, and the manifests; returns how many objects."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.connectors.opensearch.view import Digest, Gone, Views
 from scribengin.core.errors import ScribenginError, SourceError
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -187,7 +188,7 @@ def changed(cluster: Cluster, index: str, what: str) -> SourceError:
     """What was handed out, or belongs to the same snapshot, is not there any more."""
     return SourceError(
         f"{cluster.called}: {index} changed since its snapshot was begun, of which the server does not hold the view any more: {what}",
-        remedy="restore it; or say on_change: ignore to go on with what is there now, at least once; or begin anew: scribengin reset FLOW "
-        "--outputs --yes; a longer keep_alive holds the view for longer",
+        remedy=f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}; a longer "
+        "keep_alive holds the view for longer",
         code="search-changed",
     )

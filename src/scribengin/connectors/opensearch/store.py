@@ -20,6 +20,7 @@ from scribengin.connectors.opensearch.by_time import TimeTemplate
 from scribengin.connectors.opensearch.client import BLOCKED, Cluster, reason_in
 from scribengin.connectors.opensearch.mapping import mapping_of, unlike
 from scribengin.core.errors import SinkError
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -344,7 +345,7 @@ class IndexStore:
         return [each for each, stands in zip(refused, there, strict=True) if not stands]
 
     def _gone(self) -> SinkError:
-        remedy = "restore it, with its documents; or begin anew: scribengin reset FLOW --outputs"
+        remedy = f"restore it, with its documents; or {start_over()}"
         return self._error("is gone, and with it what was written", remedy, "search-index")
 
     def _error(self, what: str, remedy: str, code: str) -> SinkError:

@@ -13,6 +13,7 @@ from scribengin.connectors.contract import Published
 from scribengin.connectors.plain.marks import Mark, Marks, read_claim, write_claim
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused
+from scribengin.core.remedies import add_to_outputs, start_over
 from scribengin.core.storage import names_in
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class PlainSink(ABC):
             if held is not None and self.exactly_once and not adopt:
                 raise Refused(
                     f'sink "{self.node}": {self}: it was given rows of another lineage',
-                    remedy="add to what is there: run --append-new-lineage; or empty the place, and begin anew: scribengin reset FLOW",
+                    remedy=f"{add_to_outputs()}; or empty the place, and {start_over(outputs=False)}",
                     code="output-foreign",
                     node=self.node,
                 )

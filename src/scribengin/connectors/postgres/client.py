@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unreachable
+from scribengin.core.remedies import start_over
 from scribengin.core.secret import Secret
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Server:
                 node=self.node,
             )
         if state == "42P01":
-            reads, writes = "restore it, or correct `table`", "restore it, with its rows; or begin anew: scribengin reset FLOW --outputs"
+            reads, writes = "restore it, or correct `table`", f"restore it, with its rows; or {start_over()}"
             return self.error(said, reads if self._kind is SourceError else writes, "postgres-table")
         if state.startswith("23"):
             remedy = "rows break a rule of the table that spans rows: correct the rule or the data, or write mode: upsert"

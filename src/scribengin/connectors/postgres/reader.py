@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.connectors.postgres.client import driver, escaped
+from scribengin.core.remedies import start_over
 from scribengin.core.types import Type
 
 if TYPE_CHECKING:
@@ -299,8 +300,7 @@ class PostgresReader:
     def _changed(self, what: str) -> Exception:
         return self._server.error(
             f"{self._server.called}: {self._name} changed since it was read: {what}",
-            "restore it; or say on_change: ignore to go on with what is there now, at least once; or begin anew: scribengin reset FLOW "
-            "--outputs --yes",
+            f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}",
             "postgres-changed",
         )
 

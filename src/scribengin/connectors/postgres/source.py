@@ -9,6 +9,7 @@ from scribengin.connectors.postgres.client import Server, driver
 from scribengin.connectors.postgres.options import SOURCE
 from scribengin.connectors.postgres.reader import OURS, PostgresReader, oldest_running
 from scribengin.connectors.postgres.table import columns_of, describe
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,8 +81,7 @@ class PostgresSource:
             found = f"{rows} rows are there, it was {stream.rows}" if rows != stream.rows else "rows were written since"
             raise self._server.error(
                 f"{self._server.called}: {stream.label} changed after it was taken, and is not yet committed: {found}",
-                "restore it; or say on_change: ignore to go on with what is there now, at least once; or begin anew: scribengin reset FLOW "
-                "--outputs --yes",
+                f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}",
                 "postgres-changed",
             )
 

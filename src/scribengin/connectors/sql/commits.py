@@ -131,6 +131,11 @@ class Commits:
         """Number → each that is still told."""
         return {each.number: each for each in self._all(session, f"AND lineage = {self.database.mark}", (lineage,))}
 
+    def rows_by_lineage(self, session: Session) -> dict[str, int]:
+        """Of each that has written, in Batches that are still told."""
+        lineages = f"SELECT lineage, sum({self._rows}) FROM {self._commits} WHERE target = {self.database.mark} GROUP BY lineage"
+        return {lineage: int(rows) for lineage, rows in session.execute(lineages, (self.table,)).fetchall()}
+
     def xids(self, session: Session) -> tuple[list[int], int]:
         """(the transactions of all Batches, of every lineage; rows of Batches that are told no more)."""
         held = session.execute(f"SELECT folded_rows FROM {self._claims} WHERE target = {self.database.mark}", (self.table,)).fetchone()

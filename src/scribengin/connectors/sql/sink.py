@@ -5,17 +5,18 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Published
+from scribengin.connectors.contract import Published, Unaccounted
 from scribengin.connectors.sql.columns import unlike
 from scribengin.connectors.sql.commits import Claim, Commits, receipts_of
 from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
 from scribengin.core.errors import Refused, StateError
+from scribengin.core.remedies import add_to_outputs, start_over
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import BatchId, Decided, Place
     from scribengin.connectors.sql.contract import Database, Session, Target
@@ -113,6 +114,14 @@ class SqlSink:
             if found is not None and (strange := self._strange(session, found)) > 0:
                 yield Published(-1, 0, (f"{strange} rows in {self._target} were written by no batch",))
 
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
+        """See `CountingSink`."""
+        with self._connected("cannot be read") as session:
+            if not self._commits.there(session):
+                return []
+            by_lineage = self._commits.rows_by_lineage(session)
+        return [Unaccounted(f"lineage {lineage}", rows) for lineage, rows in by_lineage.items() if lineage not in known and rows]
+
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete all rows, the commit records and the claim; returns how many rows. The table stays. Refused where rows of others may be
         among them."""
@@ -196,7 +205,7 @@ class SqlSink:
             raise StateError(
                 f'sink "{self.node}": of batch {decided.batch.number} units {sorted(done)} stand in {self._target} at {self._database}, '
                 f"and its decision says {sorted(said)}, or says other input or other numbers of rows of them",
-                remedy="restore the database or the state folder, whichever was set back; or begin anew: scribengin reset FLOW --outputs",
+                remedy=f"restore the database or the state folder, whichever was set back; or {start_over()}",
             )
         return decided.rows
 
@@ -247,7 +256,7 @@ class SqlSink:
     def _foreign(self, why: str) -> Refused:
         return Refused(
             f'sink "{self.node}": table {self._target} at {self._database}: {why}',
-            remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there: run --append-new-lineage",
+            remedy=f"{start_over()}; or {add_to_outputs()}",
             code="output-foreign",
             node=self.node,
         )

@@ -9,6 +9,7 @@ from scribengin.connectors.sql.columns import made
 from scribengin.connectors.sql.contract import NotTaken
 from scribengin.core import faults
 from scribengin.core.errors import SinkError
+from scribengin.core.remedies import start_over
 from scribengin.formats.contract import Bad
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class TableStream(ABC):
             if self._commits.wrote(session):
                 raise SinkError(
                     f'sink "{self._sink}": table {self._target} at {self._database} is gone, with rows that were written to it',
-                    remedy="restore it, or begin anew: scribengin reset FLOW --outputs --yes",
+                    remedy=f"restore it, or {start_over()}",
                     code="table-gone",
                     node=self._sink,
                 )

@@ -12,6 +12,7 @@ from scribengin.connectors.sql.table_stream import TableStream
 from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
 from scribengin.core.errors import ScribenginError, StateError
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,7 +131,7 @@ class SqlUnitStream(TableStream):
             raise StateError(
                 f'sink "{unit.sink}" writes nothing of batch {batch.number}: batch {unit.after} is published, and the newest that '
                 f"{self._database} knows of {self._target} is {'none' if newest is None else newest.number}",
-                remedy="the database was set back: restore it as it was; or begin anew: scribengin reset FLOW --outputs --yes",
+                remedy=f"the database was set back: restore it as it was; or {start_over()}",
             )
         raise self._fenced(f"batch {newest.number} stands there already, under term {newest.term}")
 

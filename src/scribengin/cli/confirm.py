@@ -1,0 +1,46 @@
+"""What every command asks that destroys or skips something: it lists what is lost, and goes on only when it is confirmed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.core.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: str = "") -> None:
+    """Go on, or raise.
+
+    Args:
+        what: The heading of the list, such as `reset of flow shop removes:`.
+        lines: What is lost, one line each.
+        yes: It was confirmed on the command line.
+        code: The problem's code where nobody can be asked.
+        remedy: What else can be done, before or instead.
+
+    Raises:
+        Refused: Nobody is at a terminal who could answer.
+        click.Abort: The answer was no.
+    """
+    if yes:
+        return
+    if not _asks():
+        no_answer = "run it on a terminal, where it asks; its --help names the option that answers for a script"
+        raise Refused(f"{what} {'; '.join(lines)}", remedy=f"{remedy}; or {no_answer}" if remedy else no_answer, code=code)
+    click.echo(what, err=True)
+    for line in lines:
+        click.echo(f"  {line}", err=True)
+    if remedy:
+        click.echo(remedy, err=True)
+    click.confirm("Go on?", abort=True, err=True)
+
+
+def _asks() -> bool:
+    """Whether a person can answer: a program that reads `--json` cannot."""
+    context = click.get_current_context(silent=True)
+    return sys.stdin.isatty() and sys.stderr.isatty() and not (context is not None and context.meta.get("scribengin.json"))

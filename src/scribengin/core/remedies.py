@@ -1,0 +1,51 @@
+"""Commands that remedies name. `FLOW` is in place of the flow until the text reaches somebody who knows how the person calls it.
+
+No remedy confirms what it destroys: `reset` and its like list what is lost, and ask.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+_FLOW = "FLOW"
+_COMMAND = re.compile(rf"(\bscribengin [a-z]+(?: [a-z]+)?) {_FLOW}(?![\w.])")
+
+
+def flow_command(command: str, *arguments: str) -> str:
+    """A command about the flow.
+
+    >>> flow_command("dead show", "kept:0:2")
+    'scribengin dead show FLOW kept:0:2'
+    """
+    return " ".join(["scribengin", command, _FLOW, *(shlex.quote(argument) for argument in arguments)])
+
+
+def start_over(*, outputs: bool = True) -> str:
+    """Read everything again. `outputs`: what the sinks wrote is removed too, so that nothing is written twice."""
+    return f"start over: {flow_command('reset', *['--outputs'] * outputs)}"
+
+
+def add_to_outputs() -> str:
+    """Keep what another lineage has written, and write beside it."""
+    return f"keep what is there and write beside it, which duplicates what is read again: {flow_command('run', '--append-new-lineage')}"
+
+
+def write_beside(sink: str) -> str:
+    """Keep what a sink wrote, and compute everything again for another one: nothing is lost."""
+    return f'give sink "{sink}" another id and another place: it reads everything again, and what was written stays'
+
+
+def for_flow(text: str, flow: str, *settings: str) -> str:
+    """The text with its commands as the person runs them.
+
+    Args:
+        text: A remedy, or another text with commands.
+        flow: The flow file, or the name of a flow that was submitted.
+        settings: What else each command needs, such as `--state` and its folder.
+
+    >>> for_flow(start_over(), "my flow.yaml", "--state", "/var/state")
+    "start over: scribengin reset 'my flow.yaml' --state /var/state --outputs"
+    """
+    named = " ".join(shlex.quote(word) for word in (flow, *settings))
+    return _COMMAND.sub(lambda found: f"{found.group(1)} {named}", text)

@@ -1,0 +1,217 @@
+"""`reset`: a flow forgets what it has done, and reads everything again. What is removed is kept for a week, as far as it can be."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.abilities import can_restore
+from scribengin.connectors.contract import BESIDE_OUTPUTS
+from scribengin.core.errors import Refused
+from scribengin.core.storage import names_in
+from scribengin.local.migrate import open_left_sinks
+from scribengin.local.positions import decided_ends
+from scribengin.local.prepare import open_sinks
+from scribengin.local.stored import letters_waiting
+from scribengin.state.channels import FOLDER
+from scribengin.state.dead import read_expired
+from scribengin.state.decisions import Decisions
+from scribengin.state.folder import StateFolder, renew_owner
+from scribengin.state.lease import take_lease
+from scribengin.state.ledger import read_totals
+from scribengin.state.purged import count_purged
+from scribengin.state.topology import read_topology, tiers_with_state
+from scribengin.state.trash import Discarded, Trash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.contract import Sink
+    from scribengin.spec.model import Flow
+    from scribengin.state.folder import QueryFolder
+
+_STAYS = ("lock", "terms")
+"""Terms must never begin again: an old driver that sleeps would look like a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostQuery:
+    """What a Query has done, and would forget. `positions`: source → entries of its log that Batches are through with."""
+
+    query: str
+    tier: str
+    batches: int
+    positions: Mapping[str, int]
+    dead_letters: int
+    replays: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Its form in a result."""
+        return {
+            "query": self.query,
+            "tier": self.tier,
+            "batches": self.batches,
+            "positions": dict(self.positions),
+            "dead_letters": self.dead_letters,
+            "replays": self.replays,
+        }
+
+    def __str__(self) -> str:
+        positions = ", ".join(f"{source} {position:,}" for source, position in self.positions.items())
+        said = [f"{self.batches:,} Batch{'es' * (self.batches != 1)}" + f" (positions: {positions})" * bool(positions)]
+        if self.dead_letters:
+            said.append(f"{self.dead_letters:,} dead letter{'s' * (self.dead_letters != 1)}")
+        if self.replays:
+            said.append(f"{self.replays:,} replay{'s' * (self.replays != 1)} that no Batch has taken yet")
+        return f"query {self.query}: the ledger and state of {', '.join(said)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LostOutput:
+    """What a sink has written, and would be removed. `items` are files, or rows where there are no files; `restorable`: `undo` brings it
+    back."""
+
+    sink: str
+    place: str
+    items: int
+    restorable: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Its form in a result."""
+        return {"sink": self.sink, "place": self.place, "items": self.items, "restorable": self.restorable}
+
+    def __str__(self) -> str:
+        what = f"{self.items:,} {'files' if self.restorable else 'files or rows'}"
+        return f"sink {self.sink}: {what} in {self.place}" + ("" if self.restorable else ", which are deleted for good")
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset of a flow would remove, and how. `tiers` are the flow's own, and those that it had earlier; `sinks` those whose outputs
+    go too."""
+
+    flow: Flow
+    tiers: tuple[StateFolder, ...]
+    sinks: Mapping[str, Sink] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(declared: Flow, tiers: Sequence[tuple[Flow, StateFolder]], *, outputs: bool) -> Reset:
+        """`tiers`: each tier's part of the flow, and the folder of its state."""
+        own = {folder.tier: folder for _, folder in tiers}
+        first = tiers[0][1]
+        earlier = [tier for tier in tiers_with_state(first.root, declared.name) if tier.tier not in own]
+        places = {id_: sink.place for flow, _ in tiers for id_, sink in flow.sinks.items()}
+        sinks: dict[str, Sink] = {}
+        if outputs:
+            sinks = {id_: sink for flow, _ in tiers for id_, sink in open_sinks(flow).items()}
+            if (cuts := read_topology(first.root, declared.name)) is not None:
+                left = {channel.id: channel for channel in cuts.channels if channel.id not in sinks}
+                options = {id_: channel.sink for id_, channel in left.items()}
+                places |= {id_: channel.place for id_, channel in left.items()}
+                sinks |= open_left_sinks(declared, first.root, first.query("reset"), first.tier, (), options)
+        return Reset(declared, (*own.values(), *earlier), sinks, places)
+
+    @property
+    def root(self) -> Path:
+        """Of the state."""
+        return self.tiers[0].root
+
+    @property
+    def trash(self) -> Trash:
+        """Where what is removed is kept."""
+        return Trash(self.root, self.flow.name)
+
+    def lost(self) -> tuple[list[LostQuery], list[LostOutput]]:
+        """What would be removed, without changing anything. Raises Refused where a sink's place holds what others have written."""
+        owner = _owner(self.tiers[0])
+        queries = [_lost(tier, query) for tier in self.tiers for query in tier.queries()]
+        outputs = [
+            LostOutput(id_, self.places[id_], sink.clear(owner=owner, flow=self.flow.name, dry_run=True), can_restore(sink))
+            for id_, sink in self.sinks.items()
+        ]
+        return queries, outputs
+
+    def run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
+        """Under leases, which it takes: remove it. Raises Refused where a tier runs. May be killed at any point and done again."""
+        with ExitStack() as stack:
+            for tier in self.tiers:
+                stack.enter_context(take_lease(tier))
+            return self._run(lost)
+
+    def _run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
+        owner = _owner(self.tiers[0])
+        trash = self.trash
+        trash.drop_expired()
+        for sink in self.sinks.values():
+            sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
+        discarded = trash.begin(owner, lost)
+        # state goes before outputs: killed in between, the next run refuses the outputs instead of doubling them
+        for place in self._state():
+            discarded = trash.move(discarded, place)
+        if not owner:  # a copy of a state folder becomes an installation of its own
+            renew_owner(self.root)
+        for sink in self.sinks.values():
+            if not can_restore(sink):
+                sink.clear(owner=owner, flow=self.flow.name)
+            elif sink.path.exists():
+                kept = sink.path / BESIDE_OUTPUTS / discarded.id
+                discarded = trash.note(discarded, kept, sink.path)
+                sink.move_away(kept, owner=owner, flow=self.flow.name)
+        trash.complete(discarded)
+        return discarded
+
+    def _state(self) -> Iterator[Path]:
+        """All of it, but what stays for ever, and channels, which are places of sinks."""
+        for tier in self.tiers:
+            for name in sorted(names_in(tier.path)):
+                if name not in _STAYS:
+                    yield tier.path / name
+        folder = self.root / self.flow.name
+        tiers = {tier.path.name for tier in self.tiers}
+        for name in sorted(names_in(folder)):
+            if name not in tiers and name != FOLDER:
+                yield folder / name
+
+
+def undo(root: Path, flow: str, tiers: Sequence[StateFolder], id_: str = "") -> Discarded:
+    """Bring back what the newest reset has removed, or the one of that id. Raises Refused where there is none, where the flow has run
+    since, or where a tier runs."""
+    trash = Trash(root, flow)
+    with ExitStack() as stack:
+        for tier in tiers:
+            stack.enter_context(take_lease(tier))
+        found = trash.find(id_)
+        if found.owner != _owner(tiers[0]):
+            raise Refused(
+                f"what {found.id} has removed belongs to another installation: this state folder was a copy",
+                remedy="run the flow from the original folder",
+                code="state-foreign",
+            )
+        trash.restore(found)
+    return found
+
+
+def _lost(tier: StateFolder, query: QueryFolder) -> LostQuery:
+    totals = read_totals(query)
+    last = totals.last
+    newest = Decisions(query.decisions).newest()
+    gone = read_expired(query).letters + count_purged(query, last)
+    return LostQuery(
+        query.name,
+        tier.tier,
+        0 if newest is None else newest.batch.number + 1,
+        decided_ends(query),
+        max(totals.dead - gone, 0),
+        letters_waiting(query),
+    )
+
+
+def _owner(folder: StateFolder) -> str:
+    """Whose outputs may be removed; those of a copied state folder belong to the original."""
+    try:
+        return folder.read_owner()
+    except Refused:
+        return ""

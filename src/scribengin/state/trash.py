@@ -1,0 +1,230 @@
+"""What `reset` has removed, kept for a week so that `reset --undo` can bring it back.
+
+<root>/.trash/<flow>/<id>/record.json      what it is, and where each part came from
+<root>/.trash/<flow>/<id>/<n>/...          a part of the state
+
+Outputs are kept beside where they were written, so that to remove and to restore is to rename. Each step may be killed at any point and
+done again.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from scribengin.connectors.contract import REMOVED
+from scribengin.core import faults
+from scribengin.core.errors import Refused
+from scribengin.core.records import seal, unseal
+from scribengin.core.remedies import flow_command
+from scribengin.core.remote import RemotePath
+from scribengin.core.storage import make_folder, names_in, read_or_none, remove_tree, sync_folder
+from scribengin.core.storage import replace as write_over
+from scribengin.state.places import located
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+_KIND, _FORMAT = "trash", 1
+_FOLDER = ".trash"
+KEPT = timedelta(days=7)
+"""How long what was removed can be brought back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A folder or file that was moved away: `kept` is where it is now, `place` where it was. Paths of this machine start at the root of the
+    state, so that a project can be moved as a whole."""
+
+    kept: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """What one `reset` has removed.
+
+    `owner` is the installation whose state it was. `lost` says what it was, for people and programs. `whole` is False until the reset is
+    through: until then another one goes on with it.
+    """
+
+    id: str
+    flow: str
+    at: str
+    owner: str
+    parts: tuple[Part, ...] = ()
+    lost: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    whole: bool = False
+
+    @property
+    def until(self) -> datetime:
+        """When it is deleted for good."""
+        return datetime.fromisoformat(self.at) + KEPT
+
+
+class Trash:
+    """What resets of a flow have removed. All that changes something wants the leases of the flow's tiers."""
+
+    def __init__(self, root: Path, flow: str) -> None:
+        self._root = root
+        self._flow = flow
+        self._folder = root / _FOLDER / flow
+
+    def all(self) -> list[Discarded]:
+        """Newest first."""
+        found = [found for name in names_in(self._folder) if (found := self._read(name)) is not None]
+        return sorted(found, key=lambda each: (each.at, each.id), reverse=True)
+
+    def find(self, id_: str = "") -> Discarded:
+        """The one of that id, or the newest. Raises Refused where there is none."""
+        found = self.all()
+        chosen = next((each for each in found if id_ in ("", each.id)), None)
+        if chosen is None:
+            have = f"it has {', '.join(each.id for each in found)}" if found else f"what was removed is kept for {KEPT.days} days"
+            raise Refused(
+                f'the trash of flow "{self._flow}" has no "{id_}"' if id_ else f'the trash of flow "{self._flow}" is empty',
+                remedy=have,
+                code="trash-missing",
+            )
+        return chosen
+
+    def begin(self, owner: str, lost: Iterable[Mapping[str, Any]]) -> Discarded:
+        """A new one, or the newest where its reset was cut short."""
+        lost = tuple(lost)
+        newest = next(iter(self.all()), None)
+        if newest is not None and not newest.whole:
+            return replace(newest, lost=(*newest.lost, *(each for each in lost if each not in newest.lost)))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        begun = Discarded(f"{now[:10]}-{uuid4().hex[:6]}", self._flow, now, owner, lost=lost)
+        self._write(begun)
+        return begun
+
+    def folder_of(self, discarded: Discarded) -> Path:
+        """Where its parts of the state lie."""
+        return self._folder / discarded.id
+
+    def move(self, discarded: Discarded, place: Path) -> Discarded:
+        """Move a file or folder of the state away."""
+        # a kill between the record and the rename has left a part that is not there
+        again = (kept for part in discarded.parts if self._path(part.place) == place and not (kept := self._path(part.kept)).exists())
+        kept = next(again, self.folder_of(discarded) / f"{len(discarded.parts)}" / place.name)
+        noted = self.note(discarded, kept, place)
+        make_folder(kept.parent)
+        place.rename(kept)
+        _sync(kept.parent, place.parent)
+        faults.reached("trash.moved")
+        return noted
+
+    def note(self, discarded: Discarded, kept: Path, place: Path) -> Discarded:
+        """Record, before it is done, that what is at `place` is moved to `kept`."""
+        part = Part(self._text(kept), self._text(place))
+        if part in discarded.parts:
+            return discarded
+        noted = replace(discarded, parts=(*discarded.parts, part))
+        self._write(noted)
+        return noted
+
+    def complete(self, discarded: Discarded) -> None:
+        """The reset is through."""
+        self._write(replace(discarded, whole=True))
+
+    def restore(self, discarded: Discarded) -> None:
+        """Move every part back to where it was, outputs before the state. Raises Refused, before anything is moved, where something is in
+        its place by now, or where a part is missing."""
+        parts = [(self._path(part.kept), self._path(part.place)) for part in reversed(discarded.parts)]
+        # what an attempt that was killed has moved back already is in its place
+        left = [(kept, place) for kept, place in parts if kept.exists()]
+        for kept, place in parts:
+            if not kept.exists() and not place.exists():
+                raise Refused(
+                    f"{kept} is missing: what was removed from {place} cannot be brought back",
+                    remedy="bring that folder back from a backup",
+                    code="trash-missing",
+                )
+        for kept, place in left:
+            _check_free(kept, place, discarded.id)
+        for kept, place in left:
+            _move_back(kept, place)
+            _remove_empty(kept.parent)
+            faults.reached("trash.restored")
+        remove_tree(self.folder_of(discarded))
+
+    def drop_expired(self, now: datetime | None = None) -> list[Discarded]:
+        """Delete for good what is older than `KEPT`."""
+        now = now or datetime.now(UTC)
+        expired = [each for each in self.all() if each.until <= now]
+        for each in expired:
+            for part in each.parts:
+                kept = self._path(part.kept)
+                remove_tree(kept) if kept.is_dir() else kept.unlink(missing_ok=True)
+                _remove_empty(kept.parent)
+            remove_tree(self.folder_of(each))
+        return expired
+
+    def _read(self, id_: str) -> Discarded | None:
+        file = self._folder / id_ / "record.json"
+        data = read_or_none(file)
+        if data is None:
+            return None
+        body = unseal(data, _KIND, _FORMAT, file)
+        return Discarded(**body | {"parts": tuple(Part(**part) for part in body["parts"]), "lost": tuple(body["lost"])})
+
+    def _write(self, discarded: Discarded) -> None:
+        folder = self.folder_of(discarded)
+        make_folder(folder)
+        write_over(folder / "record.json", seal(_KIND, _FORMAT, asdict(discarded)))
+
+    def _text(self, path: Path) -> str:
+        if isinstance(path, RemotePath) or isinstance(self._root, RemotePath):
+            return str(path)
+        return os.path.relpath(path.absolute(), self._root.absolute())
+
+    def _path(self, text: str) -> Path:
+        path = located(text)
+        return path if isinstance(path, RemotePath) or path.is_absolute() else self._root / path
+
+
+def _check_free(kept: Path, place: Path, id_: str) -> None:
+    """Raise Refused where something is in the place of a file."""
+    if kept.is_dir():
+        for name in names_in(kept):
+            _check_free(kept / name, place / name.removesuffix(REMOVED), id_)
+        if not place.exists() or place.is_dir():
+            return
+    if place.exists():
+        raise Refused(
+            f"{place} is there again: it was written after the reset",
+            remedy=f"move that to the trash too: {flow_command('reset', '--outputs')}; then: {flow_command('reset', '--undo', id_)}",
+            code="trash-taken",
+        )
+
+
+def _move_back(kept: Path, place: Path) -> None:
+    """A folder that is there is filled; else it is renamed as a whole."""
+    if kept.is_dir() and place.is_dir():
+        # what says whose the files are goes last: killed before, no run takes them up
+        for name in sorted(names_in(kept), key=lambda name: (name.startswith("_"), name)):
+            to = place / name.removesuffix(REMOVED)
+            if (kept / name).is_dir() and not name.startswith("_"):
+                make_folder(to)  # its files have other names here
+            _move_back(kept / name, to)
+        remove_tree(kept)
+        return
+    make_folder(place.parent)
+    kept.rename(place)
+    _sync(kept.parent, place.parent)
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _sync(*folders: Path) -> None:
+    for folder in folders:
+        sync_folder(folder)

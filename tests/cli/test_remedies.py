@@ -1,0 +1,142 @@
+"""Remedies: what a refused flow is told to do works when it is pasted, and destroys nothing without asking."""
+
+import ast
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+import scribengin
+from scribengin.cli import confirm
+from scribengin.core.errors import ScribenginError
+from scribengin.local.audited import audit_as_json
+from scribengin.local.inspect import audit_flow, planned_changes
+from scribengin.local.prepare import prepare
+
+SOURCE = Path(scribengin.__file__).parent
+
+ROWS = """\
+version: 1
+name: shop
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT, kind STRING"}
+sinks:
+  kept: {from: rows, type: files, path: out, format: json}
+"""
+
+COUNTS = """\
+version: 1
+name: shop
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT, kind STRING, ts TIMESTAMP", watermark: ts 1m}
+steps:
+  counts: {from: rows, aggregate: {by: [kind], window: {time: ts, size: 1m}, columns: {n: count(*)}}}
+sinks:
+  kept: {from: counts, type: files, path: out, format: json}
+"""
+
+MINUTES = [{"id": n, "kind": "x", "ts": f"2026-03-01T10:{n:02}:00Z"} for n in range(10)]
+
+
+def test_each_remedy_that_names_a_reset_is_built_in_one_place_and_none_confirms_it():
+    found = []
+    for file in SOURCE.rglob("*.py"):
+        if file.name == "remedies.py":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            named = [keyword.value for keyword in node.keywords if keyword.arg == "remedy"] if isinstance(node, ast.Call) else []
+            texts = [
+                part.value for value in named for part in ast.walk(value) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            ]
+            found += [f"{file.name}:{node.lineno}: {text}" for text in texts if "--yes" in text or "scribengin reset" in text]
+    assert found == []
+
+
+def commands_in(remedy):
+    """The commands of a remedy, in their order."""
+    return [shlex.split(found.strip("`. "))[1:] for found in re.findall(r"scribengin [^;,]+", remedy)]
+
+
+@pytest.fixture
+def follow(folder, command, monkeypatch):
+    """Does what one command of a remedy says, as a person who answers yes."""
+    monkeypatch.setattr(confirm, "_asks", lambda: True)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt: "y")
+
+    def does(words):
+        if words[0] == "run":
+            assert Path(words[1]).name == "flow.yaml"
+            assert folder.run(append_new_lineage="--append-new-lineage" in words).balanced
+        else:
+            ended = command(*words)
+            assert ended.status == 0, ended.err
+
+    return does
+
+
+def run_of(folder):
+    """A run's remedy; empty where it runs."""
+    try:
+        result = folder.run()
+    except ScribenginError as error:
+        return prepare(folder.path / "flow.yaml", state=None).named(error.remedy)
+    return "; ".join(query.remedy for query in result.queries if query.remedy)
+
+
+def changed_step(folder):
+    folder.flow(COUNTS)
+    for name in "ab":
+        folder.data(f"data/{name}.jsonl", MINUTES)
+        assert folder.run().balanced
+    folder.flow(COUNTS.replace("by: [kind]", "by: [kind, id]"))
+
+
+def changed_type(folder):
+    folder.flow(ROWS).data("data/a.jsonl", [{"id": 1, "kind": "x"}])
+    assert folder.run().balanced
+    folder.flow(ROWS.replace("type: files, path: out, format: json}", "type: console}"))
+
+
+def lost_state(folder):
+    folder.flow(ROWS).data("data/a.jsonl", [{"id": 1, "kind": "x"}])
+    assert folder.run().balanced
+    shutil.rmtree(folder.path / ".scribengin")
+
+
+@pytest.mark.parametrize("case", [changed_step, changed_type, lost_state])
+def test_what_a_refused_run_says_lets_it_run(folder, follow, monkeypatch, case):
+    monkeypatch.chdir(folder.path)
+    case(folder)
+    commands = commands_in(run_of(folder))
+    assert commands, "a remedy has a command"
+    for words in commands:
+        follow(words)
+    assert run_of(folder) == ""
+    prepared = prepare(folder.path / "flow.yaml", state=None)
+    audit = audit_as_json(prepared, audit_flow(prepared))
+    assert audit["ledger"]["balanced"]
+    if case is not lost_state:
+        assert [sink["others"] for query in audit["queries"] for sink in query["sinks"] if "others" in sink] in ([[]], [])
+
+
+def test_the_plan_says_the_same_before_it_is_run(folder, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    changed_step(folder)
+    (change,) = planned_changes(prepare(Path("flow.yaml"), state=None)).queries
+    assert (change.fate, change.remedy) == ("refused", run_of(folder).replace(str(folder.path / "flow.yaml"), "flow.yaml"))
+    assert 'give sink "kept" another id' in change.remedy
+    assert change.remedy.endswith("start over: scribengin reset flow.yaml --outputs")
+
+
+def test_a_new_sink_beside_the_old_one_loses_nothing(folder):
+    """The way of a changed stateful step that destroys nothing."""
+    changed_step(folder)
+    old = folder.read("out")
+    assert old
+    text = (folder.path / "flow.yaml").read_text()
+    folder.flow(text.replace("kept: {from", "kept_v2: {from").replace("path: out,", "path: out_v2,"))
+    assert folder.run().balanced
+    assert folder.read("out") == old
+    assert folder.read("out_v2")

@@ -1,0 +1,187 @@
+"""`reset`: it lists what is removed, asks, and what it removed can be brought back, byte for byte, for a week."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from scribengin.cli import confirm
+from scribengin.core.faults import VARIABLE
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
+from scribengin.local.reset import Reset
+from scribengin.state import trash as trash_module
+from scribengin.state.trash import KEPT, Trash
+
+FLOW = """\
+version: 1
+name: shop
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT, kind STRING", max_files: 1}
+sinks:
+  kept: {from: rows, type: files, path: out, format: json, partition_by: [kind]}
+"""
+
+NEXT = """\
+version: 1
+name: next
+sources:
+  rows: {type: files, path: "out/**", format: json, schema: "id BIGINT"}
+sinks:
+  kept: {from: rows, type: files, path: out2, format: json}
+"""
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file of outputs and state, but what a lease leaves."""
+    files = (path for top in ("out", ".scribengin") for path in (folder / top).rglob("*") if path.is_file())
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {name: data for name, data in found.items() if not re.search(r"/(lock|terms|tmp|code|ledger)(/|$)", name)}
+
+
+def ids(folder):
+    return sorted(json.loads(line)["id"] for part in (folder.path / "out").rglob("*.jsonl") for line in part.read_text().splitlines())
+
+
+@pytest.fixture
+def shop(folder):
+    """Two Batches through, with a dead letter; the process that killed commands start takes this flow too."""
+    folder.flow(FLOW)
+    folder.data("data/a.jsonl", [{"id": 1, "kind": "x"}, {"id": 2, "kind": "y"}, "no record"])
+    folder.data("data/b.jsonl", [{"id": 3, "kind": "x"}])
+    assert folder.run().state == "finished"
+    return folder
+
+
+def test_without_a_person_to_ask_nothing_is_removed_and_all_that_would_be_is_listed(shop, command):
+    before = tree(shop.path)
+    ended = command("reset", "flow.yaml", "--outputs", "--json")
+    (problem,) = ended.object["problems"]
+    assert (ended.status, problem["code"]) == (2, "reset-unsaid")
+    for part in ("2 Batches", "rows 2", "1 dead letter", "3 files in out"):
+        assert part in problem["message"]
+    assert "--yes" not in problem["remedy"]
+    dry = command("reset", "flow.yaml", "--outputs", "--dry-run", "--json")
+    assert dry.status == 0
+    (query,) = dry.object["result"]["queries"]
+    assert query == {"query": "kept", "tier": "main", "batches": 2, "positions": {"rows": 2}, "dead_letters": 1, "replays": 0}
+    assert dry.object["result"]["outputs"] == [{"sink": "kept", "place": "out", "items": 3, "restorable": True}]
+    assert tree(shop.path) == before
+
+
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_on_a_terminal_it_asks(shop, command, monkeypatch, answer):
+    said = []
+    monkeypatch.setattr(confirm, "_asks", lambda: True)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt: said.append(prompt) or answer)
+    ended = command("reset", "flow.yaml", "--outputs")
+    assert said
+    assert "1 dead letter" in ended.err
+    assert ended.status == (0 if answer == "y" else 1)
+    assert ids(shop) == ([] if answer == "y" else [1, 2, 3])
+
+
+def test_what_was_removed_comes_back_byte_for_byte_and_the_flow_goes_on(shop, command):
+    (shop.path / "out" / "mine.txt").write_text("of somebody else")
+    before = tree(shop.path)
+    ended = command("reset", "flow.yaml", "--outputs", "--yes", "--json")
+    trash = ended.object["result"]["trash"]["id"]
+    assert ids(shop) == []
+    assert (shop.path / "out" / "mine.txt").exists()
+    assert command("audit", "flow.yaml", "--json").codes == ["state-missing"]
+    assert command("reset", "flow.yaml", "--undo", trash).status == 0
+    assert tree(shop.path) == before
+    assert not (shop.path / "out" / ".scribengin-trash").exists()
+    shop.data("data/c.jsonl", [{"id": 4, "kind": "z"}])
+    assert shop.run().balanced
+    assert ids(shop) == [1, 2, 3, 4]
+    assert command("audit", "flow.yaml").status == 0
+    assert command("reset", "flow.yaml", "--undo", "--json").codes == ["trash-missing"]
+
+
+def test_after_a_reset_all_is_read_again_and_its_trash_is_read_by_nobody(shop, command):
+    assert command("reset", "flow.yaml", "--outputs", "--yes").status == 0
+    assert shop.run().balanced
+    assert ids(shop) == [1, 2, 3]
+    (shop.path / "flow.yaml").write_text(NEXT)
+    assert shop.run().state == "finished"
+    assert sorted(row["id"] for row in shop.read("out2")) == [1, 2, 3]
+
+
+def test_a_reset_is_not_undone_over_what_was_written_since_and_the_remedy_brings_both_back(shop, command):
+    first = command("reset", "flow.yaml", "--outputs", "--yes", "--json").object["result"]["trash"]["id"]
+    shop.data("data/c.jsonl", [{"id": 4, "kind": "z"}])
+    assert shop.run().balanced
+    before = tree(shop.path)
+    ended = command("reset", "flow.yaml", "--undo", first, "--json")
+    (problem,) = ended.object["problems"]
+    assert (ended.status, problem["code"]) == (2, "trash-taken")
+    assert tree(shop.path) == before
+    commands = [shlex.split(found)[1:] for found in re.findall(r"scribengin [^;]+", problem["remedy"])]
+    assert [each[0] for each in commands] == ["reset", "reset"]
+    assert command(*commands[0], "--yes").status == 0
+    assert command(*commands[1]).status == 0
+    assert ids(shop) == [1, 2, 3]
+    assert audit_flow(prepare(shop.path / "flow.yaml", state=None)).balanced
+
+
+def killed(folder: Path, point: str, *words: str) -> int:
+    """The status of a command that dies at a point."""
+    environment = {**os.environ, VARIABLE: f"{point}:die"}
+    command = [sys.executable, "-m", "scribengin.cli", "reset", "flow.yaml", *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_reset_that_is_killed_goes_on_and_is_undone_as_a_whole(shop, command, nth):
+    before = tree(shop.path)
+    assert killed(shop.path, f"trash.moved@{nth}", "--outputs", "--yes") == -9
+    assert command("reset", "flow.yaml", "--outputs", "--yes").status == 0
+    assert ids(shop) == []
+    assert len(Trash(shop.path / ".scribengin", "shop").all()) == 1
+    assert killed(shop.path, "trash.restored@1", "--undo") == -9
+    assert command("reset", "flow.yaml", "--undo").status == 0
+    assert tree(shop.path) == before
+
+
+def test_a_run_over_half_a_reset_doubles_nothing(shop):
+    assert killed(shop.path, "trash.moved@2", "--outputs", "--yes") == -9
+    with pytest.raises(Exception, match="another lineage"):
+        shop.run()
+
+
+def test_what_is_older_than_a_week_is_deleted_by_the_next_run(shop, command, monkeypatch):
+    assert command("reset", "flow.yaml", "--outputs", "--yes").status == 0
+    trash = Trash(shop.path / ".scribengin", "shop")
+    now = datetime.now(UTC)
+    assert trash.drop_expired(now + KEPT - timedelta(minutes=1)) == []
+    assert len(trash.drop_expired(now + KEPT + timedelta(minutes=1))) == 1
+    assert not (shop.path / "out" / ".scribengin-trash").exists()
+    assert trash.all() == []
+    assert command("reset", "flow.yaml", "--yes").status == 0
+    monkeypatch.setattr(trash_module, "KEPT", timedelta(seconds=-1))
+    assert shop.run().balanced
+    assert trash.all() == []
+
+
+def test_a_flow_that_never_ran_has_nothing_to_remove(tmp_path, command):
+    (tmp_path / "flow.yaml").write_text(FLOW)
+    (tmp_path / "data").mkdir()
+    ended = command("reset", "flow.yaml", "--outputs")
+    assert (ended.status, ended.out) == (0, "nothing was removed: there was no state\n")
+
+
+def test_a_copied_state_becomes_an_installation_of_its_own(shop, command, tmp_path_factory):
+    copy = tmp_path_factory.mktemp("copy")
+    subprocess.run(["cp", "-r", f"{shop.path}/.", copy], check=True)
+    declared = prepare(copy / "flow.yaml", state=None)
+    reset = Reset.of(declared.plan.flow, [(tier.plan.flow, tier.folder) for tier in declared.tiers], outputs=False)
+    reset.run([])
+    assert declared.tiers[0].folder.read_owner() != prepare(shop.path / "flow.yaml", state=None).tiers[0].folder.read_owner()
+    assert ids(shop) == [1, 2, 3]
