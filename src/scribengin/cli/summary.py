@@ -48,8 +48,11 @@ def show_summary(result: RunResult, flow: str, console: Console | None = None) -
         show_summaries({"summaries": result.summaries})
 
 
-def show_verdict(violations: Sequence[str], console: Console) -> None:
-    """One line where all is well, else every violation."""
+def show_verdict(violations: Sequence[str], console: Console, *, besides: bool = False) -> None:
+    """One line where all is well, else every violation. `besides`: the sinks' places hold more than that."""
+    if not violations and besides:
+        console.print(Text("What this flow wrote balances. Its places hold more, which it did not account for: see below.", style="yellow"))
+        return
     if not violations:
         console.print(Text("The ledger balances: every record that came in is accounted for.", style="green"))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
@@ -44,9 +45,10 @@ def _query(report: AuditReport, by_spark: Collection[str]) -> dict[str, Any]:
         "starts": dict(report.starts),
         "past": report.past,
         "batches": report.totals.batches,
+        "left_out": report.left_out,
         "nodes": {node: counts.as_json() for node, counts in report.totals.nodes.items()},
         "sinks": [
-            {"sink": sink.sink, "decided": sink.decided, "found": sink.found}
+            {"sink": sink.sink, "decided": sink.decided, "found": sink.found, "others": [asdict(each) for each in sink.others]}
             | ({"members": dict(report.members[sink.sink])} if sink.sink in report.members else {})
             | ({"by_spark": True} if sink.sink in by_spark else {})
             for sink in report.sinks

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.abilities import counts_others
 from scribengin.core.errors import Refused
 from scribengin.local.acks import topology_of
 from scribengin.local.ledger import in_plan_order, stateful_runs
@@ -26,6 +27,8 @@ from scribengin.state.orders import order_texts
 from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from scribengin.connectors.contract import Sink
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.diff import Changes
@@ -76,7 +79,8 @@ class FlowAudit:
 
 def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     """Read outputs, dead letters and ledger of every Query again. Raises Refused where nothing ever ran."""
-    audits = [_audit_left(prepared), *(_audit_tier(tier) for tier in prepared.tiers)]
+    known = _lineages(prepared)
+    audits = [_audit_left(prepared), *(_audit_tier(tier, known) for tier in prepared.tiers)]
     reports = tuple(report for audit in audits for report in audit.reports)
     if not reports:
         raise Refused(f'flow "{prepared.name}" has no state in {prepared.folder}', remedy="run it first", code="state-missing")
@@ -88,7 +92,26 @@ def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     return FlowAudit(reports, any(audit.running for audit in audits), channels)
 
 
-def _audit_tier(prepared: Prepared) -> FlowAudit:
+def _lineages(prepared: PreparedFlow) -> frozenset[str]:
+    """Every one that the flow's state accounts for."""
+    found = set()
+    for tier in tiers_with_state(prepared.root, prepared.name):
+        for folder in tier.queries():
+            lineage = read_lineage(folder)
+            found |= {each.id for each in (lineage, *(past for _, past in past_lineages(folder))) if each is not None}
+    return frozenset(found)
+
+
+def _with_others(report: AuditReport, sinks: Mapping[str, Sink], known: Collection[str]) -> AuditReport:
+    """With what the places of its sinks hold besides."""
+    audits = (
+        replace(audit, others=tuple(sink.unaccounted(known))) if counts_others(sink := sinks[audit.sink]) else audit
+        for audit in report.sinks
+    )
+    return replace(report, sinks=tuple(audits))
+
+
+def _audit_tier(prepared: Prepared, known: Collection[str]) -> FlowAudit:
     running = read_holder(prepared.folder) is not None
     sinks = open_sinks(prepared.plan.flow, prepared.plan, prepared.folder)
     reports = []
@@ -105,6 +128,8 @@ def _audit_tier(prepared: Prepared) -> FlowAudit:
             moved = read_moved(part)
             written = own if moved is None else _left_sinks(prepared.whole.flow, prepared.folder, folder, moved, totals)
             report = audit_query(part, written, lineage=each.id, stateful=stateful, fed_by=fed_by, running=running and part == folder)
+            if part == folder:
+                report = _with_others(report, written, known)
             if report.totals.last == totals.last:
                 for node, held in read_held(part).items():
                     report.totals.nodes[node].held = held

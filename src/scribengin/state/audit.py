@@ -16,7 +16,7 @@ from scribengin.state.totals import SinkTotals
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import Sink
+    from scribengin.connectors.contract import Sink, Unaccounted
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
     from scribengin.state.losses import Loss
@@ -31,6 +31,8 @@ class SinkAudit:
     decided: int
     found: int
     violations: tuple[str, ...] = ()
+    others: tuple[Unaccounted, ...] = ()
+    """what its place holds besides, of which the flow's state knows nothing"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,9 @@ class AuditReport:
     members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """sink that goes to a group → member → Batches that were decided for it, as far as their details are there"""
 
+    left_out: int | None = None
+    """the newest Batch, where a run is still at it: nothing was looked at of it"""
+
     @property
     def balanced(self) -> bool:
         """True where every record that went in is accounted for and still there."""
@@ -76,12 +81,14 @@ def audit_query(
     """Audit one Query; `stateful` and `feeders` as in `ledger.balance`. `fed_by` gives the feeders of a single Batch: the nodes of a
     lineage change with its flow.
 
-    With `running` the newest Batch is left out, which may be decided and not yet published. Reads every output file once, a block
+    With `running` the newest Batch is left out while it may be decided and not yet published. Reads every output file once, a block
     in memory at a time; needs no lease.
     """
     decisions = Decisions(query.decisions)
     newest = decisions.newest()
-    last = -1 if newest is None else newest.batch.number - running
+    last = -1 if newest is None else newest.batch.number
+    left_out = last if running and last >= 0 and not _is_through(query, last) else None
+    last -= left_out is not None
     totals = decisions.pruned()
     violations: list[str] = []
     members: dict[str, dict[str, int]] = {}
@@ -102,7 +109,14 @@ def audit_query(
     violations += balance(totals.nodes, stateful=stateful, feeders=feeders)
     audits = tuple(_audit_sink(query, id_, sink, lineage, last, totals, running=running) for id_, sink in sinks.items())
     violations += [f'sink "{audit.sink}": {text}' for audit in audits for text in audit.violations]
-    return AuditReport(query.name, totals, audits, letters, expired.letters, tuple(violations), members=members, dead_purged=purged)
+    return AuditReport(
+        query.name, totals, audits, letters, expired.letters, tuple(violations), members=members, dead_purged=purged, left_out=left_out
+    )
+
+
+def _is_through(query: QueryFolder, number: int) -> bool:
+    """Spark notes a Batch as committed when it has been published everywhere."""
+    return (query.checkpoint / "commits" / str(number)).exists()
 
 
 def _decided(query: QueryFolder, last: int) -> Iterator[Decision]:

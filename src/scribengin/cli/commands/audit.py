@@ -13,15 +13,16 @@ from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import Exit
+from scribengin.core.problems import Place, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from scribengin.cli.plane_option import Masters
-    from scribengin.core.problems import Problem
 
 _LOSSES_SHOWN = 20
+_LOOK = "the balance is of this state alone: look whether these rows are duplicates"
 
 
 @click.command(cls=FlowCommand)
@@ -45,6 +46,7 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
 
 
 def _answer(found: dict[str, Any], warnings: Sequence[Problem] = ()) -> Answer:
+    warnings = (*warnings, *(Problem("audit-others", Place(""), text, _LOOK, "warning") for text in _others(found)))
     return Answer(found, warnings, Exit.DONE if found["ledger"]["balanced"] else Exit.FAILED, show=lambda: _show(found))
 
 
@@ -53,7 +55,20 @@ def _name(query: dict[str, Any]) -> str:
     return f"{query['name']} (lineage {query['lineage']})" if query["past"] else str(query["name"])
 
 
+def _others(found: dict[str, Any]) -> Iterator[str]:
+    """A line for what a sink's place holds besides."""
+    for query in found["queries"]:
+        for sink in query["sinks"]:
+            for other in sink.get("others", ()):
+                rows = "" if other["rows"] is None else f"{other['rows']:,} rows"
+                files = f"{other['items']:,} file{'s' * (other['items'] != 1)}" * bool(other["items"])
+                what = other["what"] if other["rows"] is None else f"of {other['what']}, of which this state knows nothing"
+                yield f"sink {sink['sink']}: its place also holds {' in '.join(filter(None, [rows, files]))} {what}"
+
+
 def _show(found: dict[str, Any]) -> None:
+    from rich.text import Text
+
     from scribengin.cli.summary import ledger_table, show_losses, show_verdict
     from scribengin.cli.tables import open_console, print_table
     from scribengin.state.contract import Counts
@@ -69,9 +84,9 @@ def _show(found: dict[str, Any]) -> None:
         purged = f" ({dead['purged']:,} more were purged)" if dead["purged"] else ""
         there = dead["decided"] - dead["expired"] - dead["purged"]
         rows.append({"query": name, "what": f"dead letters{expired}{purged}", "decided": there, "found": dead["found"]})
-    if found["state"] == "running":
-        click.echo("a run is going on: the newest Batch of each Query is left out")
     for query in queries:
+        if query.get("left_out") is not None:
+            click.echo(f"query {_name(query)}: Batch {query['left_out']} is under way; this audit covers the Batches before it")
         if query["starts"]:
             positions = ", ".join(f"{source} {position}" for source, position in query["starts"].items())
             click.echo(f"query {_name(query)} went back to {positions}: what it read again stands there twice")
@@ -88,7 +103,10 @@ def _show(found: dict[str, Any]) -> None:
     console.print()
     counts = {_name(query): {node: Counts.from_json(each) for node, each in query["nodes"].items()} for query in queries}
     console.print(ledger_table(counts))
-    show_verdict(found["ledger"]["violations"], console)
+    if any(query["batches"] for query in queries) or found["ledger"]["violations"]:
+        show_verdict(found["ledger"]["violations"], console, besides=any(_others(found)))
+    else:
+        console.print(Text("Nothing was audited: no Batch is committed yet.", style="yellow"))
     show_losses(counts, console)
     for query in queries:
         losses = query["losses"]
