@@ -130,6 +130,20 @@ def test_the_plan_says_the_same_before_it_is_run(folder, monkeypatch):
     assert change.remedy.endswith("start over: scribengin reset flow.yaml --outputs")
 
 
+def test_the_plan_says_what_would_be_computed_again_and_whether_it_is_still_there(folder):
+    changed_step(folder)
+
+    def says():
+        (change,) = planned_changes(prepare(folder.path / "flow.yaml", state=None)).queries
+        return change.again
+
+    (sentence,) = says()
+    assert re.fullmatch(r"rows from its start, 2 files, [0-9.]+ KiB: all of them are there", sentence)
+    (folder.path / "data" / "b.jsonl").unlink()
+    (sentence,) = says()
+    assert sentence.endswith("b.jsonl is not there any more")
+
+
 def test_a_new_sink_beside_the_old_one_loses_nothing(folder):
     """The way of a changed stateful step that destroys nothing."""
     changed_step(folder)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.abilities import rechecks
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core.errors import Refused, SourceError
+from scribengin.core.units import show_bytes
 from scribengin.local.positions import closed_text, decided_ends, go_back, way_back
 from scribengin.local.prepare import open_sources
 from scribengin.local.summaries import SUMMARY
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
     from scribengin.state.lineage import Lineage
+
+
+_LOOKED_FOR = 5_000
+"""streams of a source whose files a plan looks for: some hundredths of a second"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +191,27 @@ def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequ
             raise _gone(folder, source, error.message, "go back less far") from error
         if lost:
             raise _gone(folder, source, ", ".join(lost), "go back less far")
+
+
+def read_again(tier: Prepared, query: str) -> Iterator[str]:
+    """For a Query that would start over: a sentence for each source that it has read, how much that was, and whether it is still there.
+    Files are looked for, the first thousands of them; other sources are not asked."""
+    folder = tier.folder.query(query)
+    flow = tier.plan.flow
+    for source, end in decided_ends(folder).items():
+        if source not in flow.sources:
+            continue
+        streams = SourceLog(folder.sources, source).own_range(0, end)
+        files, size = sum(stream.files for stream in streams), sum(stream.bytes for stream in streams)
+        much = f"{files:,} file{'s' * (files != 1)}, {show_bytes(size)}" if files else f"{end:,} entries of its log"
+        opened = open_sources(flow)[source]
+        if not isinstance(opened, FilesSource):
+            there = "whether it still has them is seen when they are read"
+        else:
+            looked = streams[:_LOOKED_FOR]
+            gone = next((path for stream in looked if (path := opened.gone(stream))), "")
+            there = f"{gone} is not there any more" if gone else "all of them are there" if looked == streams else "the first are there"
+        yield f"{source} from its start, {much}: {there}"
 
 
 def _gone(folder: QueryFolder, source: str, what: str, remedy: str) -> Refused:

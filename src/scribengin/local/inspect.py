@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.abilities import counts_others
 from scribengin.core.errors import Refused
 from scribengin.local.acks import topology_of
+from scribengin.local.going_back import read_again
 from scribengin.local.ledger import in_plan_order, stateful_runs
 from scribengin.local.migrate import changes_and_moves, open_left_sinks
 from scribengin.local.prepare import open_sinks
@@ -43,7 +44,17 @@ if TYPE_CHECKING:
 
 def planned_changes(prepared: PreparedFlow) -> Changes:
     """What running the plan would change against the state that is there. Raises Refused while a move between tiers is under way."""
-    return changes_and_moves(prepared)[0].with_remedies(prepared.named)
+    changes = changes_and_moves(prepared)[0].with_remedies(prepared.named)
+    tiers = {tier.plan.tier: tier for tier in prepared.tiers}
+    return replace(
+        changes,
+        queries=tuple(
+            replace(change, again=tuple(read_again(tiers[change.tier], change.name)))
+            if change.fate == "refused" and change.tier in tiers
+            else change
+            for change in changes.queries
+        ),
+    )
 
 
 def run_advice(prepared: PreparedFlow) -> tuple[str, ...]:

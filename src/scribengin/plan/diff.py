@@ -84,6 +84,8 @@ class QueryChange:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     tier: str = MAIN
+    again: tuple[str, ...] = ()
+    """where it is refused: a sentence for each source, what of it would be read again by a Query that starts over"""
 
     @property
     def label(self) -> str:
@@ -145,6 +147,7 @@ class Changes:
                 "changed": list(query.changed),
                 "added": list(query.added),
                 "removed": list(query.removed),
+                "again": list(query.again),
             }
             for query in self.queries
         ]

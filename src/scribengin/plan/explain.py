@@ -81,6 +81,8 @@ def change_lines(changes: Changes | None) -> Iterator[str]:
         named = [f"{what} {', '.join(ids)}" for what in ("changed", "added", "removed") if (ids := getattr(change, what, ()))]
         if named:
             yield from wrapped(" " * (width + 4), "; ".join(named))
+        for sentence in getattr(change, "again", ()):
+            yield from wrapped(" " * (width + 4), f"to start over: {sentence}")
         if change.remedy:
             yield from wrapped(" " * (width + 4), f"remedy: {change.remedy}")
 
