@@ -9,7 +9,8 @@ import re
 import shlex
 
 _FLOW = "FLOW"
-_COMMAND = re.compile(rf"(\bscribengin [a-z]+(?: [a-z]+)?) {_FLOW}(?![\w.])")
+_COMMAND = re.compile(rf"(\bscribengin (?:reset|run|plan|audit|maintain|status|dead [a-z]+|source [a-z]+)) {_FLOW}(?![\w.])")
+"""those that take a file"""
 
 
 def flow_command(command: str, *arguments: str) -> str:

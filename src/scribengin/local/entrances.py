@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scribengin.core.remedies import flow_command
 from scribengin.formats.added_columns import AddedColumns, own_decoder
 from scribengin.formats.lenient import LenientDecoder
 from scribengin.formats.noticing import Noticer
@@ -92,7 +93,7 @@ class Entrances:
             block, decoder = row_block(letter, letter.came.encode()), row_decoder(schema)
         else:
             if letter.truncated:
-                return Cannot("its bytes were cut at 64 KiB", f"give all of it: scribengin dead edit FLOW '{letter.id}' --with FILE")
+                return Cannot("its bytes were cut at 64 KiB", f"give all of it: {flow_command('dead edit', letter.id, '--with', 'FILE')}")
             block, decoder = self._record(letter)
         if block is None:
             return Cannot(f"source {letter.source} reads no such records any more", "export it: scribengin dead export")
@@ -101,7 +102,7 @@ class Entrances:
             return found.batch
         where = f"step {entrance.at}" if entrance.at else f"source {letter.source}"
         what = found.bad[0].message if found.bad else f"it is {len(found.ordinals)} records" if found.ordinals else "it is empty"
-        return Cannot(f"{where} does not take it: {what}", f"repair it: scribengin dead edit FLOW '{letter.id}'")
+        return Cannot(f"{where} does not take it: {what}", f"repair it: {flow_command('dead edit', letter.id)}")
 
     def _record(self, letter: DeadLetter) -> tuple[Block | None, Decoder]:
         decoder = self.decoder(letter.source)

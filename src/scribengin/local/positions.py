@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.core.errors import Refused
-from scribengin.core.remedies import start_over
+from scribengin.core.remedies import flow_command, start_over
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage, rewind
@@ -93,7 +93,7 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
     if position is not None and number < position:
         raise Refused(
             f'query "{query.name}": source "{source}" has no entry {position} yet; what is there now ends at {number}, and was skipped',
-            remedy="see: scribengin source show FLOW",
+            remedy=f"see: {flow_command('source show')}",
             code="position-unknown",
         )
     return _moved(query, source, before, number, skipped)
@@ -158,7 +158,7 @@ def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], l
             if waits:
                 raise Refused(
                     f'query "{query.name}" cannot go back yet: {waits}',
-                    remedy="bring the channel back, and run the flow until all went over: scribengin run FLOW --once",
+                    remedy=f"bring the channel back, and run the flow until all went over: {flow_command('run', '--once')}",
                     code="outbox-waits",
                 )
     begun = rewind(query, starts)

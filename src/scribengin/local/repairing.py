@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.core.errors import Refused
+from scribengin.core.remedies import flow_command
 from scribengin.formats.csv_records import RFC_4180, join_cells, split_cells
 from scribengin.local.entrances import Cannot, Entrances
 from scribengin.local.letters import LetterStates, Which, key_text, place_of
@@ -65,7 +66,7 @@ def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Gi
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Refused(
                 f"{name}:{number}: this is no letter that was exported: {type(error).__name__}: {error}",
-                remedy="change only `payload` or `came` in the lines that `scribengin dead export FLOW --to FILE` has written",
+                remedy=f"change only `payload` or `came` in lines that were written by: {flow_command('dead export', '--to', 'FILE')}",
                 code="letters-file",
             ) from None
         found[key] = Given(lineage, letter.payload, came)
@@ -241,7 +242,7 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
         why = f"no letter is called {which.prefix}"
         if replayed:
             why = f"{replayed} was asked to be replayed: if it dies again, that is a letter of its own"
-        raise Refused(why, remedy="see: scribengin dead show FLOW", code="letter-unknown")
+        raise Refused(why, remedy=f"see: {flow_command('dead show')}", code="letter-unknown")
     different = {each.letter.id for each in exact}
     if len(different) > 1:
         some = ", ".join(sorted(different)[:3])

@@ -16,6 +16,7 @@ from scribengin.connectors.files.keeping import Keeping
 from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.connectors.files.upkeep import keep_folder, roll_folder
 from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError
+from scribengin.core.remedies import flow_command
 from scribengin.plan.kept_folders import kept_folders, kept_stores
 
 if TYPE_CHECKING:
@@ -120,6 +121,6 @@ def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
     except Exception as error:
         return StateError(
             f"not all that was committed is visible: {type(error).__name__}: {error}",
-            remedy="nothing is lost; `scribengin audit FLOW` tells what is wrong there",
+            remedy=f"nothing is lost; to see what is wrong there: {flow_command('audit')}",
         )
     return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
+from scribengin.core.remedies import flow_command
 from scribengin.plan.diff import letters
 from scribengin.plan.fingerprint import node_fingerprints
 from scribengin.plan.graph import Graph, flat_name
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 """(tier, Query)"""
 _ELSEWHERE = "give it another topic or path"
-DRAIN = "undo the change and run it once more, `scribengin run FLOW --once`, which ends when all is through; then change it"
+DRAIN = f"undo the change, run the flow until all is through, {flow_command('run', '--once')}, then change it"
 
 
 @dataclass(frozen=True, slots=True)

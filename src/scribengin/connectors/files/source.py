@@ -33,6 +33,7 @@ from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
 from scribengin.connectors.files.reader import FilesReader, Taking
 from scribengin.core.added_columns import with_added, without_added
 from scribengin.core.errors import SourceError
+from scribengin.core.remedies import flow_command
 from scribengin.core.types import Schema
 from scribengin.formats.added_columns import AddedColumns, folder_values, folders_in
 from scribengin.formats.blocks import DamageBlock, FileFacts
@@ -303,7 +304,7 @@ class FilesSource:
             raise SourceError(f"{path} may not be read by this user", remedy=f"give the right to read it: chmod a+r {path}") from None
 
     def _changed(self, path: Path, piece: Piece) -> SourceError:
-        give_up = f"give it up: scribengin source skip FLOW {piece.path}"
+        give_up = f"give it up: {flow_command('source skip', piece.path)}"
         if not path.exists():
             return SourceError(
                 f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed", remedy=f"restore it, or {give_up}"

@@ -336,7 +336,7 @@ class KafkaSink:
     def _foreign(self, newest: Marker) -> Refused:
         return Refused(
             f'sink "{self.node}": {self._markers.name} holds markers of {_whose(newest)}',
-            remedy=f"begin anew with other topics (topic, markers); or {add_to_outputs()}",
+            remedy=f"start over with other topics (topic, markers); or {add_to_outputs()}",
             code="output-foreign",
         )
 

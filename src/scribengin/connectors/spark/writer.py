@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused, SinkError, Unreachable
+from scribengin.core.remedies import flow_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +43,7 @@ def session(sink: str) -> SparkSession:
     if found is None:
         raise Refused(
             f'sink "{sink}": a batch is decided and not handed over, and only a run can do that: Spark writes it',
-            remedy="run the flow once as it was: scribengin run FLOW --once",
+            remedy=f"run the flow once as it was: {flow_command('run', '--once')}",
             code="spark-needed",
             node=sink,
         )
