@@ -105,7 +105,16 @@ def lost_state(folder):
     shutil.rmtree(folder.path / ".scribengin")
 
 
-@pytest.mark.parametrize("case", [changed_step, changed_type, lost_state])
+def copied_state(folder):
+    folder.flow(ROWS).data("data/a.jsonl", [{"id": 1, "kind": "x"}])
+    assert folder.run().balanced
+    (folder.path / ".scribengin").rename(folder.path / ".moved")
+    prepare(folder.path / "flow.yaml", state=folder.path / ".moved").tiers[0].folder.read_owner()  # that one is the original now
+    shutil.copytree(folder.path / ".moved", folder.path / ".scribengin")
+    folder.flow(ROWS.replace("path: out", "path: out_of_copy"))
+
+
+@pytest.mark.parametrize("case", [copied_state, changed_step, changed_type, lost_state])
 def test_what_a_refused_run_says_lets_it_run(folder, follow, monkeypatch, case):
     monkeypatch.chdir(folder.path)
     case(folder)
@@ -117,7 +126,7 @@ def test_what_a_refused_run_says_lets_it_run(folder, follow, monkeypatch, case):
     prepared = prepare(folder.path / "flow.yaml", state=None)
     audit = audit_as_json(prepared, audit_flow(prepared))
     assert audit["ledger"]["balanced"]
-    if case is not lost_state:
+    if case not in (lost_state, copied_state):
         assert [sink["others"] for query in audit["queries"] for sink in query["sinks"] if "others" in sink] in ([[]], [])
 
 

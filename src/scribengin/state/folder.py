@@ -165,6 +165,6 @@ def _check_copy(root: Path, body: dict[str, object]) -> None:
     if other["id"] == body["id"]:
         raise Refused(
             f"the state folder {root} is a copy of {original}, which is still there: both would write the same records",
-            remedy=f"run from {original}, or move it away; or, in the copy, {start_over(outputs=False)}",
+            remedy=f"run from {original}, or move it away; or give the sinks of the copy other places, and {start_over(outputs=False)}",
             code="state-copied",
         )

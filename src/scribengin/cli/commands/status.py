@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
 
     prepared = prepared_flow(flow, state)
     found = read_standing(prepared)
-    return Answer(found, show=lambda: _show(found))
+    return Answer(found, show=lambda: _show(found, flow))
 
 
 def _of_name(flow: str, masters: Masters) -> Answer:
@@ -160,7 +161,7 @@ def _going(now: dict[str, Any]) -> str:
     return "; ".join(filter(None, [rates, waits, soon, now["bottleneck"], silent]))
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(found: dict[str, Any], flow: str) -> None:
     from scribengin.cli.tables import print_table
     from scribengin.state.orders import order_lines
 
@@ -219,7 +220,7 @@ def _show(found: dict[str, Any]) -> None:
     print_table(sources, {"tier": "tier", "query": "Query", "source": "source", "released": "entries released", "last": "last released"})
     _show_columns(found)
     if found["dead"]:
-        click.echo(f"\n{found['dead']:,} dead letters: scribengin dead list FLOW")
+        click.echo(f"\n{found['dead']:,} dead letters: scribengin dead list {shlex.quote(flow)}")
 
 
 def _watermark_line(query: dict[str, Any]) -> str:
