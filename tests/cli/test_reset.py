@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scribengin.cli import confirm
+from scribengin.connectors.files.orphans import find_orphans
 from scribengin.core.faults import VARIABLE
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
@@ -148,6 +149,12 @@ def test_a_reset_that_is_killed_goes_on_and_is_undone_as_a_whole(shop, command, 
     assert killed(shop.path, "trash.restored@1", "--undo") == -9
     assert command("reset", "flow.yaml", "--undo").status == 0
     assert tree(shop.path) == before
+
+
+def test_what_a_killed_reset_has_moved_is_nobodys_orphan(shop):
+    assert killed(shop.path, "trash.moved@3", "--outputs", "--yes") == -9
+    assert list((shop.path / "out" / ".scribengin-trash").rglob("*.removed"))
+    assert [orphan for orphan in find_orphans(shop.path / "out") if orphan.foreign] == []
 
 
 def test_a_run_over_half_a_reset_doubles_nothing(shop):

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.contract import BESIDE_OUTPUTS
 from scribengin.connectors.files.keeping import COMPLETE
 from scribengin.connectors.files.read_lease import over
 from scribengin.connectors.files.roll_state import outputs_of
@@ -78,7 +79,8 @@ def _kind(path: Path) -> str:
 
 
 def _outside(folder: Path, *, below: bool = False) -> Iterator[Path]:
-    """Every file below, but what lies in `_scribengin`, markers of folders by time, and what another sink keeps further down."""
+    """Every file below, but what lies in `_scribengin` or in the trash, markers of folders by time, and what another sink keeps further
+    down."""
     try:
         entries = list(folder.iterdir())
     except FileNotFoundError:
@@ -87,7 +89,7 @@ def _outside(folder: Path, *, below: bool = False) -> Iterator[Path]:
         return
     for path in entries:
         if path.is_dir() and not path.is_symlink():
-            if path.name != INTERNAL:
+            if path.name not in (INTERNAL, BESIDE_OUTPUTS):
                 yield from _outside(path, below=True)
         elif not (below and path.name == COMPLETE):
             yield path
