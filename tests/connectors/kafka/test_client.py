@@ -1,22 +1,64 @@
-"""What the client says, and what is made of it."""
+"""What the client of the brokers asks again, and what it reports at once."""
 
-from __future__ import annotations
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from scribengin.connectors.kafka.client import passes
-
-
-@pytest.mark.parametrize(
-    "code",
-    [KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.NOT_LEADER_FOR_PARTITION],
-    ids=lambda code: KafkaError(code).name(),
-)
-def test_a_broker_that_leaves_the_cluster_is_waited_for(code: int) -> None:
-    assert passes(KafkaError(code))
+from scribengin.connectors.kafka import client
+from scribengin.connectors.kafka.client import Cluster
+from scribengin.core.errors import Unreachable
 
 
-@pytest.mark.parametrize("code", [KafkaError._AUTHENTICATION, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._FATAL])
-def test_what_no_wait_mends_is_told_at_once(code: int) -> None:
-    assert not passes(KafkaError(code))
+class Offset:
+    offset = 7
+
+
+class Admin:
+    """Answers to questions for offsets, in turn: an error's code, or None for an offset."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    def poll(self, _timeout: float) -> int:
+        return 0
+
+    def list_offsets(self, request: dict[TopicPartition, Any], **_settings: Any) -> dict[TopicPartition, Future[Any]]:
+        answer = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        future: Future[Any] = Future()
+        if answer is None:
+            future.set_result(Offset())
+        else:
+            future.set_exception(KafkaException(KafkaError(answer)))
+        return dict.fromkeys(request, future)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(client, "_ELECTED_AFTER_S", 0.0)
+    return Cluster("out", {"bootstrap": "127.0.0.1:1", "timeout": 60.0, "config": {}}, "sink")
+
+
+def test_a_partition_without_a_leader_is_asked_again(cluster: Cluster) -> None:
+    admin = Admin(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, None)
+    vars(cluster)["_admin"] = admin
+    assert cluster.first([("t", 0)]) == {("t", 0): 7}
+    assert admin.asked == 3
+
+
+def test_it_is_reported_where_the_time_is_over(cluster: Cluster) -> None:
+    vars(cluster)["_admin"] = Admin(KafkaError.NOT_LEADER_FOR_PARTITION)
+    cluster._timeout_s = -1.0
+    with pytest.raises(Unreachable):
+        cluster.first([("t", 0)])
+
+
+def test_another_error_is_reported_at_once(cluster: Cluster) -> None:
+    admin = Admin(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    vars(cluster)["_admin"] = admin
+    with pytest.raises(Exception, match="may not do that"):
+        cluster.first([("t", 0)])
+    assert admin.asked == 1

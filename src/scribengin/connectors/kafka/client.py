@@ -88,6 +88,11 @@ READER = {
 """what every consumer has that reads from offsets which it is told, up to the end that it finds"""
 
 
+_ELECTING = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"})
+"""a partition gets its leader now, as those of a new topic do, or the client does not know the new one yet: asked again it is there"""
+_ELECTED_AFTER_S = 0.1
+
+
 class Cluster:
     """Questions to the brokers. `role` and `node` are for messages; each call takes at most the node's `timeout`.
 
@@ -201,11 +206,19 @@ class Cluster:
             return {}
         level = IsolationLevel.READ_COMMITTED if self._committed_only else IsolationLevel.READ_UNCOMMITTED
         request = {TopicPartition(topic, number): spec for (topic, number), spec in asked.items()}
-        futures = self._asked(lambda: self._admin.list_offsets(request, isolation_level=level, request_timeout=self._timeout_s))
-        listed: dict[Partition, Any] = {}
-        for place, future in futures.items():
-            listed[place.topic, place.partition] = self._waited(future, f"topic {place.topic}")
-        return listed
+        give_up_s = time.monotonic() + self._timeout_s
+        while True:
+            futures = self._asked(lambda: self._admin.list_offsets(request, isolation_level=level, request_timeout=self._timeout_s))
+            listed: dict[Partition, Any] = {}
+            for place, future in futures.items():
+                try:
+                    listed[place.topic, place.partition] = future.result(timeout=self._timeout_s + 1)
+                except Exception as error:
+                    if code_of(error) not in _ELECTING or time.monotonic() > give_up_s:
+                        raise self._fault(error, f"topic {place.topic}") from error
+            if len(listed) == len(futures):
+                return listed
+            time.sleep(_ELECTED_AFTER_S)
 
     def _asked(self, question: Any) -> Any:
         try:
