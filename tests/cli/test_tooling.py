@@ -36,12 +36,8 @@ def test_the_locks_hold_every_package_with_hashes_and_no_address():
 def test_ci_run_checks_and_tests():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert re.findall(r"^make [\w-]+$", script.read_text(), re.MULTILINE) == [
-        "make check",
-        "make test",
-        "make test-install",
-        "make test-rest",
-    ]
+    ran = re.findall(r"^make ([\w-]+)", script.read_text(), re.MULTILINE)
+    assert ran == ["setup", "check", "test-install", "test", "test-rest"]
 
 
 def test_without_a_fit_python_setup_says_what_to_install(tmp_path):

@@ -102,6 +102,8 @@ class TierAttempt:
 
     def _named(self, outcome: Outcome) -> Outcome:
         """With commands that find the flow and its state on this machine."""
+        if not outcome.remedy:
+            return outcome
         try:
             path = self._path()
         except ScribenginError:  # the package is not here
