@@ -85,6 +85,9 @@ class NodeType:
     where the flow lets them."""
     internal: bool = False
     """True where no flow file can name it"""
+    check: Callable[[Mapping[str, Any]], tuple[str, str, str] | None] | None = None
+    """of options that are right alone: (the one to change, what is wrong with it beside the others, what to do); None where nothing is.
+    It gets them filled with the defaults"""
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""
@@ -105,3 +108,13 @@ class NodeType:
     def filled(self, given: Mapping[str, Any], profile: str = "balanced") -> dict[str, Any]:
         """`given` with the profile's defaults of what it leaves out; required options must have been checked before."""
         return {option.name: given.get(option.name, option.by_profile.get(profile, option.default)) for option in self.options}
+
+
+def keys_check(*known: str) -> Callable[[Mapping[str, Any]], tuple[str, str] | None]:
+    """A check for `Option.check` of a map: it has no other keys than these."""
+
+    def check(value: Mapping[str, Any]) -> tuple[str, str] | None:
+        unknown = next((name for name in value if name not in known), None)
+        return None if unknown is None else (f'has "{unknown}", which is not known', f"it may have {', '.join(known)}")
+
+    return check

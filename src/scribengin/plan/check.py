@@ -48,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     static.static_is_supported,
     static.static_stands_beside_a_stream,
     ends.options_fit_the_format,
+    ends.options_fit_together,
     ends.csv_options_fit_together,
     ends.metadata_fit_the_format,
     ends.shapes_can_be_read,

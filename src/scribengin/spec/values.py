@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
 from scribengin.core.problems import did_you_mean
@@ -69,7 +70,7 @@ def _read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
         case "text":
             return reader.raw_text(node, what, option.example)
         case "path":
-            return reader.text(node, what, option.example or "data")
+            return _read_path(reader, node, what, option.example or "data")
         case "int":
             return read_int(reader, node, what, option.example or "100", bounds_of(option))
         case "float":
@@ -98,6 +99,24 @@ def _read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
             return _read_columns(reader, option, node, what)
         case _:
             assert_never(option.kind)
+
+
+def _read_path(reader: Reader, node: Node, what: str, example: str) -> str | None:
+    """A path that can be one on this machine; it is not looked at."""
+    text = reader.text(node, what, example)
+    if text is None:
+        return None
+    if "\0" in text:
+        reader.error("bad-value", node, f"{what} holds a zero byte, which no path does", f"write a path, such as {example}")
+        return None
+    try:
+        Path(text).expanduser()
+    except RuntimeError:
+        user = Path(text).parts[0]
+        remedy = f"write the folder's whole path, or ./{text} if it is a folder of that name"
+        reader.error("bad-value", node, f"{what} begins with {shorten(user)}, and this machine has no such user", remedy)
+        return None
+    return text
 
 
 def _read_section(reader: Reader, option: Option, node: Node, what: str) -> dict[str, Any] | None:

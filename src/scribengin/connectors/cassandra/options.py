@@ -1,6 +1,7 @@
 """What a flow can say of `type: cassandra`. Imports no client."""
 
-from scribengin.core.options import REQUIRED, NodeType, Option
+from scribengin.connectors.addresses import hosts_fault
+from scribengin.core.options import REQUIRED, NodeType, Option, keys_check
 
 _SERVER = (
     Option(
@@ -10,6 +11,7 @@ _SERVER = (
         REQUIRED,
         example='["cassandra1:9042"]',
         pace=True,
+        check=hosts_fault,
     ),
     Option(
         "config",
@@ -20,6 +22,7 @@ _SERVER = (
         example="{ca: /etc/ssl/ca.pem}",
         secret=True,
         pace=True,
+        check=keys_check("ca", "datacenter", "password", "user"),
     ),
 )
 _KEYSPACE = Option("keyspace", "text", "the keyspace, which must be there", REQUIRED, example="shop")

@@ -1,6 +1,27 @@
 """What a flow can say of `type: hbase`. Imports no client."""
 
-from scribengin.core.options import REQUIRED, NodeType, Option
+from collections.abc import Iterable
+
+from scribengin.connectors.addresses import Fault, is_host, url_check
+from scribengin.core.options import REQUIRED, NodeType, Option, keys_check
+
+_THRIFT = ("thrift", "thrift+tls")
+_rest_fault = url_check("http", "https", write="write http://HOST:PORT, or thrift://HOST:PORT of a Thrift server")
+
+
+def _servers_fault(servers: Iterable[str]) -> Fault | None:
+    """Servers are all of REST, or all of Thrift."""
+    given = [*servers]
+    if not any(each.startswith("thrift") for each in given):
+        return _rest_fault(given)
+    for each in given:
+        scheme, _, host = each.partition("://")
+        if scheme not in _THRIFT or not is_host(host):
+            return f'has "{each.rpartition("@")[2]}", which is not an address of a Thrift server', (
+                "write thrift://HOST:PORT, or thrift+tls://HOST:PORT; or name REST servers alone"
+            )
+    return None
+
 
 _SERVER = (
     Option(
@@ -10,6 +31,7 @@ _SERVER = (
         REQUIRED,
         example="[http://hbase1:8080]",
         pace=True,
+        check=_servers_fault,
     ),
     Option(
         "config",
@@ -20,6 +42,7 @@ _SERVER = (
         example="{ca: /etc/ssl/ca.pem}",
         secret=True,
         pace=True,
+        check=keys_check("ca", "password", "user"),
     ),
 )
 _CELLS = (

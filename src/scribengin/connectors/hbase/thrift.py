@@ -7,10 +7,10 @@ import ssl
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 import pyarrow.compute as pc
 
+from scribengin.connectors.addresses import split_url
 from scribengin.connectors.hbase.gateway import BUSY, CODES, FOREVER, NEVER, Cell, Form, Outcome, Row, Value, reason_of
 from scribengin.connectors.hbase.thrift_client import Connection, Pool, api
 from scribengin.connectors.hbase.thrift_message import METHOD, put_message
@@ -303,11 +303,11 @@ class ThriftGateway:
         return Unreachable(said, remedy=remedy, code=CODES.away, node=self.node)
 
     def _checked(self, server: str) -> str:
-        parts = urlsplit(server)
-        if parts.password is not None or parts.username is not None:
+        parts = split_url(server)
+        if parts is not None and (parts.password is not None or parts.username is not None):
             said = f"{self.called}: `server` holds a user or a password"
             raise self._error(said, "take it out: a Thrift server asks for none", "secret-in-plain")
-        if parts.scheme not in (_PLAIN, _TLS) or parts.path or not _ADDRESS.fullmatch(parts.netloc):
+        if parts is None or parts.scheme not in (_PLAIN, _TLS) or parts.path or not _ADDRESS.fullmatch(parts.netloc):
             said = f'{self.called}: `server` has "{server}", which is no address of a Thrift server'
             raise self._error(said, "write thrift://HOST:PORT, or thrift+tls://HOST:PORT; or name REST servers alone", CODES.address)
         return server

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.kafka.options import avro_fault
 from scribengin.core.errors import SinkError
 from scribengin.formats.avro_out import AvroMessages, derive_schema
 from scribengin.formats.avro_schema import AvroSchemaError, WriterSchema, parse_writer, read_schema_file
@@ -30,17 +31,8 @@ class AvroValues:
         self._text: str | None = None
         topic = str(options["topic"])
         self._subject = options["subject"] or f"{topic}-value"
-        if not options["registry"]:
-            if self._path is None:
-                raise self._wrong(
-                    "writes avro and says neither registry nor avro_schema",
-                    "write registry: URL for a schema registry's wire format; avro_schema: FILE for plain Avro",
-                )
-            for name in ("registry_config", "subject"):
-                if options[name]:
-                    raise self._wrong(f"has {name}, and no registry", f"take {name} out, or add registry: URL")
-        elif options["subject"] is None and "{" in topic:
-            raise self._wrong(f"has the topic {topic}, which is another one for each row, and no subject", "add subject: NAME")
+        if (fault := avro_fault(options)) is not None:
+            raise self._wrong(*fault[1:])
 
     def look(self) -> None:
         """Read and register what is known before any row is. Raises SinkError for a file that is no schema, or a schema that the registry

@@ -1,16 +1,52 @@
 """What a flow can say of `type: kafka`. Imports neither Spark nor a client."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from scribengin.connectors.addresses import Fault, brokers_fault, url_check
 from scribengin.connectors.files.options import CELLS_READ, CSV_WRITTEN, ENCODING, JSON_OF_MESSAGES, TIME
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _COLUMN = re.compile(r"\\\{[^{}]*\\\}")
 """in a template whose signs are escaped"""
 
+_registry_url_fault = url_check("http", "https", write="write https://HOST:PORT, and a login as `registry_config`")
+
+
+def _registry_fault(addresses: str) -> Fault | None:
+    """Of one registry, or of several with commas."""
+    if "@" in addresses:
+        return "holds a login", "take it out, and write registry_config: {basic.auth.user.info: ${secret:env/NAME}}"
+    return _registry_url_fault([each.strip() for each in addresses.split(",")])
+
+
+def avro_fault(options: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """What a sink that writes Avro says too much or too little of: (option, what is wrong, what to do)."""
+    if options["format"] != "avro":
+        return None
+    if options["registry"]:
+        if options["subject"] is None and "{" in str(options["topic"]):
+            return "topic", f"has the topic {options['topic']}, which is another one for each row, and no subject", "add subject: NAME"
+        return None
+    if options["avro_schema"] is None:
+        remedy = "write registry: URL for a schema registry's wire format; avro_schema: FILE for plain Avro"
+        return "format", "writes avro and says neither registry nor avro_schema", remedy
+    surplus = next((name for name in ("registry_config", "subject") if options[name]), None)
+    return None if surplus is None else (surplus, f"has {surplus}, and no registry", f"take {surplus} out, or add registry: URL")
+
+
 _CONNECTION = (
-    Option("bootstrap", "text", "brokers to ask first, with commas", REQUIRED, example='"broker1:9092,broker2:9092"', pace=True),
+    Option(
+        "bootstrap",
+        "text",
+        "brokers to ask first, with commas",
+        REQUIRED,
+        example='"broker1:9092,broker2:9092"',
+        pace=True,
+        check=brokers_fault,
+    ),
     Option(
         "config",
         "map",
@@ -66,6 +102,7 @@ SOURCE = NodeType(
             example='"https://registry:8081"',
             formats=("avro",),
             pace=True,
+            check=_registry_fault,
         ),
         _REGISTRY_CONFIG,
         Option(
@@ -157,6 +194,7 @@ SINK = NodeType(
             example='"https://registry:8081"',
             formats=("avro",),
             pace=True,
+            check=_registry_fault,
         ),
         _REGISTRY_CONFIG,
         Option(
@@ -256,6 +294,7 @@ SINK = NodeType(
         _TIMEOUT,
     ),
     abilities=frozenset({"exactly_once", "append", "spark_writes", "units"}),
+    check=avro_fault,
 )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from scribengin.connectors.addresses import split_url
 from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.formats.avro import UnknownSchemaError
@@ -157,8 +157,8 @@ class Registry:
 
 
 def _is_address(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None and parts.password is None
+    parts = split_url(url)
+    return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
 def _client_class() -> Any:

@@ -7,8 +7,8 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
+from scribengin.connectors.addresses import split_url
 from scribengin.core.errors import SinkError, SourceError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.core.tls import trusted
@@ -150,8 +150,8 @@ class HttpCluster:
         return self._http
 
     def _checked(self, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = split_url(url)
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise self._kind(
                 f'{self.called}: `server` has "{url}", which is no address',
                 remedy="write http://HOST:PORT",

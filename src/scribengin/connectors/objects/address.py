@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from scribengin.connectors.addresses import split_url, url_check
 from scribengin.connectors.objects.login import find_login
 from scribengin.core.errors import SinkError
 from scribengin.core.store import LocalStore
@@ -29,8 +30,10 @@ def url_fault(url: str, type_: str = "objects") -> tuple[str, str] | None:
     >>> url_fault("s3://bucket/sales"), url_fault("http://host/bucket")
     (None, ('begins with "http://"', 'write s3://BUCKET/PREFIX, and the server as `endpoint`'))
     """
-    parts = urlsplit(url)
+    parts = split_url(url)
     schemes, write = _FORMS[type_]
+    if parts is None or not url.isprintable():
+        return "is not an address", write
     if parts.scheme not in schemes:
         return (f'begins with "{parts.scheme}://"' if parts.scheme else "has no scheme"), write
     if parts.scheme == "file":
@@ -56,6 +59,10 @@ _FORMS = {
     "delta": (("s3",), "write s3://BUCKET/PREFIX, and the server as `endpoint`; or a folder of this machine as it is"),
 }
 """type of a node → what a url may begin with, and what to write"""
+
+
+ENDPOINT_FAULT = url_check("http", "https", write="write it as https://HOST:PORT, or http:// for one without TLS")
+"""what is wrong with an `endpoint` by itself"""
 
 
 def below(url: str) -> str:
@@ -89,9 +96,8 @@ class Address:
         if type_ == "hdfs":
             return Address(node, options["url"], None, "", True, None, {}, None, settings=options["settings"])
         endpoint = options["endpoint"]
-        if endpoint is not None and not (endpoint.startswith(("http://", "https://")) and urlsplit(endpoint).hostname):
-            remedy = "write it as https://HOST:PORT, or http:// for one without TLS"
-            raise SinkError(f'"{node}": endpoint "{endpoint}" is no address', remedy=remedy, code="objects-url", node=node)
+        if endpoint is not None and (endpoint_fault := ENDPOINT_FAULT(endpoint)) is not None:
+            raise SinkError(f'"{node}": endpoint {endpoint_fault[0]}', remedy=endpoint_fault[1], code="objects-url", node=node)
         ca_file = options["ca_file"]
         if ca_file is not None:
             ca_file = str(Path(folder or "", ca_file).expanduser())

@@ -1,6 +1,7 @@
 """What a flow can say of `type: opensearch` and `type: elasticsearch`. Imports no client."""
 
-from scribengin.core.options import REQUIRED, NodeType, Option
+from scribengin.connectors.addresses import url_check
+from scribengin.core.options import REQUIRED, NodeType, Option, keys_check
 
 _KEYED = frozenset({"update"})
 
@@ -13,6 +14,7 @@ _SERVER = (
         REQUIRED,
         example="[https://search1:9200]",
         pace=True,
+        check=url_check("http", "https", write="write http://HOST:PORT or https://HOST:PORT"),
     ),
     Option(
         "config",
@@ -23,6 +25,7 @@ _SERVER = (
         example="{ca: /etc/ssl/ca.pem}",
         secret=True,
         pace=True,
+        check=keys_check("api_key", "ca", "password", "user"),
     ),
 )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
+from scribengin.connectors.addresses import split_url
 from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unreachable
 from scribengin.core.remedies import start_over
 from scribengin.core.secret import Secret
@@ -51,14 +51,17 @@ class Server:
         self._kind: type[SourceError | SinkError] = SourceError if role == "source" else SinkError
         self._uri: str = options["server"]
         self._config: Mapping[str, Any] = options["config"]
-        parts = urlsplit(self._uri)
+        parts = split_url(self._uri)
+        if parts is None:
+            raise self.error(f"{self.called}: `server` is not an address", "write postgresql://USER@HOST:PORT/DATABASE", "postgres")
         if parts.password is not None:
             raise self.error(
                 f"{self.called}: `server` holds a password",
                 'take it out and write config: {password: "${secret:env/NAME}"}: what stands there is never shown',
                 "secret-in-plain",
             )
-        self._shown = f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
+        several = "," in parts.netloc
+        self._shown = (parts.netloc.rpartition("@")[2] if several else f"{parts.hostname or 'localhost'}:{parts.port or 5432}") + parts.path
 
     def __str__(self) -> str:
         return self._shown

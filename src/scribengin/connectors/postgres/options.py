@@ -1,11 +1,20 @@
 """What a flow can say of `type: postgres`. Imports neither Arrow nor a client."""
 
+from scribengin.connectors.addresses import database_fault
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _KEYED = frozenset({"update"})
 
 _SERVER = (
-    Option("server", "text", "address and database, without a password", REQUIRED, example='"postgresql://etl@db1:5432/shop"', pace=True),
+    Option(
+        "server",
+        "text",
+        "address and database, without a password",
+        REQUIRED,
+        example='"postgresql://etl@db1:5432/shop"',
+        pace=True,
+        check=database_fault,
+    ),
     Option(
         "config",
         "map",

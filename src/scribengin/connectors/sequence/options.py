@@ -1,6 +1,37 @@
 """What a flow can say of `type: sequence`."""
 
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
 from scribengin.core.options import NodeType, Option
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST_US = (dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def start_us(text: str) -> int:
+    """A time of ISO 8601 in microseconds since 1970, of UTC if it names no other zone. Raises ValueError."""
+    start = dt.datetime.fromisoformat(text)
+    return ((start if start.tzinfo else start.replace(tzinfo=dt.UTC)) - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def start_fault(text: str) -> tuple[str, str] | None:
+    """What is wrong with `start`, and what to write; None if nothing is."""
+    try:
+        start_us(text)
+    except ValueError:
+        return f'is "{text}", which is not a time in ISO 8601', 'write it as "2026-01-01T00:00:00Z"'
+    return None
+
+
+def rows_fault(options: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """(option, what is wrong, what to do) if `ts` of the last row is behind the last time that a TIMESTAMP can be."""
+    rows: int | None = options["rows"]
+    if not rows or start_us(options["start"]) + (rows - 1) * round(options["step"] * 1e6) <= _LAST_US:
+        return None
+    return "rows", f"has {rows:,} rows, and the time of the last one is past the year 9999", "make `step` or `rows` smaller"
+
 
 SOURCE = NodeType(
     type="sequence",
@@ -9,10 +40,11 @@ SOURCE = NodeType(
     options=(
         Option("rows", "int", "how many in all; endless without it (`--once` needs it)", None, example="1000000", low=0),
         Option("rate", "int", "rows per second at most; as fast as they are taken without it", None, example="50000", low=1, pace=True),
-        Option("start", "text", "`ts` of row 0, ISO 8601", "2026-01-01T00:00:00Z", example='"2026-01-01T00:00:00Z"'),
+        Option("start", "text", "`ts` of row 0, ISO 8601", "2026-01-01T00:00:00Z", example='"2026-01-01T00:00:00Z"', check=start_fault),
         Option("step", "duration", "between the `ts` of two rows", 1.0, example="10ms"),
         Option("max_rows", "int", "rows one Batch takes at most", 1_000_000, example="100000", low=1, pace=True),
         Option("splits", "int", "tasks a Batch is cut into", 2, example="4", low=1, pace=True),
     ),
     abilities=frozenset({"replayable", "bounded"}),
+    check=rows_fault,
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import Backlog, Limits, SourceStream
-from scribengin.connectors.sequence.options import SOURCE
+from scribengin.connectors.sequence.options import SOURCE, rows_fault, start_fault, start_us
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Field, Schema, Type, arrow_schema
 from scribengin.formats.blocks import ArrowBlock
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 SCHEMA = Schema((Field("id", Type("BIGINT"), nullable=False), Field("ts", Type("TIMESTAMP"), nullable=False)))
 _BLOCK_ROWS = 65_536
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_LAST_US = (dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 class SequenceSource:
@@ -36,10 +33,12 @@ class SequenceSource:
         self._rate: int | None = options["rate"]
         self._max_rows: int = options["max_rows"]
         self._splits: int = options["splits"]
-        self._start_us = _micros(options["start"], place.node)
+        if (fault := start_fault(options["start"])) is not None:
+            raise SourceError(f'source "{place.node}": start {fault[0]}', remedy=fault[1])
+        if (together := rows_fault(options)) is not None:
+            raise SourceError(f'source "{place.node}" {together[1]}', remedy=together[2])
+        self._start_us = start_us(options["start"])
         self._step_us = round(options["step"] * 1e6)
-        if self._rows and self._start_us + (self._rows - 1) * self._step_us > _LAST_US:
-            raise SourceError(f'sequence "{place.node}" runs past the year 9999', remedy="make `step` or `rows` smaller")
 
     def resolve_schema(self) -> Schema:
         """`id BIGINT NOT NULL, ts TIMESTAMP NOT NULL`."""
@@ -120,11 +119,3 @@ class SequenceReader:
 
 
 _ENDLESS = 1 << 62
-
-
-def _micros(text: str, node: str) -> int:
-    try:
-        start = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise SourceError(f'sequence "{node}": `start: {text}` is no ISO 8601 time', remedy='write it as "2026-01-01T00:00:00Z"') from None
-    return ((start if start.tzinfo else start.replace(tzinfo=dt.UTC)) - _EPOCH) // dt.timedelta(microseconds=1)

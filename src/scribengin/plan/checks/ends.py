@@ -55,6 +55,23 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
             yield subject.problem("option-not-of-format", path_of(sink, "compression"), message, "use gzip, zstd or none")
 
 
+def options_fit_together(subject: Subject) -> Iterator[Problem]:
+    """What a connector says of its options beside each other."""
+    nodes = ((subject.source_types, subject.flow.sources), (subject.sink_types, subject.flow.sinks))
+    for types, members in nodes:
+        for node in members.values():
+            declared = types.get(node.type)
+            if (
+                declared is None
+                or declared.check is None
+                or any(each.required and each.name not in node.options for each in declared.options)
+            ):
+                continue
+            fault = declared.check(declared.filled(node.options, subject.flow.defaults.profile))
+            if fault is not None:
+                yield subject.problem("bad-value", path_of(node, fault[0]), f"{called(node)} {fault[1]}", fault[2])
+
+
 def csv_options_fit_together(subject: Subject) -> Iterator[Problem]:
     """Options of CSV that are right alone, and not beside each other."""
     for source in subject.flow.sources.values():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.delta import is_stored
 from scribengin.connectors.delta.options import REACHED
-from scribengin.connectors.objects.address import below, url_fault
+from scribengin.connectors.objects.address import ENDPOINT_FAULT, below, url_fault
 from scribengin.connectors.objects.login import FROM_FLOW
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
@@ -28,10 +28,9 @@ def urls_lead_somewhere(subject: Subject) -> Iterator[Problem]:
         if fault is not None:
             yield subject.problem("object-url", path_of(node, option), f"{called(node)}: {option} {fault[0]}", fault[1])
         endpoint = node.options.get("endpoint")
-        if endpoint is not None and not str(endpoint).startswith(("http://", "https://")):
-            message = f'{called(node)}: endpoint "{endpoint}" is no address'
-            remedy = "write it as https://HOST:PORT, or http:// for one without TLS"
-            yield subject.problem("object-url", path_of(node, "endpoint"), message, remedy)
+        if endpoint is not None and (endpoint_fault := ENDPOINT_FAULT(str(endpoint))) is not None:
+            message = f"{called(node)}: endpoint {endpoint_fault[0]}"
+            yield subject.problem("object-url", path_of(node, "endpoint"), message, endpoint_fault[1])
         elif endpoint is not None and "@" in str(endpoint):
             remedy = 'take it out and write config: {secret_access_key: "${secret:env/NAME}"}: what stands there is never shown'
             yield subject.problem("secret-in-plain", path_of(node, "endpoint"), f"{called(node)}: `endpoint` holds a login", remedy)
@@ -72,7 +71,8 @@ def _option(node: Sink | Source) -> str:
 
 
 def _is_stored(node: Sink | Source) -> bool:
-    return node.type in _TYPES or (node.type == "delta" and is_stored(str(node.options.get("path"))))
+    """True where it has a url, which a broken one may lack."""
+    return _option(node) in node.options and (node.type in _TYPES or (node.type == "delta" and is_stored(str(node.options["path"]))))
 
 
 def _nodes(subject: Subject) -> Iterator[Sink | Source]:

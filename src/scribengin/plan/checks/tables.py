@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
+from scribengin.connectors.addresses import split_url
 from scribengin.connectors.hbase.row_keys import Template
 from scribengin.connectors.opensearch.by_time import TYPES, TimeTemplate
 from scribengin.core.problems import did_you_mean
@@ -172,9 +172,14 @@ def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
     """What stands in an address is printed, stored and seen by whoever sees the flow."""
     nodes: list[Source | Sink] = [*_read_tables(subject), *_tables(subject)]
     for node in nodes:
-        if any(urlsplit(server).password is not None for server in _servers(node)):
+        logins = [(parts.username, parts.password) for server in _servers(node) if (parts := split_url(server)) is not None]
+        remedy = 'take it out and write config: {password: "${secret:env/NAME}"}: what stands there is never shown'
+        if any(password is not None for _, password in logins):
             message = f"{called(node)}: `server` holds a password"
-            remedy = 'take it out and write config: {password: "${secret:env/NAME}"}: what stands there is never shown'
+            yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
+        elif node.type != "postgres" and any(user is not None for user, _ in logins):
+            message = f"{called(node)}: `server` holds a user"
+            remedy = 'take it out and write config: {user: NAME, password: "${secret:env/NAME}"}'
             yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
 
 

@@ -1,0 +1,94 @@
+"""Addresses in options: what is wrong with one by itself, without a connection. Imports no client."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from urllib.parse import SplitResult
+
+Fault = tuple[str, str]
+"""what is wrong with a value, behind the name of its option, and what to write"""
+
+_MOST_PORT = 65535
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]@,]+)(?::(\d{1,5}))?")
+_LISTENER = re.compile(r"[A-Za-z_0-9]+://")
+
+
+def split_url(url: str) -> SplitResult | None:
+    """The parts of a URL. None where it cannot be cut into parts: a bracket that is not closed, or is not an address.
+
+    >>> split_url("http://search1:9200").netloc, split_url("http://[::1")
+    ('search1:9200', None)
+    """
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
+
+
+def is_host(text: str) -> bool:
+    """True for HOST and HOST:PORT, where the port is from 1 to 65535.
+
+    >>> is_host("db1"), is_host("[::1]:9042"), is_host("db1:0"), is_host("http://db1")
+    (True, True, False, False)
+    """
+    found = _HOST.fullmatch(text)
+    return found is not None and (found[2] is None or 0 < int(found[2]) <= _MOST_PORT)
+
+
+def url_check(*schemes: str, write: str) -> Callable[[str | Iterable[str]], Fault | None]:
+    """A check for `Option.check`: each text is a URL of one of the schemes that names a host. `write` is the remedy."""
+
+    def check(value: str | Iterable[str]) -> Fault | None:
+        urls = [value] if isinstance(value, str) else [*value]
+        if not urls:
+            return "is empty", write
+        for url in urls:
+            parts = split_url(url)
+            if parts is None or parts.scheme not in schemes or not is_host(parts.netloc.rpartition("@")[2]) or not url.isprintable():
+                return f"has {_shown(url)}, which is not an address", write
+        return None
+
+    return check
+
+
+def hosts_fault(hosts: Iterable[str]) -> Fault | None:
+    """For `Option.check`: each text is HOST or HOST:PORT, and there is one."""
+    named = [*hosts]
+    if not named:
+        return "is empty", "write HOST or HOST:PORT"
+    wrong = next((host for host in named if not is_host(host)), None)
+    return None if wrong is None else (f"has {_shown(wrong)}, which is not an address", "write HOST or HOST:PORT, with a port up to 65535")
+
+
+def brokers_fault(brokers: str) -> Fault | None:
+    """For `Option.check`: HOST:PORT of Kafka's brokers, separated by commas; a listener's name may be before one (`SSL://HOST:PORT`)."""
+    hosts = [_LISTENER.sub("", each.strip(), count=1) for each in brokers.split(",") if each.strip()]
+    if hosts and all(map(is_host, hosts)):
+        return None
+    return f"has {_shown(brokers)}, which is not a list of brokers", "write HOST:PORT,HOST:PORT, with ports up to 65535"
+
+
+def database_fault(url: str) -> Fault | None:
+    """For `Option.check`: a URL of PostgreSQL, which may name several servers, or none (a socket of this machine)."""
+    scheme, found, rest = url.partition("://")
+    hosts = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    named = [host for host in hosts.split(",") if host]
+    if found and scheme in ("postgresql", "postgres") and url.isprintable() and all(map(is_host, named)):
+        return None
+    return f"has {_shown(url)}, which is not an address of a database", "write postgresql://USER@HOST:PORT/DATABASE"
+
+
+def _shown(text: str) -> str:
+    """In quotes, on one line, without a login."""
+    scheme, found, rest = text.partition("://")
+    bare = f"{scheme}://{rest.rpartition('@')[2]}" if found else text.rpartition("@")[2]
+    short = bare if len(bare) <= _MOST_SHOWN else f"{bare[:_MOST_SHOWN]}…"
+    return '"' + "".join(each if each.isprintable() else repr(each)[1:-1] for each in short) + '"'
+
+
+_MOST_SHOWN = 60
