@@ -2,6 +2,10 @@
 
 A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions
 `make_source(place) -> Source`, `make_sink(place) -> Sink`. Declarations are read at once, code only when a node is built.
+
+One whose places are on this machine can have two functions more, by which `plan` knows what `run` would refuse: `look_at_source(place)`
+and `look_at_sink(place, claimant)`. They change nothing, take milliseconds, import neither Spark nor Arrow, and raise what `Source.reader`
+and `Sink.prepare` would raise. `claimant` is None where nobody asks whose the place is.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from scribengin.connectors.contract import Place, Sink, Source
+    from scribengin.connectors.contract import Claimant, Place, Sink, Source
     from scribengin.core.options import NodeType
 
 _BUILT_IN = (
@@ -75,6 +79,24 @@ def for_tasks(type_: str, place: Place) -> Place:
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
     filled: Place = module.for_tasks(place) if hasattr(module, "for_tasks") else place
     return filled
+
+
+def look_at_source(type_: str, place: Place) -> bool:
+    """Look at a source's place on this machine. False: the connector has no such look. Raises SourceError where `reader` would."""
+    module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
+    if place.members or not hasattr(module, "look_at_source"):
+        return False
+    module.look_at_source(place)
+    return True
+
+
+def look_at_sink(type_: str, place: Place, claimant: Claimant | None) -> bool:
+    """Look at a sink's place on this machine. False: the connector has no such look, or the place is elsewhere. Raises SinkError or
+    Refused where `prepare` would."""
+    module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
+    if place.members or not hasattr(module, "look_at_sink"):
+        return False
+    return bool(module.look_at_sink(place, claimant))
 
 
 def open_sink(type_: str, place: Place) -> Sink:

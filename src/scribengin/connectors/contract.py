@@ -396,6 +396,32 @@ class KeptSink(Sink, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who is going to claim a sink's place. `owner` is the installation, `lineage` that of the Query; empty where a run makes a new one.
+    `adopt`: as in `Sink.prepare`."""
+
+    owner: str
+    lineage: str
+    adopt: bool = False
+
+
+class LookedAtSource(Source, Protocol):
+    """A source whose reader connects later than when it is made: `validate --env` looks at its place by this."""
+
+    def look_at_place(self) -> None:
+        """Driver side: connect, and look whether what is read is there. Raises Unreachable, SourceError. Changes nothing, and takes seconds
+        at most."""
+
+
+class LookedAtSink(Sink, Protocol):
+    """A sink of another system whose place can be looked at before any run: `validate --env` does it."""
+
+    def look_at_place(self) -> None:
+        """Driver side: connect, and look whether what rows go to is there and can be read about. Raises Unreachable, SinkError. Changes
+        nothing, and takes seconds at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """What a connector is built with: the node's id and the flow's folder. Relative paths start there, those of options that travel with
     the flow (`core.options`) at `code_folder`."""

@@ -9,6 +9,7 @@ import os
 import re
 import zlib
 from contextlib import contextmanager
+from pathlib import Path
 from stat import S_IMODE
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -18,7 +19,6 @@ from scribengin.core.remote import RemotePath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -30,7 +30,13 @@ _REMEDIES = {
     (errno.EACCES, errno.EPERM, errno.EROFS): "give this user the right to read and write there, or name another folder",
     (errno.ENOTDIR, errno.EEXIST): "name another folder: a file stands on the way to it",
     (errno.ENAMETOOLONG,): "take shorter names",
+    (errno.ELOOP,): "name another folder: links on the way to it lead round in a circle",
 }
+_MOST_NAME_BYTES = 255
+_OF_THE_KERNEL = frozenset(
+    {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "pstore", "bpf", "configfs", "devpts", "mqueue", "efivarfs"}
+)
+"""file systems that make no folder for anybody"""
 
 
 @contextmanager
@@ -128,16 +134,73 @@ def make_folder(folder: Path) -> None:
     if isinstance(folder, RemotePath):
         folder.make()
         return
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
     with explained(f"the folder {folder} cannot be made"):
+        if folder.is_dir():
+            return
+        make_folder(folder.parent)
         try:
             folder.mkdir()
         except FileExistsError:
             if not folder.is_dir():
                 raise
+        except FileNotFoundError as error:
+            if not folder.parent.is_dir():
+                raise
+            message = f"the folder {folder} cannot be made: {folder.parent} takes no new folders"
+            raise EnvironmentFault(message, remedy="name another folder") from error
         sync_folder(folder.parent)
+
+
+def folder_fault(folder: Path) -> tuple[str, str] | None:
+    """Why nothing could be written to a folder, which may be missing yet, and what to do; None where nothing is known. Changes nothing.
+
+    What only a write shows is not known: a full disk, or what the other end of a mounted file system refuses.
+    """
+    if isinstance(folder, RemotePath):
+        return None
+    try:
+        at = _nearest(folder.absolute())
+        if not at.is_dir():
+            return (f"{at} is a file" if at.exists() else f"{at} is a link to nothing"), "name another folder"
+        if not os.access(at, os.W_OK | os.X_OK):
+            return f"{at}: {os.strerror(errno.EACCES)}", "give this user the right to write there, or name another folder"
+        if os.statvfs(at).f_flag & os.ST_RDONLY:
+            return f"{at}: {os.strerror(errno.EROFS)}", "name another folder, or mount it writable"
+        kind = _file_system(at)
+    except OSError as error:
+        remedy = next((remedy for numbers, remedy in _REMEDIES.items() if error.errno in numbers), "name another folder")
+        return os.strerror(error.errno or 0), remedy
+    if kind in _OF_THE_KERNEL:
+        return f"{at} takes no new folders: {kind} is a file system of the kernel", "name another folder"
+    return None
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the first above it that is there. Raises OSError for one that the system does not take."""
+    if any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in path.parts):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
+    while True:
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            path = path.parent
+        else:
+            return path
+
+
+def _file_system(path: Path) -> str:
+    """Its type by Linux, such as `ext4`; empty where that is not known."""
+    device = path.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        words = line.split()
+        if wanted == words[2]:
+            return words[words.index("-", 6) + 1]
+    return ""
 
 
 def remove_tree(folder: Path) -> None:

@@ -96,7 +96,7 @@ def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
         changes, moves = changes_and_moves(prepared)
         topology = topology_of(prepared.plan).after(read_topology(prepared.root, prepared.name))
         if moves.refusals or any(channel.fate == "refused" for channel in changes.channels):
-            raise _refused(prepared.name, changes)
+            raise first_refusal(prepared.name, changes)
         if not moves.arrivals:
             write_topology(prepared.root, prepared.name, topology)
             return
@@ -124,8 +124,8 @@ def _give_way(prepared: PreparedFlow, journal: Journal, body: Mapping[str, Any])
         settle(folder)
 
 
-def _refused(flow: str, changes: Changes) -> Refused:
-    """The first refusal, in the words of `plan`."""
+def first_refusal(flow: str, changes: Changes) -> Refused:
+    """The first thing that is refused, in the words of `plan`."""
     refused: list[tuple[str, QueryChange | ChannelChange]] = [("query", each) for each in changes.queries]
     refused += [("channel", each) for each in changes.channels]
     what, change = next(each for each in refused if each[1].fate == "refused")

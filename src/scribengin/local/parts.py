@@ -10,6 +10,7 @@ from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Unreachable
 from scribengin.local.acks import is_released_later
 from scribengin.local.ledger import stateful_runs
+from scribengin.local.preflight import blaming
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.spark.compiled import QueryParts
 from scribengin.spark.letters import LetterRules
@@ -174,8 +175,9 @@ def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBenc
         parts=bench.plan.parts,
         types={sink: prepared.plan.flow.sinks[sink].type for sink in bench.plan.sinks},
     )
-    for sink in bench.parts.sinks.values():
-        sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
+    for id_, sink in bench.parts.sinks.items():
+        with blaming(prepared, id_):
+            sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
     try:
         recover_query(bench.folder, bench.parts.sinks, lineage=lineage.id, lease=bench.lease)
     except Unreachable:

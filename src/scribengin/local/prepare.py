@@ -53,9 +53,9 @@ class Prepared:
     folder: StateFolder
     warnings: tuple[Problem, ...]
 
-    def place_of(self, node: str) -> TextPlace:
+    def place_of(self, node: str, options: Sequence[str] = ()) -> TextPlace:
         """Where a node, or a Query's first sink, stands in the flow file; the call that made it where the flow is written in Python. A
-        channel stands where the node is that feeds it."""
+        channel stands where the node is that feeds it. `options`: of the first one that the node has, its value's place."""
         flow = self.whole.flow
         node = next((query.sinks[0] for query in self.plan.queries if query.name == node), node)
         node = next((base(channel.reference) for channel in self.whole.channels if node in (channel.id, source_id(channel))), node)
@@ -63,7 +63,9 @@ class Prepared:
         section = next((name for name, nodes in sections.items() if node in nodes), None)
         if section is None:
             return TextPlace(str(self.path))
-        return self._places().key((section, node))
+        places, given = self._places(), flow.sources.get(node) or flow.sinks.get(node)
+        option = None if given is None else next((name for name in options if name in given.options), None)
+        return places.key((section, node)) if option is None else places.value((section, node, option))
 
     @property
     def scratch(self) -> Path:
@@ -218,19 +220,29 @@ def source_place(flow: Flow, id_: str) -> Place:
     )
 
 
+def sink_place(flow: Flow, id_: str) -> Place:
+    """What the sink's connector is built with, to look at its place; it can write with what `open_sinks` adds."""
+    node = flow.sinks[id_]
+    options = catalog.sink_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
+    return Place(
+        id_,
+        flow.folder.resolve(),
+        options,
+        flow=flow.name,
+        members=placed(flow, node, options),
+        delivery=node.delivery or flow.defaults.delivery,
+        code=flow.code_folder.resolve(),
+    )
+
+
 def open_sinks(
     flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None, kept_elsewhere: frozenset[str] = frozenset()
 ) -> dict[str, Sink]:
     """Every sink of the flow, configured; with `plan` and `folder` so that it can write. `kept_elsewhere`: see `Place`."""
-    types = catalog.sink_types(internal=True)
     of_sink = {sink: query for query in plan.queries for sink in query.sinks} if plan is not None else {}
     sinks = {}
     for node in flow.sinks.values():
-        options = types[node.type].filled(node.options, flow.defaults.profile)
-        place = Place(node.id, flow.folder.resolve(), options, flow=flow.name, members=placed(flow, node, options))
-        place = replace(
-            place, delivery=node.delivery or flow.defaults.delivery, code=flow.code_folder.resolve(), kept_elsewhere=kept_elsewhere
-        )
+        place = replace(sink_place(flow, node.id), kept_elsewhere=kept_elsewhere)
         if folder is not None and (query := of_sink.get(node.id)) is not None:
             work = folder.query(query.name).work(node.id)
             place = replace(place, version=query.fingerprint, work=work, earlier=works_of(folder.root, flow.name, node.id))

@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.abilities import is_handed_over
-from scribengin.core.errors import InputError, Refused, SourceError, Unreachable
+from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Problem
 from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
+from scribengin.local.preflight import blaming, check_before_spark
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.session import begin
 from scribengin.plan.meetings import circle, meetings, way_text
@@ -65,6 +66,7 @@ def run_flows(
             migrate(flow, held)
             Trash(flow.root, flow.name).drop_expired()
             look_at_sources(flow)
+            check_before_spark(flow, adopt=settings.append_new_lineage)
         starting = None
         if spark is None:
             show("starting spark")
@@ -107,12 +109,9 @@ def look_at_sources(prepared: PreparedFlow) -> None:
     """What is not there is told before Spark starts. Raises SourceError or Unreachable, with its place."""
     for tier in prepared.tiers:
         for node, source in open_sources(tier.plan.flow).items():
-            try:
-                if not is_handed_over(source):
+            if not is_handed_over(source):
+                with blaming(tier, node):
                     source.reader()
-            except (SourceError, Unreachable) as error:
-                error.place = tier.place_of(node)
-                raise
 
 
 def look_at_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:

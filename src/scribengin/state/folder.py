@@ -138,6 +138,18 @@ def read_owner(root: Path) -> str:
     return str(body["id"])
 
 
+def known_owner(root: Path) -> str:
+    """The id of this installation; empty where no run has made one. Changes nothing; raises Refused as `read_owner` does."""
+    file = root / "installation.json"
+    data = read_or_none(file)
+    if data is None:
+        return ""
+    body = unseal(data, _KIND, _FORMAT, file)
+    if any(body[name] != value for name, value in _place(root).items()):
+        _check_copy(root, body)
+    return str(body["id"])
+
+
 def _place(root: Path) -> dict[str, object]:
     if isinstance(root, RemotePath):  # it has no number there
         return {"path": str(root), "device": 0, "inode": 0}

@@ -168,6 +168,18 @@ def open_lineage(
     storage.put_if_absent(query.lineage, _sealed(begun))
     found = read_lineage(query)
     assert found is not None
+    check_lineage(query, found, owner=owner, state_fingerprint=state_fingerprint, types=begun.types)
+    newest = {**found.types, **begun.types}  # a sink that is away for a while comes back as what it was
+    current = replace(
+        found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources, parts=begun.parts, types=newest
+    )
+    if current != found:
+        storage.replace(query.lineage, _sealed(current))
+    return current
+
+
+def check_lineage(query: QueryFolder, found: Lineage, *, owner: str, state_fingerprint: str, types: Mapping[str, str]) -> None:
+    """Raises Refused where a plan cannot go on with the lineage that was found; see `open_lineage`. Changes nothing."""
     if found.owner != owner:
         raise Refused(
             f'the state of query "{query.name}" in {query.path} belongs to another installation',
@@ -177,10 +189,10 @@ def open_lineage(
     if found.state_fingerprint != state_fingerprint and query.checkpoint.exists():
         raise Refused(
             f'query "{query.name}": a stateful step, or what feeds it, has changed; the state in {query.checkpoint} means something else',
-            remedy=f"undo the change; or {write_beside(next(iter(begun.types), query.name))}; or {start_over()}",
+            remedy=f"undo the change; or {write_beside(next(iter(types), query.name))}; or {start_over()}",
             code="state-changed",
         )
-    for sink, was, now in types_changed(found.types, begun.types):
+    for sink, was, now in types_changed(found.types, types):
         if Decisions(query.decisions).newest() is not None:
             raise Refused(
                 f'sink "{sink}" was of type {was}, and is of type {now}: the newest Batch was decided for the one, and is nothing to the '
@@ -189,13 +201,6 @@ def open_lineage(
                 code="sink-type-changed",
                 node=sink,
             )
-    newest = {**found.types, **begun.types}  # a sink that is away for a while comes back as what it was
-    current = replace(
-        found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources, parts=begun.parts, types=newest
-    )
-    if current != found:
-        storage.replace(query.lineage, _sealed(current))
-    return current
 
 
 def types_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from scribengin.cli.answer import Answer
 from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.cli.warm import WarmCommand
-from scribengin.core.errors import InputError
+from scribengin.core.errors import Exit, InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,15 +22,20 @@ if TYPE_CHECKING:
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 @setting_flags("state", "warm")
 def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
-    """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there."""
+    """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there.
+
+    Exit status 2: `run` would refuse it, for a missing source, a sink that cannot be written to, or a state that does not fit.
+    """
     from scribengin.local.inspect import planned_changes, run_advice
+    from scribengin.local.preflight import planned_refusals
     from scribengin.local.prepare import prepare
     from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 
     settings = run_settings(read_settings({"state": state}))
     prepared = prepare(flow_path(flow), state=settings.state)
     problems = [*prepared.warnings]
-    if deep:
+    refused = planned_refusals(prepared)
+    if deep and not refused:
         from scribengin.local.deep import check_deep
 
         problems += check_deep(prepared, settings)
@@ -42,4 +47,4 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     if mermaid:
         result["mermaid"] = as_mermaid(prepared.plan)
     text = as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes, advice)
-    return Answer(result, problems, show=lambda: click.echo(text, nl=False))
+    return Answer(result, [*problems, *refused], Exit.INPUT if refused else Exit.DONE, show=lambda: click.echo(text, nl=False))

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.delta.options import SINK
+from scribengin.connectors.files import look_at_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
     from typing import Any
 
-    from scribengin.connectors.contract import Place, Sink
+    from scribengin.connectors.contract import Claimant, Place, Sink
     from scribengin.connectors.delta.places import TablePlace
 
-__all__ = ["SINK", "is_stored", "make_sink", "table_place"]
+__all__ = ["SINK", "is_stored", "look_at_sink", "make_sink", "table_place"]
 
 
 def is_stored(path: str) -> bool:
@@ -31,6 +32,11 @@ def make_sink(place: Place) -> Sink:
     from scribengin.connectors.delta.sink import DeltaSink
 
     return DeltaSink(place)
+
+
+def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
+    """As that of files, of a table in a folder; what the table itself takes is looked at when it is opened."""
+    return not is_stored(place.options["path"]) and look_at_folder(place, claimant, looked=True)
 
 
 def table_place(node: str, options: Mapping[str, Any], folder: Path) -> TablePlace:

@@ -1,9 +1,11 @@
 """Files in folders."""
 
-from scribengin.connectors.contract import Place, Sink, Source
+from pathlib import Path
+
+from scribengin.connectors.contract import Claimant, Place, Sink, Source
 from scribengin.connectors.files.options import SINK, SOURCE
 
-__all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
+__all__ = ["SINK", "SOURCE", "look_at_folder", "look_at_sink", "look_at_source", "make_sink", "make_source"]
 
 
 def make_source(place: Place) -> Source:
@@ -18,3 +20,35 @@ def make_sink(place: Place) -> Sink:
     from scribengin.connectors.files.sink import FilesSink
 
     return FilesSink(place)
+
+
+def look_at_source(place: Place) -> None:
+    """Raises SourceError where the path is missing or forbidden."""
+    from scribengin.connectors.files.discovery import Discovery
+
+    Discovery(place.folder / Path(place.options["path"]).expanduser(), awaited=bool(place.options["growing"]))
+
+
+def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
+    """Raises SinkError where the folder cannot be written to, Refused where another has claimed it."""
+    return look_at_folder(place, claimant)
+
+
+def look_at_folder(place: Place, claimant: Claimant | None, *, looked: bool = False) -> bool:
+    """`look_at_sink` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
+    from scribengin.connectors.files.sink_claim import check_folder, look_at_claim
+    from scribengin.connectors.files.sink_folders import INTERNAL
+
+    folder = Path(place.folder, place.options["path"])
+    check_folder(folder, sink=place.node)
+    if claimant is not None:
+        look_at_claim(
+            folder,
+            folder / INTERNAL / "owner.json",
+            owner=claimant.owner,
+            lineage=claimant.lineage,
+            sink=place.node,
+            adopt=claimant.adopt,
+            looked=looked,
+        )
+    return True

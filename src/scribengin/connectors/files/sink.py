@@ -25,7 +25,7 @@ from scribengin.connectors.files.roll_audit import Rolled
 from scribengin.connectors.files.roll_heir import begin
 from scribengin.connectors.files.roll_state import is_rolled, outputs_of
 from scribengin.connectors.files.sink_audit import audit_files
-from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output, lineage_before
+from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_folder, claim, foreign_output, lineage_before
 from scribengin.connectors.files.sink_folders import INTERNAL, LineageFolder, lineages_in, remove_empty
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
 from scribengin.connectors.files.time_path import TimePath
@@ -70,9 +70,14 @@ class PublishedFiles(ABC):
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the folder; see the contract."""
+        check_folder(self.path, sink=self.node)
         make_folder(self.path)
         claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, adopt=adopt)
         self._owner, self._lineage = owner, lineage
+
+    def look_at_place(self) -> None:
+        """See LookedAtSink."""
+        check_folder(self.path, sink=self.node)
 
     def look(self, *, claimed: bool) -> None:
         """See `group.contract.MemberSink`."""

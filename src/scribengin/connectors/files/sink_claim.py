@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.remedies import add_to_outputs, start_over
-from scribengin.core.storage import names_in, put_if_absent, read_or_none, replace
+from scribengin.core.storage import folder_fault, names_in, put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,25 +16,45 @@ if TYPE_CHECKING:
 _KIND, _FORMAT = "owner", 1
 
 
+def check_folder(folder: Path, *, sink: str) -> None:
+    """Raise SinkError where the folder, which need not be there yet, cannot be written to. Changes nothing."""
+    fault = folder_fault(folder)
+    if fault is not None:
+        said = f'sink "{sink}": cannot write to {folder}: {fault[0]}'
+        raise SinkError(said, remedy=fault[1], code="sink-folder", node=sink)
+
+
 def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adopt: bool, looked: bool = False) -> None:
     """Claim `folder`, or find it claimed by the same. Raises Refused where another flow, lineage or sink has, unless `adopt`. `looked`: it
     is known that nobody's rows stand there; what looks like a sink's files is none of them."""
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
+    claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, adopt=adopt, looked=looked)
+    if claims is None:
+        if put_if_absent(file, seal(_KIND, _FORMAT, [mine | _since()])):
+            return
+        claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, adopt=adopt, looked=True)
+        assert claims is not None
+    if not _same(claims[-1], mine):
+        replace(file, seal(_KIND, _FORMAT, [*claims, mine | _since()]))
+
+
+def look_at_claim(
+    folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adopt: bool, looked: bool = False
+) -> list[dict[str, Any]] | None:
+    """The claims of `folder`, None where nobody has claimed it; changes nothing. Raises Refused as `claim` does."""
+    mine = {"owner": owner, "lineage": lineage, "sink": sink}
     claims = _read(file)
     if claims is None:
-        strange = None if looked else _first_part(folder)
-        if strange is not None and not adopt:
+        strange = None if looked or adopt else _first_part(folder)
+        if strange is not None:
             raise Refused(
                 f'sink "{sink}": {folder} holds {strange}, and nothing says who wrote it',
                 remedy=f"give the sink an empty folder, or move these files away; or {add_to_outputs()}",
                 code="output-foreign",
             )
-        if put_if_absent(file, seal(_KIND, _FORMAT, [mine | _since()])):
-            return
-        claims = _read(file)
-        assert claims is not None
+        return None
     if _same(claims[-1], mine):
-        return
+        return claims
     if not adopt and claims[-1]["owner"] != owner:
         raise foreign_output(sink, folder, f"commits of {_difference(claims[-1], mine)}")
     if not adopt:
@@ -47,7 +67,7 @@ def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adop
         raise Refused(
             f'sink "{sink}": a newer lineage has taken {folder} over', remedy="run the flow that writes there now", code="output-foreign"
         )
-    replace(file, seal(_KIND, _FORMAT, [*claims, mine | _since()]))
+    return claims
 
 
 def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:

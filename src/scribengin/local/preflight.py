@@ -1,0 +1,143 @@
+"""What a run would refuse before its first Batch, as far as it is known without Spark and without a connection: `plan` and `run` ask here.
+
+Everything here only reads: nothing is made, claimed or changed, so that it can be asked of a flow that runs.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from scribengin.connectors import catalog
+from scribengin.connectors.contract import Claimant
+from scribengin.core.errors import InputError, Refused, ScribenginError, SinkError, SourceError
+from scribengin.core.problems import Problem
+from scribengin.local.migrate import changes_and_moves, first_refusal
+from scribengin.local.prepare import sink_place, source_place
+from scribengin.plan.split import CHANNEL
+from scribengin.state.folder import known_owner
+from scribengin.state.lineage import check_lineage, read_lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.plan.diff import Changes
+    from scribengin.state.lineage import Lineage
+
+_WHERE = ("path", "url")
+"""options that say where a node's data are: an error of the place has theirs"""
+
+
+@contextmanager
+def blaming(tier: Prepared, node: str) -> Iterator[None]:
+    """Errors get the place of a node in the flow file; what the system says of a path becomes a SourceError or a SinkError."""
+    flow = tier.plan.flow
+    try:
+        yield
+    except InputError:
+        raise
+    except ScribenginError as error:
+        if error.place is None:
+            where = isinstance(error, (SourceError, SinkError)) and not isinstance(error, Refused)
+            error.place = tier.place_of(node, _WHERE if where else ())
+        raise
+    except OSError as error:
+        role, kind = ("source", SourceError) if node in flow.sources else ("sink", SinkError)
+        path = f" {error.filename}" if error.filename else ""
+        fault = kind(
+            f'{role} "{node}": the system refuses{path}: {error.strerror or error}',
+            remedy="correct the node's path, or what stands there",
+            code=f"{role}-folder",
+            node=node,
+        )
+        fault.place = tier.place_of(node, _WHERE)
+        raise fault from error
+
+
+def planned_refusals(prepared: PreparedFlow) -> list[Problem]:
+    """Everything that a run would refuse, each with its place: the state first, then sources and sinks."""
+    changes, moves = changes_and_moves(prepared)
+    arriving = {arrival.key for arrival in moves.arrivals}
+    found = [*state_refusals(prepared, arriving), *source_refusals(prepared), *sink_refusals(prepared, arriving)]
+    problems = [_problem(error, prepared) for error in found]
+    return [*problems, *_of_changes(prepared, changes, known={error.code for error in found})]
+
+
+def state_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = ()) -> Iterator[ScribenginError]:
+    """Why the state does not fit: a copy, another installation's, or made by other steps. `arriving`: (tier, Query) of those that are going
+    to begin in place of others."""
+    try:
+        owner = known_owner(prepared.root)
+    except Refused as error:
+        error.place = prepared.tiers[0].place_of("")
+        yield error
+        return
+    for tier in prepared.tiers:
+        for query in tier.plan.queries:
+            lineage = _lineage(tier, query.name)
+            if lineage is None or (tier.plan.tier, query.name) in arriving:
+                continue
+            types = {sink: tier.plan.flow.sinks[sink].type for sink in query.sinks}
+            try:
+                check_lineage(tier.folder.query(query.name), lineage, owner=owner, state_fingerprint=query.state_fingerprint, types=types)
+            except Refused as error:
+                error.place = tier.place_of(error.node or query.name)
+                yield error
+
+
+def source_refusals(prepared: PreparedFlow) -> Iterator[ScribenginError]:
+    """Sources on this machine whose place is missing or forbidden."""
+    for tier in prepared.tiers:
+        for node in tier.plan.flow.sources.values():
+            try:
+                with blaming(tier, node.id):
+                    catalog.look_at_source(node.type, source_place(tier.plan.flow, node.id))
+            except ScribenginError as error:
+                yield error
+
+
+def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = (), *, adopt: bool = False) -> Iterator[ScribenginError]:
+    """Sinks on this machine that cannot be written to, or are another's. `arriving`: as in `state_refusals`; `adopt`: as in
+    `Sink.prepare`."""
+    try:
+        owner = known_owner(prepared.root)
+    except Refused:
+        return  # `state_refusals` says it, and nobody knows whose the sinks are
+    for tier in prepared.tiers:
+        for query in tier.plan.queries:
+            lineage = _lineage(tier, query.name)
+            arrives = (tier.plan.tier, query.name) in arriving
+            claimant = None if arrives else Claimant(owner, "" if lineage is None else lineage.id, adopt)
+            for id_ in query.sinks:
+                node = tier.plan.flow.sinks[id_]
+                if node.type == CHANNEL:
+                    continue
+                try:
+                    with blaming(tier, id_):
+                        catalog.look_at_sink(node.type, sink_place(tier.plan.flow, id_), claimant)
+                except ScribenginError as error:
+                    yield error
+
+
+def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:
+    """Under the leases, moves done: raises the first thing that the claims of a run would refuse."""
+    for error in (*state_refusals(prepared), *sink_refusals(prepared, adopt=adopt)):
+        raise error
+
+
+def _lineage(tier: Prepared, query: str) -> Lineage | None:
+    folder = tier.folder.query(query)
+    return None if folder.rewind.exists() else read_lineage(folder)
+
+
+def _problem(error: ScribenginError, prepared: PreparedFlow) -> Problem:
+    return Problem(error.code, error.place or prepared.tiers[0].place_of(""), error.message, prepared.named(error.remedy))
+
+
+def _of_changes(prepared: PreparedFlow, changes: Changes, *, known: Iterable[str]) -> Iterator[Problem]:
+    """What the comparison refuses and nothing else has said: a cut that the state does not fit."""
+    if changes.refused and not {"state-changed", "sink-type-changed", "state-copied", "state-foreign"}.intersection(known):
+        error = first_refusal(prepared.name, changes)
+        error.place = prepared.tiers[0].place_of(error.node)
+        yield _problem(error, prepared)

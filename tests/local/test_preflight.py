@@ -1,0 +1,217 @@
+"""What `run` would refuse `plan` says, in the same words, and neither needs Spark for it; a wrong path is never a mistake of Scribengin."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.cli.commands import plan
+from scribengin.connectors.contract import Place
+from scribengin.connectors.files.sink import FilesSink
+from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError, SinkError, SourceError
+from scribengin.core.storage import folder_fault, make_folder
+from scribengin.local import run
+from scribengin.local.contract import RunSettings
+from scribengin.local.preflight import blaming
+from scribengin.local.prepare import open_sinks, prepare
+from scribengin.state.lineage import open_lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FLOW = """\
+version: 1
+name: small
+sources:
+  events: {{type: files, path: {source}, format: json, schema: "id BIGINT, k STRING, ts TIMESTAMP", watermark: ts 1m}}
+steps:
+  hourly: {{from: events, aggregate: {{window: {{time: ts, size: 1h}}, by: {by}, columns: {{n: count(*)}}}}}}
+sinks:
+  kept: {{from: hourly, type: files, path: {sink}, format: json}}
+"""
+
+
+def write(folder: Path, source: str = "data", sink: str = "out", by: str = "[k]") -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "data").mkdir(exist_ok=True)
+    (folder / "data" / "a.jsonl").write_text('{"id": 1, "k": "a", "ts": "2026-01-01T00:00:00Z"}\n')
+    (folder / "a_file").touch()
+    path = folder / "flow.yaml"
+    path.write_text(FLOW.format(source=source, sink=sink, by=by))
+    return path
+
+
+def begin(path: Path) -> None:
+    """What a run leaves that dies in its first Batch: a lineage, a checkpoint, a claimed sink."""
+    (tier,) = prepare(path, state=None).tiers
+    (query,) = tier.plan.queries
+    folder, owner = tier.folder.query(query.name), tier.folder.read_owner()
+    lineage = open_lineage(
+        folder,
+        owner=owner,
+        fingerprint=query.fingerprint,
+        state_fingerprint=query.state_fingerprint,
+        sources=query.sources,
+        types={"kept": "files"},
+    )
+    make_folder(folder.checkpoint)
+    open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"].prepare(owner=owner, lineage=lineage.id)
+
+
+def files_below(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def planned(path: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Exit status and problems of `plan`, which must leave all as it was."""
+    before = files_below(path.parent)
+    assert plan.command.callback is not None
+    answer = plan.command.callback(flow=str(path), deep=False, mermaid=False, state=None)
+    assert files_below(path.parent) == before
+    given = answer.as_object("plan")
+    assert given["ok"] == (answer.exit == Exit.DONE)
+    assert given["result"]["tiers"]
+    return int(answer.exit), given["problems"]
+
+
+def refused(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> ScribenginError:
+    """How `run` refuses it, before it would start Spark."""
+
+    def started(*_args: object, **_more: object) -> None:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr(run, "begin", started)
+    with pytest.raises(ScribenginError) as caught:
+        run.run_flow(path, RunSettings(once=True, **settings), lambda _view: None)
+    return caught.value
+
+
+def state_gone(folder: Path) -> Path:
+    path = write(folder)
+    begin(path)
+    shutil.rmtree(folder / ".scribengin")
+    return path
+
+
+def state_copied(folder: Path) -> Path:
+    original = folder.parent / "original"
+    begin(write(original))
+    shutil.copytree(original, folder)
+    return folder / "flow.yaml"
+
+
+def step_changed(folder: Path) -> Path:
+    begin(write(folder))
+    return write(folder, by="[k, id]")
+
+
+def others_files(folder: Path) -> Path:
+    path = write(folder)
+    (folder / "out").mkdir()
+    (folder / "out" / "part-0-0-x.jsonl").touch()
+    return path
+
+
+CASES: list[tuple[str, Callable[[Path], Path], str, tuple[int, int]]] = [
+    ("source-missing", lambda folder: write(folder, source="dta"), "source", (4, 31)),
+    ("source-file-missing", lambda folder: write(folder, source="data/b.jsonl"), "source", (4, 31)),
+    ("source-below-a-file", lambda folder: write(folder, source="a_file/x/y"), "source", (4, 31)),
+    ("sink-is-a-file", lambda folder: write(folder, sink="a_file"), "sink-folder", (8, 43)),
+    ("sink-below-a-file", lambda folder: write(folder, sink="a_file/out"), "sink-folder", (8, 43)),
+    ("sink-under-proc", lambda folder: write(folder, sink="/proc/nope/out"), "sink-folder", (8, 43)),
+    ("sink-name-too-long", lambda folder: write(folder, sink="x" * 300), "sink-folder", (8, 43)),
+    ("sink-holds-others-files", others_files, "output-foreign", (8, 3)),
+    ("state-gone", state_gone, "output-foreign", (8, 3)),
+    ("state-copied", state_copied, "state-copied", (0, 0)),
+    ("step-changed", step_changed, "state-changed", (8, 3)),
+]
+
+
+@pytest.mark.parametrize(("make", "code", "place"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_plan_says_what_run_refuses_in_the_same_words_and_neither_starts_spark(
+    make: Callable[[Path], Path], code: str, place: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(tmp_path / "flow")
+    status, problems = planned(path)
+    assert status == 2
+    (problem,) = problems
+    assert (problem["code"], (problem["line"], problem["column"])) == (code, place)
+    assert problem["file"] == str(path)
+    assert problem["remedy"]
+    error = refused(path, monkeypatch)
+    remedy = prepare(path, state=None).named(error.remedy)
+    assert (error.code, error.message, remedy) == (code, problem["message"], problem["remedy"])
+    assert error.place is not None
+    assert (error.place.file, error.place.line, error.place.column) == (str(path), *place)
+
+
+def test_plan_says_all_at_once(tmp_path: Path) -> None:
+    status, problems = planned(write(tmp_path / "flow", source="dta", sink="a_file"))
+    assert status == 2
+    assert [problem["code"] for problem in problems] == ["source", "sink-folder"]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_plan_of_what_can_run_exits_with_0(tmp_path: Path, *, begun: bool) -> None:
+    path = write(tmp_path / "flow")
+    if begun:
+        begin(path)
+    assert planned(path) == (0, [])
+
+
+def test_a_new_lineage_that_may_be_added_is_not_refused_before_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = state_gone(tmp_path / "flow")
+    monkeypatch.setattr(run, "begin", lambda *_args: (_ for _ in ()).throw(InterruptedError))
+    with pytest.raises(InterruptedError):
+        run.run_flow(path, RunSettings(append_new_lineage=True), lambda _view: None)
+
+
+def test_plan_in_a_process_of_its_own_prints_the_problem_and_exits_with_2(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow", sink="a_file")
+    done = subprocess.run([sys.executable, "-m", "scribengin.cli", "plan", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f'{path}:8:43: error: sink "kept": cannot write to {path.parent / "a_file"}' in done.stderr
+    assert "query kept" in done.stdout
+
+
+@pytest.mark.parametrize("sink", ["a_file", "a_file/out", "/proc/nope/out", "x" * 300])
+def test_a_sink_that_cannot_have_its_folder_says_so_when_it_is_claimed(sink: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "flow", sink=sink)
+    place = Place("kept", path.parent, {"path": sink, "format": "json"})
+    with pytest.raises((EnvironmentFault, SinkError)) as caught:
+        FilesSink(place).prepare(owner="o", lineage="l")
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("state", ["a_file", "a_file/state", "/proc/nope/state"])
+def test_a_state_folder_that_cannot_be_is_a_fault_with_a_remedy(state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "flow")
+    error = refused(path, monkeypatch, state=path.parent / state)
+    assert isinstance(error, EnvironmentFault)
+    assert error.remedy
+
+
+def test_what_the_system_says_of_a_nodes_path_is_an_error_of_the_node(tmp_path: Path) -> None:
+    (tier,) = prepare(write(tmp_path / "flow"), state=None).tiers
+    for node, kind in (("events", SourceError), ("kept", SinkError)):
+        with pytest.raises(kind) as caught, blaming(tier, node):
+            os.listdir(tmp_path / "nowhere")  # noqa: PTH208 (any call that the system refuses)
+        assert f'"{node}"' in caught.value.message
+        assert "nowhere" in caught.value.message
+        assert caught.value.place is not None
+        assert caught.value.place.line
+
+
+def test_a_folder_that_is_not_there_yet_has_no_fault_and_is_not_made(tmp_path: Path) -> None:
+    assert folder_fault(tmp_path / "a" / "b") is None
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    fault = folder_fault(tmp_path / "link")
+    assert fault is not None
+    assert "link to nothing" in fault[0]
