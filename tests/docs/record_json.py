@@ -24,7 +24,17 @@ sinks: {kept: {from: large, type: files, path: out, format: parquet, max_files: 
 COMMANDS = (
     ("init shop", "Makes a folder with a flow and its data."),
     ("validate shop/flow.yaml mistakes.yaml", "One row a file in `result`, every mistake in `problems`; exit status 2."),
-    ("plan shop/flow.yaml", "What would run, and what it would change against the state that is there."),
+    (
+        "validate --env shop/flow.yaml",
+        "One object a source or sink in `places` of each file: `state` is ok, wrong (exit status 2), unreached (no answer: a warning, "
+        "exit\nstatus 3) or unchecked (the connector cannot look before a run).",
+    ),
+    (
+        "plan shop/flow.yaml",
+        "What would run, and what it would change against the state that is there. `again` of a change that is `refused`: for each source, "
+        "how much a\nQuery that starts over would read again, and whether those files are still there. What `run` would refuse is in "
+        "`problems`, with exit status 2.",
+    ),
     (
         "preview shop/flow.yaml --rows 2 --at paid",
         "Each node on the way of the sample; with `--at` one. `rows` have a `fate` (kept, dropped, dead; `made` where none stands "

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         HoldingReader,
         JsonStream,
         KeptSink,
+        LookedAtSink,
+        LookedAtSource,
         LookingReader,
         LookingSource,
         OfferingSink,
@@ -107,6 +109,16 @@ def redacts(sink: Sink) -> TypeGuard[RedactedSink]:
 def compares_columns(sink: Sink) -> TypeGuard[ComparingSink]:
     """True for a ComparingSink."""
     return hasattr(sink, "unlike")
+
+
+def can_be_looked_at(sink: Sink) -> TypeGuard[LookedAtSink]:
+    """True for a LookedAtSink."""
+    return hasattr(sink, "look_at_place")
+
+
+def is_looked_at(source: Source) -> TypeGuard[LookedAtSource]:
+    """True for a LookedAtSource."""
+    return hasattr(source, "look_at_place")
 
 
 def offers(sink: Sink) -> TypeGuard[OfferingSink]:

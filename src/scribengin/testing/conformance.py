@@ -13,6 +13,7 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.abilities import can_be_looked_at
 from scribengin.connectors.contract import Limits, SourceStream
 from scribengin.core.errors import StateError
 from scribengin.testing.conformance_deaths import check_at_once, check_deaths, check_kills
@@ -100,6 +101,9 @@ def check_sink(
 
 def _check_batches(trial: SinkTrial, rows: Rows) -> None:
     sink = trial.make_sink()
+    if can_be_looked_at(sink):
+        sink.look_at_place()
+        trial.sees([], "a look at the place changes nothing there")
     sink.prepare(owner=OWNER, lineage=LINEAGE)
     sink.prepare(owner=OWNER, lineage=LINEAGE)
     failed = trial.stage(sink, 0, rows[:1], attempt="failed")

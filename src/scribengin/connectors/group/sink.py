@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scribengin.connectors.abilities import is_chained
+from scribengin.connectors.abilities import can_be_looked_at, is_chained
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN, said
 from scribengin.connectors.group.health import Health, Turns
@@ -70,6 +70,12 @@ class GroupSink:
                         node=self.node,
                     ) from error
                 self._health.failed(name, self._now(), said(error))
+
+    def look_at_place(self) -> None:
+        """See LookedAtSink: of every member. Raises what the first says that does not take writes."""
+        for sink in self._sinks.values():
+            if can_be_looked_at(sink):
+                sink.look_at_place()
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision at its member, and clear away at all that answer what older Batches have left. Raises Unreachable

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import socket
+import ssl
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,12 +17,11 @@ from urllib.parse import urldefrag, urlencode, urlsplit
 import msgspec
 
 from scribengin.connectors.http.options import TEMPLATE
-from scribengin.core.errors import SinkError
+from scribengin.core.errors import SinkError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.core.tls import trusted
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Iterator, Mapping
 
     import httpx2
@@ -94,6 +95,22 @@ class Endpoint:
             self._trust = trusted(self._ca) if self._url.startswith("https:") else False
         except OSError as error:  # of a file that is missing, or no certificate
             raise self._error(f"{self._ca} vouches for nobody: {error}", "correct `ca`", "http-options") from None
+
+    def reach(self) -> None:
+        """Connect and hang up. Raises Unreachable where nobody answers there, SinkError for a certificate that is not trusted."""
+        parts = urlsplit(self._url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            with socket.create_connection((parts.hostname or "", port), timeout=min(_CONNECT_S, self._options["timeout"])) as connection:
+                if isinstance(self._trust, ssl.SSLContext):
+                    self._trust.wrap_socket(connection, server_hostname=parts.hostname).close()
+        except ssl.SSLCertVerificationError as error:
+            raise self._error(f"the certificate is not trusted: {error.verify_message}", "correct `ca`", "http-options") from error
+        except OSError as error:
+            said = f'sink "{self.node}": {self} does not answer: {error.strerror or error}'
+            raise Unreachable(
+                said, remedy="look whether the server is up; a flow that runs tries again by itself", node=self.node
+            ) from error
 
     @contextmanager
     def opened(self) -> Iterator[None]:

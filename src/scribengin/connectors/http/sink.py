@@ -45,6 +45,11 @@ class HttpSink(PlainSink):
         """Whether a client can be made of the options. The server is not asked: nobody knows what it would make of that."""
         self._endpoint.check()
 
+    def look_at_place(self) -> None:
+        """See LookedAtSink: a connection is made, and no request is sent."""
+        self._endpoint.check()
+        self._endpoint.reach()
+
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedRequests:  # noqa: ARG002 (the contract's)
         """A stream for one unit."""
         return StagedRequests(self.node, self._marks(batch.lineage).folder(batch.number), unit, attempt, self._cut)

@@ -68,6 +68,10 @@ class KafkaSink:
 
     # --- the claim ---
 
+    def look_at_place(self) -> None:
+        """See LookedAtSink."""
+        self._topics.look_at(str(self._options["topic"]))
+
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the sink's markers; see the contract. Looks at the topic too, so that a missing one is told at the start."""
         if self._avro is not None:

@@ -58,6 +58,15 @@ class TopicBook:
             _known[key] = (time.monotonic(), topic)
         return topic
 
+    def look_at(self, template: str) -> None:
+        """Ask brokers for the topic, and make none; of a template with columns whether brokers answer. Raises as `get`."""
+        if "{" in template:
+            self._cluster.matching(topics_pattern(template))
+        elif self._options["missing_topic"] != "make":
+            self.get(template)
+        else:
+            self._cluster.topics([template])
+
     def delete(self, name: str) -> None:
         """Delete the topic, where it is there."""
         self._cluster.delete_topic(name)

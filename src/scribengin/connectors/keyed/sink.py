@@ -140,6 +140,10 @@ class KeyedSink:
             if self._store.write_record(new.as_json(), held):
                 return
 
+    def look_at_place(self) -> None:
+        """See LookedAtSink."""
+        self._store.read_record()
+
     def unlike(self, schema: Schema) -> list[str]:
         """What the place does not take of the columns, a sentence each."""
         return self._store.unlike(schema)

@@ -77,6 +77,10 @@ class ObjectsSink:
         if self._listed:
             self._uploads()  # tells now that no key of access is given
 
+    def look_at_place(self) -> None:
+        """See LookedAtSink: lists the first objects of the prefix."""
+        next(iter(self._address.with_login().open().list()), None)
+
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ObjectsSinkStream:
         """A stream for one unit; it writes nothing before its first row."""
         return ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules)

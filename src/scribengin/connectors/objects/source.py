@@ -63,6 +63,10 @@ class ObjectsSource:
             check_first=self._content.check_object,
         )
 
+    def look_at_place(self) -> None:
+        """See LookedAtSource: lists the first objects below the url."""
+        next(iter(self._address.with_login().open().list()), None)
+
     def check_first(self) -> None:
         """See `FilesSource.check_first`."""
         self._content.check_first()

@@ -57,6 +57,11 @@ class SqlSink:
                     self._commits.take(session, mine, held, had_rows=held is None and self._has_rows(session))
         self._owner = owner
 
+    def look_at_place(self) -> None:
+        """See LookedAtSink. A table that is missing is made by the first run."""
+        with self._connected("cannot be looked at") as session:
+            self._columns(session)
+
     def unlike(self, schema: Schema) -> list[str]:
         """What the table that is there does not take of the columns, a sentence each."""
         with self._connected("cannot be looked at") as session:
