@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.abilities import counts_others
 from scribengin.core.errors import Refused
 from scribengin.local.acks import topology_of
-from scribengin.local.going_back import read_again
 from scribengin.local.ledger import in_plan_order, stateful_runs
 from scribengin.local.migrate import changes_and_moves, open_left_sinks
 from scribengin.local.prepare import open_sinks
@@ -42,9 +41,14 @@ if TYPE_CHECKING:
     from scribengin.state.moves import Moved
 
 
-def planned_changes(prepared: PreparedFlow) -> Changes:
-    """What running the plan would change against the state that is there. Raises Refused while a move between tiers is under way."""
-    changes = changes_and_moves(prepared)[0].with_remedies(prepared.named)
+def planned_changes(prepared: PreparedFlow, found: Changes | None = None) -> Changes:
+    """What running the plan would change against the state that is there. Raises Refused while a move between tiers is under way. `found`:
+    what `changes_and_moves` has found already."""
+    changes = (found or changes_and_moves(prepared)[0]).with_remedies(prepared.named)
+    if not changes.refused:
+        return changes
+    from scribengin.local.going_back import read_again  # which opens sources, and so imports Arrow
+
     tiers = {tier.plan.tier: tier for tier in prepared.tiers}
     return replace(
         changes,
