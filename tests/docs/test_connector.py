@@ -178,7 +178,7 @@ def make_customers(folder: Path) -> Path:
 
 
 def test_the_flow_of_the_database_that_joins_the_sql_layer_is_right(installed: Path, tmp_path: Path) -> None:
-    run_commands(["scribengin plan flow.yaml > plan.txt"], make_customers(tmp_path), PYTHONPATH=str(installed))
+    run_commands(["mkdir data", "scribengin plan flow.yaml > plan.txt"], make_customers(tmp_path), PYTHONPATH=str(installed))
     assert "exactly once" in (tmp_path / "examples/sql-database/plan.txt").read_text()
 
 

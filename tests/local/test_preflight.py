@@ -157,6 +157,15 @@ def test_plan_says_all_at_once(tmp_path: Path) -> None:
     assert [problem["code"] for problem in problems] == ["source", "sink-folder"]
 
 
+def test_plan_opens_what_it_does_not_connect_to(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow")
+    cassandra = "type: cassandra, server: [c1], keyspace: 'a b', table: t"
+    path.write_text(path.read_text().replace("type: files, path: out, format: json", cassandra))
+    status, (problem,) = planned(path)
+    assert (status, problem["line"]) == (2, 8)
+    assert '`keyspace` is "a b"' in problem["message"]
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_plan_of_what_can_run_exits_with_0(tmp_path: Path, *, begun: bool) -> None:
     path = write(tmp_path / "flow")

@@ -161,7 +161,7 @@ def folder_fault(folder: Path) -> tuple[str, str] | None:
     try:
         at = _nearest(folder.absolute())
         if not at.is_dir():
-            return (f"{at} is a file" if at.exists() else f"{at} is a link to nothing"), "name another folder"
+            return (f"{at} is a file" if at.exists() else f"{at} is a link to nothing"), _REMEDIES[errno.ENOTDIR, errno.EEXIST]
         if not os.access(at, os.W_OK | os.X_OK):
             return f"{at}: {os.strerror(errno.EACCES)}", "give this user the right to write there, or name another folder"
         if os.statvfs(at).f_flag & os.ST_RDONLY:

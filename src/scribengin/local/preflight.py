@@ -5,24 +5,26 @@ Everything here only reads: nothing is made, claimed or changed, so that it can 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.connectors.contract import Claimant
-from scribengin.core.errors import InputError, Refused, ScribenginError, SinkError, SourceError
+from scribengin.core.errors import EnvironmentFault, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
-from scribengin.local.migrate import changes_and_moves, first_refusal
+from scribengin.local.migrate import first_refusal
 from scribengin.local.prepare import sink_place, source_place
 from scribengin.plan.split import CHANNEL
 from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.diff import Changes
+    from scribengin.plan.moves import Moves
     from scribengin.state.lineage import Lineage
 
 _WHERE = ("path", "url")
@@ -55,9 +57,20 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
         raise fault from error
 
 
-def planned_refusals(prepared: PreparedFlow) -> list[Problem]:
-    """Everything that a run would refuse, each with its place: the state first, then sources and sinks."""
-    changes, moves = changes_and_moves(prepared)
+def _open(open_: Callable[[], object]) -> None:
+    """Nothing is connected by it. A flow may be planned where the clients of its connectors are not installed."""
+    with suppress(EnvironmentFault, ModuleNotFoundError):
+        open_()
+
+
+def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> list[Problem]:
+    """Everything that a run would refuse, each with its place: the state first, then sources and sinks.
+
+    Args:
+        prepared: the flow.
+        changes: what the plan changes against the state, by `changes_and_moves`.
+        moves: that belong to it.
+    """
     arriving = {arrival.key for arrival in moves.arrivals}
     found = [*state_refusals(prepared, arriving), *source_refusals(prepared), *sink_refusals(prepared, arriving)]
     problems = [_problem(error, prepared) for error in found]
@@ -87,19 +100,22 @@ def state_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]
 
 
 def source_refusals(prepared: PreparedFlow) -> Iterator[ScribenginError]:
-    """Sources on this machine whose place is missing or forbidden."""
+    """Sources on this machine whose place is missing or forbidden, and others whose options mean nothing to their connector."""
     for tier in prepared.tiers:
         for node in tier.plan.flow.sources.values():
             try:
                 with blaming(tier, node.id):
-                    catalog.look_at_source(node.type, source_place(tier.plan.flow, node.id))
+                    place = source_place(tier.plan.flow, node.id)
+                    if node.type != CHANNEL and not catalog.look_at_source(node.type, place):
+                        _open(partial(catalog.open_source, node.type, place))
             except ScribenginError as error:
                 yield error
 
 
 def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = (), *, adopt: bool = False) -> Iterator[ScribenginError]:
-    """Sinks on this machine that cannot be written to, or are another's. `arriving`: as in `state_refusals`; `adopt`: as in
-    `Sink.prepare`."""
+    """Sinks on this machine that cannot be written to, or are another's, and others whose options mean nothing to their connector.
+
+    `arriving`: as in `state_refusals`; `adopt`: as in `Sink.prepare`."""
     try:
         owner = known_owner(prepared.root)
     except Refused:
@@ -115,7 +131,9 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
                     continue
                 try:
                     with blaming(tier, id_):
-                        catalog.look_at_sink(node.type, sink_place(tier.plan.flow, id_), claimant)
+                        place = sink_place(tier.plan.flow, id_)
+                        if not catalog.look_at_sink(node.type, place, claimant):
+                            _open(partial(catalog.open_sink, node.type, place))
                 except ScribenginError as error:
                     yield error
 

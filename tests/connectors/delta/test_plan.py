@@ -64,7 +64,7 @@ STORED = FLOW.replace("path: kept, OPTIONS", 'mode: append, path: "s3://lake/kep
             STORED.replace("s3://", "s3://key:word@"),
             "path holds a user; take it out: write it as `config`, with the secret as ${secret:env/NAME}",
         ),
-        (STORED.replace("mode: append", "endpoint: store"), 'endpoint "store" is no address; write it as https://HOST:PORT'),
+        (STORED.replace("mode: append", "endpoint: store"), 'endpoint has "store", which is not an address; write it as https://HOST:PORT'),
         (STORED.replace("mode: append", "config: {secret: a}"), 'config has "secret", which is nothing of a login'),
         (
             STORED.replace("sinks: {", "sinks: {all: {from: orders, type: objects, url: s3://lake, format: json}, "),

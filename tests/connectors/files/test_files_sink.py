@@ -25,7 +25,7 @@ from scribengin.connectors.files.sink_partition import Partitions, escape, folde
 from scribengin.connectors.files.time_path import NULL
 from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core import faults, numbered_log
-from scribengin.core.errors import EnvironmentFault, FencedError, Refused, StateError
+from scribengin.core.errors import EnvironmentFault, FencedError, Refused, SinkError, StateError
 from scribengin.core.storage import SummedFile
 from scribengin.core.types import arrow_schema, parse_schema
 
@@ -374,7 +374,7 @@ def test_files_that_a_reader_took_away_after_publishing_do_not_stop_a_restart(tm
 
 def test_a_place_that_cannot_be_a_folder_is_told_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
-    with pytest.raises(EnvironmentFault, match=r"the folder .*out cannot be made") as told:
+    with pytest.raises(SinkError, match=r'sink "kept": cannot write to .*out: .*out is a file') as told:
         make(tmp_path)
     assert "a file stands on the way" in told.value.remedy
 

@@ -220,7 +220,7 @@ def test_a_url_that_leads_nowhere_is_told(url: str) -> None:
 
 
 def test_an_endpoint_that_is_no_address_is_told() -> None:
-    with pytest.raises(SinkError, match="is no address"):
+    with pytest.raises(SinkError, match="is not an address"):
         Address.of("kept", SINK.filled({"url": "s3://b", "endpoint": "127.0.0.1:9000"}))
 
 

@@ -27,6 +27,7 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     Exit status 2: `run` would refuse it, for a missing source, a sink that cannot be written to, or a state that does not fit.
     """
     from scribengin.local.inspect import planned_changes, run_advice
+    from scribengin.local.migrate import changes_and_moves
     from scribengin.local.preflight import planned_refusals
     from scribengin.local.prepare import prepare
     from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
@@ -34,14 +35,15 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     settings = run_settings(read_settings({"state": state}))
     prepared = prepare(flow_path(flow), state=settings.state)
     problems = [*prepared.warnings]
-    refused = planned_refusals(prepared)
+    found = changes_and_moves(prepared)
+    refused = planned_refusals(prepared, *found)
     if deep and not refused:
         from scribengin.local.deep import check_deep
 
         problems += check_deep(prepared, settings)
     if any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
-    changes = planned_changes(prepared)
+    changes = planned_changes(prepared, found[0])
     advice = run_advice(prepared)
     result = as_json(prepared.plan, changes, advice)
     if mermaid:

@@ -3,7 +3,7 @@
 from scribengin.connectors.contract import Place, Source
 from scribengin.connectors.sequence.options import SOURCE
 
-__all__ = ["SOURCE", "make_source"]
+__all__ = ["SOURCE", "look_at_source", "make_source"]
 
 
 def make_source(place: Place) -> Source:
@@ -11,3 +11,7 @@ def make_source(place: Place) -> Source:
     from scribengin.connectors.sequence.source import SequenceSource
 
     return SequenceSource(place)
+
+
+def look_at_source(place: Place) -> None:
+    """There is no place to look at."""

@@ -1,9 +1,9 @@
 """A small table of results as a sink."""
 
-from scribengin.connectors.contract import Place, Sink
+from scribengin.connectors.contract import Claimant, Place, Sink
 from scribengin.connectors.summary.options import SINK
 
-__all__ = ["SINK", "make_sink"]
+__all__ = ["SINK", "look_at_sink", "make_sink"]
 
 
 def make_sink(place: Place) -> Sink:
@@ -11,3 +11,8 @@ def make_sink(place: Place) -> Sink:
     from scribengin.connectors.summary.sink import SummarySink
 
     return SummarySink(place)
+
+
+def look_at_sink(place: Place, claimant: Claimant | None) -> bool:  # noqa: ARG001 (see the catalog)
+    """There is no place to look at."""
+    return True
