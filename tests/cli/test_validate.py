@@ -48,6 +48,21 @@ def test_every_mistake_of_every_file_is_told_with_its_place(command, flow, tmp_p
     assert f"{bad}:7:" in said.err
 
 
+def test_several_problems_are_counted_below_them(command, flow):
+    flow.write_text(GOOD.replace("from: orders, filter", "from: order, filter").replace("path: out", "pth: out, with: x"))
+    lines = command("validate", flow).err.splitlines()
+    assert lines[-1] == f"{len(lines) - 1} errors"
+    flow.write_text(GOOD.replace("path: out", "pth: out"))
+    (line,) = command("validate", flow).err.splitlines()
+    assert "[unknown-option]" in line
+
+
+def test_what_init_proposes_can_be_typed_whatever_the_folder_is_called(command):
+    ended = command("init", "My Shop", "--json")
+    assert ended.object["result"]["next"][0] == "scribengin validate 'My Shop/flow.yaml'"
+    assert command("init", "My Shop", "--json").codes == ["folder-taken"]
+
+
 def test_a_name_without_a_registry_a_folder_and_a_slip_are_told_apart(command, flow):
     assert command("validate", "orders", "--json").codes == ["flow-name"]
     assert command("validate", "flow", "--json").object["problems"][0]["remedy"] == "name a file: flow.yaml"

@@ -60,6 +60,8 @@ class AnsweringCommand(click.Command):
                     answer.show()
                 for problem in answer.problems:
                     show_problem(problem)
+                if len(answer.problems) > 1:
+                    click.echo(counted(answer.problems), err=True)
         finally:
             if output is not None:
                 output.close()
@@ -116,6 +118,13 @@ def show_problem(problem: Problem, *, err: bool = True) -> None:
     severity = click.style("warning", fg="yellow") if problem.severity == "warning" else click.style("error", fg="red")
     remedy = f"; {problem.remedy}" if problem.remedy else ""
     click.echo(f"{place}{severity}: {problem.message}{remedy} {click.style(f'[{problem.code}]', dim=True)}", err=err)
+
+
+def counted(problems: Sequence[Problem]) -> str:
+    """How many there are of each severity: `2 errors, 1 warning`."""
+    errors = sum(problem.severity == "error" for problem in problems)
+    parts = [(errors, "error"), (len(problems) - errors, "warning")]
+    return ", ".join(f"{count} {word}{'s' * (count != 1)}" for count, word in parts if count)
 
 
 def problems_of(error: ScribenginError) -> Sequence[Problem]:

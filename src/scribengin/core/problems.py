@@ -54,8 +54,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return "" if near is None else f'did you mean "{near}"?'
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The one of `known` that the word may have been meant to be."""
+def suggestion(word: str, known: Iterable[str], lead: str) -> str:
+    """`did you mean …?` where something is near, else `lead` with all that is known; empty where nothing is.
+
+    >>> suggestion("xyz", ["orders", "users"], "there are")
+    'there are orders, users'
+    """
+    names = list(dict.fromkeys(known))
+    return did_you_mean(word, names) or (f"{lead} {', '.join(names)}" if names else "")
+
+
+def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """The one of `known` that the word may have been meant to be; `alike` (0 to 1) is how near it has to be."""
     names = list(known)
-    near = [name for name in names if name.lower() == word.lower()] or get_close_matches(word, names, n=1, cutoff=0.6)
+    near = [name for name in names if name.lower() == word.lower()] or get_close_matches(word, names, n=1, cutoff=alike)
     return near[0] if near else None

@@ -199,7 +199,10 @@ def _join_columns(action: Join, inputs: list[Columns | None]) -> Columns | None:
         return None
     if action.how == "semi":
         return left
-    keys = [find(left, name) or Column(name) for name in action.key]
+    found = [(find(left, name), find(right, name)) for name in action.key]
+    keys = [mine for mine, other in found if mine is not None and other is not None]
+    if len(keys) < len(action.key):
+        return None
     loose_left = action.how in ("right", "full")
     loose_right = action.how in ("left", "full")
     return (

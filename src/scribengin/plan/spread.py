@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from scribengin.connectors import catalog
 from scribengin.core.errors import Refused
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import suggestion
 from scribengin.core.units import parse_duration_s
 from scribengin.plan.check import check_flow
 from scribengin.plan.columns import find
@@ -172,7 +172,7 @@ def _check_branches(flow: Flow, step: Step, action: Utilities, branches: Branche
     for name in (*branches.key, branches.time):
         column = find(columns, name)
         if column is None:
-            near = did_you_mean(name, (each.name for each in columns)) or f"it has {', '.join(each.name for each in columns)}"
+            near = suggestion(name, (each.name for each in columns), "it has")
             raise Refused(f'step "{step.id}" reads no column "{name}", by which branches could meet', remedy=near, code=CODE)
         if column.nullable:
             message = f'column "{name}" may be null: a row without it would never meet its copies of the other branches'

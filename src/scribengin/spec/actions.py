@@ -178,7 +178,7 @@ def _python(reader: Reader, value: str | Read, read: Read, owner: Owner) -> Acti
 
 
 def _is_function(reader: Reader, text: str, node: Node, owner: Owner, key: str = "python") -> bool:
-    if _FUNCTION.match(text):
+    if _FUNCTION.match(text) and not text.partition(":")[0].endswith(".py"):
         return True
     if text.endswith(".py"):
         module = text.removesuffix(".py").replace("/", ".").strip(".")

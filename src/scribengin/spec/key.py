@@ -5,6 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+_FORMS: dict[str, str] = {
+    "inputs": "ID",
+    "column": "COLUMN",
+    "columns": "[COLUMN]",
+    "expression": "SQL",
+    "expressions": "{NAME: SQL}",
+    "selection": "[COLUMN, SQL AS COLUMN]",
+    "cases": "{BRANCH: SQL, otherwise: BRANCH}",
+    "times": "{INPUT: COLUMN, INPUT: COLUMN}",
+    "watermark": "COLUMN 10m",
+    "schema": '"COLUMN TYPE, COLUMN TYPE"',
+    "nodes": "{ID: {…}}",
+    "names": "[NAME]",
+    "function": '"module:function"',
+}
+"""How errors show values that name things of the user's flow: an example would name things of another one."""
+
 KeyKind = Literal[
     "text",
     "raw",
@@ -61,6 +78,16 @@ class Key:
     section: Section | None = None
     low: float | None = None
     high: float | None = None
+
+    @property
+    def form(self) -> str:
+        """What errors show of its value: the example, in which capitals take the place of what a flow names itself."""
+        if self.kind == "section" and self.section is not None:
+            inner = [key for key in self.section.keys if key.required] or list(self.section.keys[:1])
+            return f"{{{', '.join(f'{key.name}: {key.form}' for key in inner)}}}"
+        if self.kind == "name" and self.name != "type":
+            return "NAME"
+        return _FORMS.get(self.kind, self.example)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,6 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("logical_node", "Flume", "tiers"),
     OldWord("spool_dir", "Flume", "files", "a folder whose files are read: `type: files`"),
     OldWord("tail", "Flume", "growing", "`type: files` with `growing: true` reads what is added to a file"),
-    OldWord("hdfs", "Flume", "files"),
     OldWord("spout", "Storm", "sources", "a spout is a source"),
     OldWord("spouts", "Storm", "sources"),
     OldWord("bolt", "Storm", "steps", "a bolt is a step; one that writes is a sink"),
@@ -133,6 +132,7 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("group_by", "PySpark", "aggregate", "`aggregate: {by: […], columns: {…}}`"),
     OldWord("agg", "PySpark", "aggregate"),
     OldWord("where", "PySpark", "filter"),
+    OldWord("on", "PySpark", "key", "columns that both inputs have: `key: [COLUMN]`"),
     OldWord("union", "PySpark", "merge"),
     OldWord("union_by_name", "PySpark", "merge"),
     OldWord("intersect", "PySpark", "merge"),
@@ -170,6 +170,33 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("ndjson", "PySpark", "json"),
 )
 
+_OVER_SPARK = "a sink of `type: spark` writes by any writer of Spark, at least once"
+_OVER_KAFKA = "bring its records to Kafka or into files first"
+_ELSEWHERE: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("s3", "s3a", "s3n", "minio", "r2", "ceph", "bucket"), ("objects", "with `url: s3://BUCKET/PREFIX`")),
+    **dict.fromkeys(("parquet", "csv", "json", "text"), ("files", "with `format: {word}`")),
+    **dict.fromkeys(("jsonl", "ndjson"), ("files", "with `format: json`")),
+    "avro": ("files", "with `format: avro`; a sink writes it to Kafka"),
+    **dict.fromkeys(("file", "local", "filesystem", "folder", "directory", "dir", "csvfile"), ("files", "with `path: FOLDER`")),
+    **dict.fromkeys(("jdbc", "sql", "database", "db"), ("postgres", "for PostgreSQL; for other databases " + _OVER_SPARK)),
+    **dict.fromkeys(("postgresql", "pg", "psql", "timescale", "timescaledb"), ("postgres", "with `server` and `table`")),
+    **dict.fromkeys(("redpanda", "msk", "confluent"), ("kafka", "with `bootstrap`; it speaks Kafka's protocol")),
+    **dict.fromkeys(("elastic", "es"), ("elasticsearch", "with `server` and `index`")),
+    **dict.fromkeys(("scylla", "scylladb"), ("cassandra", "with `server`, `keyspace` and `table`")),
+    **dict.fromkeys(("deltalake", "databricks"), ("delta", "with `path`")),
+    **dict.fromkeys(("stdout", "print", "log", "debug"), ("console", "")),
+    **dict.fromkeys(("webhook", "rest", "https", "api"), ("http", "with `url`")),
+    **dict.fromkeys(("generator", "seq", "datagen"), ("sequence", "")),
+}
+"""Types as others call them → (ours, what stands beside it)"""
+_NO_TYPE = {
+    **dict.fromkeys(("kinesis", "pubsub", "rabbitmq", "amqp", "mqtt", "nats", "pulsar", "sqs", "eventbridge"), _OVER_KAFKA),
+    **dict.fromkeys(("mysql", "mariadb", "oracle", "mssql", "sqlserver", "snowflake", "bigquery", "redshift", "clickhouse"), _OVER_SPARK),
+    **dict.fromkeys(("mongodb", "mongo", "dynamodb", "redis", "iceberg", "hudi", "orc", "xml"), _OVER_SPARK),
+    **dict.fromkeys(("gcs", "gs", "azure", "abfs", "abfss", "adls"), "`type: objects` takes stores with the API of S3"),
+}
+"""Types of others that are not here → what can be done"""
+
 UNITS = {
     **dict.fromkeys(("millis", "millisecond", "milliseconds", "msec"), "ms"),
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
@@ -198,6 +225,15 @@ for _word in WORDS:
     _BY_WORD.setdefault(_folded(_word.word), []).append(_word)
 
 
+def our_word(word: str, known: Collection[str]) -> str | None:
+    """The one of `known` by which another system's word is called here.
+
+    >>> our_word("transforms", ["steps", "sinks"])
+    'steps'
+    """
+    return next((old.ours for old in _BY_WORD.get(_folded(word), ()) if old.ours in known), None)
+
+
 def old_word(word: str, known: Collection[str]) -> str:
     """The word of another system in our words, where ours is one of `known`; or an empty text.
 
@@ -209,6 +245,27 @@ def old_word(word: str, known: Collection[str]) -> str:
             more = f"; {old.note}" if old.note else ""
             return f'did you mean "{old.ours}"? ("{old.word}" is a word of {old.origin}{more})'
     return ""
+
+
+def type_word(word: str, known: Collection[str]) -> str:
+    """What to write for a type of another system, where ours is one of `known`; that there is none; or an empty text.
+
+    >>> type_word("s3", ["files", "objects"])
+    'write type: objects, with `url: s3://BUCKET/PREFIX`'
+    >>> type_word("kinesis", ["files"])
+    'kinesis is not supported; bring its records to Kafka or into files first'
+    """
+    folded = _folded(word)
+    ours, beside = _ELSEWHERE.get(folded, ("", ""))
+    if ours in known:
+        beside = beside.format(word=folded)
+        if "spark" not in known:
+            beside = beside.partition("; for other databases")[0]
+        return f"write type: {ours}{', ' * bool(beside)}{beside}"
+    instead = _NO_TYPE.get(folded)
+    if instead == _OVER_SPARK and "spark" not in known:
+        instead = _OVER_KAFKA
+    return f"{word} is not supported; {instead}" if instead else ""
 
 
 def translate(word: str) -> str:

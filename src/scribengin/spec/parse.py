@@ -48,7 +48,8 @@ class Parsed:
     """the references of `${…}` for which there is no value here: `env:NAME`, `secret:env/NAME`, `secret:file/PATH`"""
     broken: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
-    """those of `tiers`, `edges`, `groups`, `defaults` in which there is an error"""
+    """those of `tiers`, `edges`, `groups`, `defaults` in which there is an error; those of `sources`, `steps`, `sinks` that are missing or
+    could not be read at all"""
 
     @property
     def ok(self) -> bool:
@@ -79,6 +80,12 @@ def parse_flow(
         document.problem("wrong-kind", document.root.start if document.root else 0, f"the flow file is {found}, not a mapping", remedy)
     problems = sorted(document.problems, key=lambda problem: problem.place)
     return Parsed(flow, tuple(problems), reader.places, tuple(reader.unresolved), broken, unread)
+
+
+def _is_unread(read: Read, section: str) -> bool:
+    """Whether nothing is known of a section, of which there is an error already."""
+    mapping: Mapping | None = read.values.get(section)
+    return not mapping.entries if mapping is not None else section in read.given or section != "steps"
 
 
 class _FlowReader:
@@ -118,7 +125,8 @@ class _FlowReader:
             version=_VERSION,
             folder=self._reader.folder,
         )
-        return flow, frozenset(self._broken), parts.unread if sound else parts.unread | {"defaults"}
+        unread = parts.unread | {section for section in _SECTION_OF if _is_unread(read, section)}
+        return flow, frozenset(self._broken), unread if sound else unread | {"defaults"}
 
     def _defaults(self, read: Read) -> tuple[Defaults, bool]:
         """(what they say, whether there is no error in them)."""
@@ -170,7 +178,7 @@ class _FlowReader:
                 self._broken.add(id_)
             self._ids.setdefault(id_, _SECTION_OF[section])
         if mapping is not None and not mapping.entries:
-            example = next(key.example for key in keys.FLOW.keys if key.name == section)
+            example = next(key.form for key in keys.FLOW.keys if key.name == section)
             self._reader.error("wrong-kind", mapping, f"{section} of the flow is empty", f"write {section}: {example}, or take the key out")
         return found
 

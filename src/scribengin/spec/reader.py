@@ -157,9 +157,14 @@ class Reader:
         return Secret(filled.text, scalar.value) if filled.secret else filled.text
 
 
+def fold(word: str) -> str:
+    """A word as keys are spelled here."""
+    return word.lower().replace("-", "_").replace(" ", "_")
+
+
 def exact(word: str, known: Collection[str]) -> str:
     """`did you mean …?` where `word` is one of `known` but for its spelling, or its name in another system; or an empty text."""
-    folded = word.lower().replace("-", "_").replace(" ", "_")
+    folded = fold(word)
     return f'did you mean "{folded}"?' if folded in known else old_word(word, known)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import did_you_mean, nearest
 from scribengin.spec import alert_keys, keys, tier_keys
 from scribengin.spec.model import SchemaSpec, Watermark
-from scribengin.spec.nodes import Mapping, Node, Scalar, shorten
-from scribengin.spec.old_words import translate
-from scribengin.spec.reader import exact, suggest
+from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, shorten
+from scribengin.spec.old_words import old_word, our_word, translate, type_word
+from scribengin.spec.reader import fold, suggest
 from scribengin.spec.values import (
     Bounds,
     comma_trouble,
@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 
 FILLED_BY_GROUP = frozenset({"bootstrap"})
 """options that each member of a group says for itself, where a sink goes `to` one"""
+_VERY = 0.75
+"""so alike is a slip of the pen, not another word"""
+_READ_AS = frozenset(
+    {"inputs", "nodes", "section", "schema", "watermark", "columns", "expression", "expressions", "selection", "cases", "function"}
+)
+"""kinds whose value is used under the key that was probably meant: others name it, or follow from it"""
 _NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP, alert_keys.ALERT)
 
 
@@ -73,6 +79,14 @@ class Read:
     """False where there is an error in it"""
 
 
+@dataclass(frozen=True, slots=True)
+class _Types:
+    """`known` is the type whose options may stand beside the keys; `any` is true where the type is not known."""
+
+    known: NodeType | None
+    any: bool
+
+
 class Sections:
     """Reads sections of one document. The types are those of all connectors: they know whose option a stray key is."""
 
@@ -84,13 +98,14 @@ class Sections:
         """The section at `node`; None where it is no mapping. `any_option`: the type is unknown, so any key may be one of its options."""
         called = f"`{owner.prefix.rstrip('.')}` of {owner.called}" if owner.prefix else owner.called
         first = next((key for key in section.keys if key.required), section.keys[0])
-        mapping = self.reader.mapping(node, called, f"{{{first.name}: {first.example}, …}}")
+        mapping = self.reader.mapping(node, called, f"{{{first.name}: {first.form}, …}}")
         if mapping is None:
             return None
         read = Read()
         before = self.reader.errors
         if section.filled and all(name.startswith("x-") for name in mapping.entries):
-            self.reader.error("wrong-kind", mapping, f"{called} is empty", f"write {{{first.name}: {first.example}, …}}, or take it out")
+            self.reader.error("wrong-kind", mapping, f"{called} is empty", f"write {{{first.name}: {first.form}, …}}, or take it out")
+        strange: list[tuple[Scalar, Node]] = []
         for name, (key_node, value) in mapping.entries.items():
             key = section.key(name)
             option = of_type.option(name) if of_type else None
@@ -106,10 +121,10 @@ class Sections:
                 found = read_option(self.reader, option, value, owner.key(name))
                 if found is not None:
                     read.options[name] = found
-            elif any_option and not exact(name, section.names):
-                continue  # perhaps an option of the type that is not known
-            elif not comma_trouble(self.reader, mapping, key_node, value, called):
-                self._unknown(name, key_node, section, owner, of_type)
+            elif any_option or not comma_trouble(self.reader, mapping, key_node, value, called):
+                strange.append((key_node, value))
+        for key_node, value in strange:  # only now is it known which keys are free
+            self._unknown(key_node, value, section, owner, _Types(of_type, any_option), read)
         self._missing(section, read, owner, of_type)
         read.sound = self.reader.errors == before
         return read
@@ -127,7 +142,7 @@ class Sections:
         message = f"{owner.called} has the unknown type {shorten(text)}"
         if text in other:
             message = f'{owner.called} has the type "{text}", which is only a {"sink" if role == "source" else "source"}'
-        remedy = suggest(text, known) or translate(text) or f"types of a {role} are {', '.join(sorted(known))}"
+        remedy = type_word(text, known) or suggest(text, known) or translate(text) or f"types of a {role} are {', '.join(sorted(known))}"
         self.reader.error("unknown-type", entry[1], message, remedy)
         return None, None
 
@@ -135,34 +150,34 @@ class Sections:
         reader, what = self.reader, owner.key(key.name)
         match key.kind:
             case "text" | "expression" | "column":
-                return reader.text(node, what, key.example)
+                return reader.text(node, what, key.form)
             case "raw":
-                return reader.raw_text(node, what, key.example)
+                return reader.raw_text(node, what, key.form)
             case "int":
-                return read_int(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
+                return read_int(reader, node, what, key.form, Bounds(key.kind, key.low, key.high))
             case "float":
-                return read_float(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
+                return read_float(reader, node, what, key.form, Bounds(key.kind, key.low, key.high))
             case "bytes":
-                return read_bytes(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
+                return read_bytes(reader, node, what, key.form, Bounds(key.kind, key.low, key.high))
             case "bool":
                 return read_bool(reader, node, what)
             case "choice":
-                return reader.choice(node, what, key.choices, key.example)
+                return reader.choice(node, what, key.choices, key.form)
             case "duration" if isinstance(node, Mapping) and key.section:
                 return self.read(key.section, node, owner.inner(key.name, key_node.start))
             case "duration":
-                return read_duration(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
+                return read_duration(reader, node, what, key.form, Bounds(key.kind, key.low, key.high))
             case "name":
                 # a type is looked up, and told, before the section is read
-                return self.reader.name(node, what, key.example) if key.name != "type" else "type"
+                return self.reader.name(node, what, key.form) if key.name != "type" else "type"
             case "columns" | "inputs":
-                return read_texts(reader, node, what, key.example)
+                return read_texts(reader, node, what, key.form)
             case "names":
-                return read_names(reader, node, what, key.example)
+                return read_names(reader, node, what, key.form)
             case "expressions" | "times" | "cases":
-                return read_pairs(reader, node, what, key.example)
+                return read_pairs(reader, node, what, key.form)
             case "selection":
-                return read_selection(reader, node, what, key.example)
+                return read_selection(reader, node, what, key.form)
             case "watermark":
                 return self._watermark(key, node, key_node, owner)
             case "schema":
@@ -170,31 +185,31 @@ class Sections:
             case "function" if isinstance(node, Mapping) and key.section:
                 return self.read(key.section, node, owner.inner(key.name, key_node.start))
             case "function":
-                return reader.text(node, what, key.example)
+                return reader.text(node, what, key.form)
             case "secrets":
-                return read_texts_by_name(reader, node, what, key.example, secret=True)
+                return read_texts_by_name(reader, node, what, key.form, secret=True)
             case "settings":
-                return read_texts_by_name(reader, node, what, key.example, secret=False)
+                return read_texts_by_name(reader, node, what, key.form, secret=False)
             case "labels":
-                return read_labels(reader, node, what, key.example)
+                return read_labels(reader, node, what, key.form)
             case "words":
-                return read_words(reader, node, what, key.example)
+                return read_words(reader, node, what, key.form)
             case "raws":
-                return read_text_or_texts(reader, node, what, key.example)
+                return read_text_or_texts(reader, node, what, key.form)
             case "group":
-                return read_group(reader, node, what, key.example)
+                return read_group(reader, node, what, key.form)
             case "word_or_section" if not isinstance(node, Mapping):
-                return reader.choice(node, what, key.choices, key.example)
+                return reader.choice(node, what, key.choices, key.form)
             case "sections":
                 assert key.section
-                items = reader.items(node, what, key.example)
+                items = reader.items(node, what, key.form)
                 inner = owner.inner(key.name, key_node.start)
                 return None if items is None else [self.read(key.section, item, replace(inner, start=item.start)) for item in items]
             case "section" | "word_or_section":
                 assert key.section
                 return self.read(key.section, node, owner.inner(key.name, key_node.start))
             case "nodes":
-                return self.reader.mapping(node, what, key.example)
+                return self._nodes(node, what, key.form)
             case "own":
                 return node
             case _:
@@ -211,35 +226,108 @@ class Sections:
 
     def _watermark(self, key: Key, node: Node, key_node: Scalar, owner: Owner) -> Watermark | None:
         if key.section is None or not isinstance(node, Mapping):
-            return read_watermark(self.reader, node, owner.key(key.name), key.example)
+            return read_watermark(self.reader, node, owner.key(key.name), key.form)
         read = self.read(key.section, node, owner.inner(key.name, key_node.start))
         if read is None or not {"column", "delay"} <= read.values.keys():
             return None
         given = read.values
         return Watermark(given["column"], given["delay"], given.get("ahead"), given.get("idle"))
 
+    def _nodes(self, node: Node, what: str, form: str) -> Mapping | None:
+        """A mapping of id to node. A list of nodes is one with dashes before the ids: that is said once, and read as if it had none."""
+        if not isinstance(node, Sequence) or not node.items:
+            return self.reader.mapping(node, what, form)
+        entries: dict[str, tuple[Scalar, Node]] = {}
+        for item in node.items:
+            keys_ = list(item.entries.values()) if isinstance(item, Mapping) else []
+            key, value = keys_[0] if keys_ else (None, None)
+            if key is None or value is None or (len(keys_) > 1 and not (isinstance(value, Scalar) and value.plain and not value.value)):
+                return self.reader.mapping(node, what, form)
+            rest = Mapping({each.value: (each, of) for each, of in keys_[1:]}, keys_[1][0].start, flow=False) if len(keys_) > 1 else value
+            entries[key.value] = (key, rest)
+        first = next(iter(entries))
+        self.reader.error("wrong-kind", node, f"{what} is a list, not a mapping", f'write "{first}:" without the dash')
+        return Mapping(entries, node.start, flow=False)
+
+    def _ids(self, owner: Owner) -> list[str]:
+        """The ids of the sources and steps of the flow that the owner may read."""
+        root = self.reader.document.root
+        entries = root.entries if isinstance(root, Mapping) else {}
+        parts = [entries[name][1] for name in ("sources", "steps") if name in entries]
+        ids = [id_ for part in parts if isinstance(part, Mapping) for id_ in part.entries if not id_.startswith("x-")]
+        return [id_ for id_ in ids if not owner.called.endswith(f'"{id_}"')]
+
+    def _add(self, key: Key, owner: Owner) -> str:
+        """What to do where a required key is missing."""
+        if key.kind != "inputs":
+            return f"add {key.name}: {key.form}"
+        ids = self._ids(owner)
+        if len(ids) == 1:
+            return f"add {key.name}: {ids[0]}"
+        shown = f"one of {', '.join(ids[:8])}{', …' * (len(ids) > 8)}" if ids else "the id of a source or of a step"
+        return f"add {key.name}: with {shown}"
+
     def _missing(self, section: Section, read: Read, owner: Owner, of_type: NodeType | None) -> None:
-        wanted = [(key.name, key.example) for key in section.keys if key.required]
-        wanted += [(option.name, option.example) for option in of_type.options if option.required] if of_type else []
-        for name, example in wanted:
+        wanted = [(key.name, self._add(key, owner)) for key in section.keys if key.required]
+        wanted += (
+            [(option.name, f"add {option.name}: {option.example or '…'}") for option in of_type.options if option.required]
+            if of_type
+            else []
+        )
+        for name, remedy in wanted:
             if name not in read.given and not (name in FILLED_BY_GROUP and "to" in read.given):
                 of = f" (type {of_type.type})" if of_type and of_type.option(name) else ""
                 message = f"{owner.called}{of} has no `{owner.prefix}{name}`"
-                self.reader.error("missing-key", owner.start, message, f"add {name}: {example or '…'}")
+                self.reader.error("missing-key", owner.start, message, remedy)
 
-    def _unknown(self, name: str, at: Scalar, section: Section, owner: Owner, of_type: NodeType | None) -> None:
+    def _unknown(self, at: Scalar, value: Node, section: Section, owner: Owner, types: _Types, read: Read) -> None:
+        """One error for a key that is not known here. Where it is clear which one is meant, its value is read as that one's."""
+        name, of_type = at.value, types.known
         why = dict(section.misplaced).get(name)
         if why:
             self.reader.error("key-misplaced", at, f"{owner.key(name)} {why}", "write it under `edges`")
             return
-        known = [*section.names, *(option.name for option in (of_type.options if of_type else ()))]
+        options = of_type.options if of_type else ()
+        known = [*section.names, *(option.name for option in options)]
+        free = [each for each in known if each not in read.given]
+        needed = {key.name for key in section.keys if key.required} | {option.name for option in options if option.required}
+        meant = fold(name) if fold(name) in free else our_word(name, free)
+        if types.any and meant is None and nearest(name, needed.intersection(free)) is None:
+            return  # perhaps an option of the type that is not known
+        near = did_you_mean(meant, free) if meant == fold(name) else old_word(name, free)
+        if meant is None:
+            meant = nearest(name, [each for each in free if each in needed]) or nearest(name, free, _VERY)
+            near = f'did you mean "{meant}"?' if meant else ""
         if of_type:
             message = f'{owner.called} (type {of_type.type}) has no option "{name}"'
         else:
             message = f'{owner.called} has the unknown key "{owner.prefix}{name}"'
-        remedy = exact(name, known) or self._elsewhere(name, section) or did_you_mean(name, known) or translate(name)
+        set_already = nearest(name, read.given, _VERY) if meant is None else None
+        remedy = near or (f'take it out: "{set_already}" is set already' if set_already else "")
+        remedy = remedy or self._elsewhere(name, section) or did_you_mean(name, free) or translate(name)
         remedy = remedy or f"{'options and keys are' if of_type else 'keys here are'} {', '.join(known)}"
         self.reader.error("unknown-option" if of_type else "unknown-key", at, message, remedy)
+        if meant is not None:
+            self._read_as(meant, at, value, section, owner, of_type, read)
+
+    def _read_as(self, meant: str, at: Scalar, value: Node, section: Section, owner: Owner, of_type: NodeType | None, read: Read) -> None:
+        """Read a value under the key that was meant, so that nothing else complains that it is missing."""
+        read.given[meant] = (at, value)
+        key, option = section.key(meant), of_type.option(meant) if of_type else None
+        problems = self.reader.document.problems
+        before = len(problems)
+        found = None
+        if key is not None:
+            found = self._value(key, value, at, owner)
+            if key.kind not in ("nodes", "section"):
+                del problems[before:]  # the guess may be wrong
+            if found is not None and key.kind in _READ_AS:
+                read.values[meant] = found
+        elif option is not None:
+            found = read_option(self.reader, option, value, owner.key(meant))
+            del problems[before:]
+            if found is not None:
+                read.options[meant] = found
 
     def _elsewhere(self, name: str, section: Section) -> str:
         """Where a key belongs that means something, but not here."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import suggestion
 from scribengin.spec import keys, tier_keys
 from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
 from scribengin.spec.model import Group, Member, Resources, Tier
@@ -72,7 +72,7 @@ class _Parts:
     def members(self, read: Read, section: str, one: Callable[[str, Scalar, Node], tuple[str, Any] | None]) -> dict[str, Any]:
         mapping: Mapping | None = read.values.get(section)
         if mapping is not None and not mapping.entries:
-            example = next(key.example for key in keys.FLOW.keys if key.name == section)
+            example = next(key.form for key in keys.FLOW.keys if key.name == section)
             self._reader.error("wrong-kind", mapping, f"{section} of the flow is empty", f"write {section}: {example}, or take the key out")
         entries = mapping.entries.items() if mapping else ()
         found = [one(name, key, node) for name, (key, node) in entries if not name.startswith("x-")]
@@ -252,7 +252,7 @@ def _wrong_keys(given: Read, known: Mapping_[str, Any], use: str | None) -> Iter
     elif known and use is None and "use" not in given.given:
         yield "does not say which of its keys writes", f"add use: {next(iter(known))}", "keys"
     elif known and use is not None and use not in known:
-        yield f"uses the key {shorten(use)}, which it does not have", did_you_mean(use, known) or f"it has {', '.join(known)}", "use"
+        yield f"uses the key {shorten(use)}, which it does not have", suggestion(use, known, "it has"), "use"
 
 
 def _first(own: Depth | None, default: Depth | None, attribute: str) -> float | None:

@@ -8,7 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.core.types import PRIMITIVES, Schema, SchemaSyntaxError, parse_schema
 from scribengin.core.units import parse_bytes, parse_duration_s
 from scribengin.spec.model import Watermark
@@ -131,7 +131,7 @@ def _read_section(reader: Reader, option: Option, node: Node, what: str) -> dict
         if key is not None:
             values[name] = read_option(reader, key, value, f'"{name}" in {what}')
         elif not comma_trouble(reader, mapping, key_node, value, what):
-            remedy = did_you_mean(name, names) or f"its keys are {', '.join(names)}"
+            remedy = suggestion(name, names, "its keys are")
             reader.error("unknown-key", key_node, f'{what} has the unknown key "{name}"', remedy)
     for key in option.keys:
         if key.required and key.name not in mapping.entries:
@@ -151,7 +151,7 @@ def _read_columns(reader: Reader, option: Option, node: Node, what: str) -> dict
     for column, word in (read or {}).items():
         at = node.entries[column][1] if isinstance(node, Mapping) else node
         if option.choices and word not in option.choices:
-            remedy = did_you_mean(word, option.choices) or f"it knows {', '.join(option.choices)}"
+            remedy = suggestion(word, option.choices, "it knows")
             if not isinstance(node, Mapping):
                 remedy += f"; to give a column another name: {option.name}: {{COLUMN: {option.choices[0]}}}"
             reader.error("bad-choice", at, f'{what} has no "{word}"', remedy)

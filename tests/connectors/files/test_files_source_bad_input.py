@@ -249,6 +249,23 @@ def test_a_file_that_is_removed_before_or_while_it_is_read_fails_with_the_remedy
         assert caught.value.remedy == "restore it, or give it up: scribengin source skip FLOW a.jsonl"
 
 
+def test_a_file_that_has_another_time_only_is_told_by_its_times(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"id":1}\n')
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    source = source_of(path)
+    first = source.reader()
+    entries = [first.split(Limits(), final=True)]
+    os.utime(path, (1_700_000_060, 1_700_000_060))
+    reader = source.reader()
+    reader.restore(entries)
+    how = r"it has 9 bytes as before, but its time of change was 2023-11-14T22:13:20\+00:00 and is 2023-11-14T22:14:20\+00:00"
+    with pytest.raises(SourceError, match=how):
+        reader.split(Limits())
+    with pytest.raises(SourceError, match=how):
+        list(source_of(path).read(entries[0][0]))
+
+
 def test_a_file_that_changes_before_or_while_it_is_read_fails_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     for when in ("before", "while"):

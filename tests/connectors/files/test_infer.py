@@ -124,6 +124,14 @@ def test_types_are_as_wide_as_what_was_seen_and_bad_lines_are_told_with_their_pl
     assert (proposal.dead, proposal.deaths[0].line, proposal.deaths[0].reason) == (1, 3, "malformed")
 
 
+@pytest.mark.parametrize(("bad", "shown"), [(5, 5), (6, 6), (7, 5)])
+def test_of_bad_lines_the_last_one_is_not_cut_off_alone(tmp_path: Path, bad: int, shown: int) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n' * 9 + "not json\n" * bad)
+    proposal = proposed(path)
+    assert (proposal.dead, len(proposal.deaths)) == (bad, shown)
+
+
 def test_a_field_of_two_kinds_gets_the_commoner_and_the_others_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n{"a": "x"}\n{"a": 3}\n')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -32,13 +33,18 @@ def command(folder: Path) -> Answer:
     taken = [name for name in contents if (folder / name).exists()]
     if taken:
         raise Refused(
-            f"{', '.join(str(folder / name) for name in taken)}: already there", remedy="name another folder: scribengin init FOLDER"
+            f"{', '.join(str(folder / name) for name in taken)}: already there",
+            remedy="name another folder: scribengin init FOLDER",
+            code="folder-taken",
         )
     for name, text in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     flow = folder / "flow.yaml"
-    following = [f"scribengin validate {flow}", f"scribengin run {flow} --once", f"scribengin audit {flow}", f"scribengin dead list {flow}"]
+    typed = shlex.quote(str(flow))
+    following = [
+        f"scribengin {command}" for command in (f"validate {typed}", f"run {typed} --once", f"audit {typed}", f"dead list {typed}")
+    ]
 
     def show() -> None:
         click.echo(f"made {', '.join(str(folder / name) for name in contents)}\nnow try:")

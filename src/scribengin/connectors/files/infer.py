@@ -328,12 +328,14 @@ def _checked(
         proposal.records -= found.skipped
         for bad in found.bad:
             proposal.dead += 1
-            if len(proposal.deaths) < _SHOWN_DEAD:
+            if len(proposal.deaths) <= _SHOWN_DEAD:
                 proposal.deaths.append(_dead(block, bad))
         if columns is None and not isinstance(block, DamageBlock):
             for row in found.rows:
                 for name, value in row.items():
                     seen[name].add(value)
+    if proposal.dead > _SHOWN_DEAD + 1:  # the last one takes no more room than "and 1 more"
+        del proposal.deaths[_SHOWN_DEAD:]
     return proposal
 
 

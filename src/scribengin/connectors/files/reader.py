@@ -13,6 +13,7 @@ from scribengin.connectors.contract import Backlog, Limits, SourceStream
 from scribengin.connectors.files.pieces import Piece, pieces_of, root_of, streams_of
 from scribengin.connectors.files.read_lease import ReadLease, kept_top
 from scribengin.core.errors import ScribenginError, SourceError
+from scribengin.core.moments import moment_text
 
 if TYPE_CHECKING:
     import os
@@ -286,7 +287,7 @@ class FilesReader:
                 continue
             taken = self._taken[path]
             if (status.st_size, status.st_mtime_ns) != (taken.size, taken.mtime_ns):
-                self._changed(path, f"it had {taken.size} bytes, now {status.st_size}", taken, status)
+                self._changed(path, difference(taken.size, taken.mtime_ns, status), taken, status)
 
     def _due(self, paths: Collection[str], *, everything: bool) -> list[str]:
         """Those of the paths whose turn it is to be looked at again."""
@@ -326,6 +327,16 @@ class FilesReader:
 
 
 _NONE = 1 << 62
+
+
+def difference(size: int, mtime_ns: int, now: os.stat_result) -> str:
+    """How a file is other than when it was taken, with `size` bytes and the time of change `mtime_ns`."""
+    if now.st_size != size:
+        return f"it had {size} bytes, now {now.st_size}"
+    was, new = moment_text(mtime_ns / 1e9), moment_text(now.st_mtime_ns / 1e9)
+    if was == new:
+        return f"it has {size} bytes as before, but was written again within a second"
+    return f"it has {size} bytes as before, but its time of change was {was} and is {new}: it was copied or written again"
 
 
 def some(names: Sequence[str]) -> str:

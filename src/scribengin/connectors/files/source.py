@@ -30,7 +30,7 @@ from scribengin.connectors.files.multiline import MultilineCutter
 from scribengin.connectors.files.multiline import whole_records_end as whole_events_end
 from scribengin.connectors.files.options import SOURCE, list_keys
 from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
-from scribengin.connectors.files.reader import FilesReader, Taking
+from scribengin.connectors.files.reader import FilesReader, Taking, difference
 from scribengin.core.added_columns import with_added, without_added
 from scribengin.core.errors import SourceError
 from scribengin.core.remedies import flow_command
@@ -310,7 +310,7 @@ class FilesSource:
                 f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed", remedy=f"restore it, or {give_up}"
             )
         return SourceError(
-            f"{path} changed after it was taken with {piece.size} bytes; it has {path.stat().st_size} now and is not yet committed",
+            f"{path} changed after it was taken, and is not yet committed: {difference(piece.size, piece.mtime_ns, path.stat())}",
             remedy=f"restore it with its old time, or {give_up}, or set `on_change: ignore`",
         )
 

@@ -145,7 +145,7 @@ class ObjectsReader:
             )
 
     def _changed(self, entry: Entry, size: int) -> None:
-        how = f"it had {size} bytes, now {entry.size}"
+        how = f"it had {size} bytes, now {entry.size}" if size != entry.size else f"it has {size} bytes as before, and another ETag"
         if self._stop_on_change:
             raise SourceError(
                 f"{self._address}/{entry.key} changed after it was taken: {how}",

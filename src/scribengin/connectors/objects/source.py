@@ -154,8 +154,13 @@ class _Content(FilesSource):
         if now is None:
             raise FileNotFoundError(str(path))
         if self._stop_on_change and (now.size, number_of(now.etag)) != (piece.size, piece.inode):
+            how = (
+                f"it had {piece.size} bytes, now {now.size}"
+                if now.size != piece.size
+                else f"it has {now.size} bytes as before, and another ETag"
+            )
             raise SourceError(
-                f"{path} changed after it was taken with {piece.size} bytes; it has {now.size} now and is not yet committed",
+                f"{path} changed after it was taken, and is not yet committed: {how}",
                 remedy="put the old content there again, or set `on_change: ignore`; new records belong into new objects",
             )
 

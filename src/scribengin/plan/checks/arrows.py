@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import base, branches, inputs_of
 from scribengin.spec.model import Join, Merge, Route, Sink, Source, Sql, Step
@@ -20,7 +20,9 @@ def no_cycle(subject: Subject) -> Iterator[Problem]:
     for cycle in subject.graph.cycles:
         shown = " -> ".join((*cycle, cycle[0]))
         node = subject.graph.nodes[cycle[0]]
-        yield subject.problem("cycle", path_of(node, "from"), f"the flow runs in a circle: {shown}", "let one of them read something else")
+        unread = [id_ for id_, readers in subject.graph.readers.items() if not readers and id_ not in (*subject.flow.sinks, *cycle)]
+        remedy = f"let one of them read something else{f', such as {unread[0]}, which nothing reads' if unread else ''}"
+        yield subject.problem("cycle", path_of(node, "from"), f"the flow runs in a circle: {shown}", remedy)
 
 
 def inputs_are_there(subject: Subject) -> Iterator[Problem]:
@@ -35,11 +37,11 @@ def inputs_are_there(subject: Subject) -> Iterator[Problem]:
 
 def _wrong_reference(subject: Subject, node: Source | Step | Sink, reference: str) -> tuple[str, str, str] | None:
     target = subject.graph.nodes.get(base(reference))
-    if target is None and base(reference) in subject.broken:
+    if target is None and (base(reference) in subject.broken or not subject.knows_nodes):
         return None
     if target is None:
         known = [*subject.flow.sources, *subject.flow.steps]
-        near = did_you_mean(reference, [id_ for id_ in known if id_ != node.id]) or f"there are {', '.join(known)}"
+        near = suggestion(reference, [id_ for id_ in known if id_ != node.id], "there are") or "declare it under sources or steps"
         return "input-unknown", f'reads "{reference}", which nothing writes', near
     if isinstance(target, Sink):
         fed = " and ".join(target.inputs)
@@ -92,8 +94,8 @@ def inputs_are_counted(subject: Subject) -> Iterator[Problem]:
 def everything_is_read(subject: Subject) -> Iterator[Problem]:
     """A step that nobody reads is a mistake; a source or a branch that nobody reads may be one."""
     graph = subject.graph
-    if any(id_ not in subject.flow.sources for id_ in subject.broken):
-        return  # what could not be read may read anything
+    if any(id_ not in subject.flow.sources for id_ in subject.broken) or subject.unread & {"steps", "sinks"} or graph.cycles:
+        return  # what could not be read may read anything, and so may what reads itself by mistake
     if not subject.flow.sinks:
         message = "the flow has no sink, so nothing would run"
         yield subject.problem("missing-key", ("sinks",), message, "add one under sinks:")

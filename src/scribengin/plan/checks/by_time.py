@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.files.time_path import path_fault
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.core.zones import is_zone, zone_names
 from scribengin.plan.checks.subject import Subject, called, path_of
 
@@ -52,7 +52,7 @@ def _part(subject: Subject, sink: Sink, part: Mapping[str, str], index: int, *, 
     found = next((column for column in columns if column.name == part["time"]), None)
     names = [column.name for column in columns]
     if found is None:
-        remedy = did_you_mean(part["time"], names) or f"its columns are {', '.join(names)}"
+        remedy = suggestion(part["time"], names, "its columns are")
         yield at("time", f'partitions by the time "{part["time"]}", which it does not get', remedy)
     elif found.type is not None and found.type.name != "TIMESTAMP":
         yield at("time", f'partitions by the time "{part["time"]}", a {found.type}', "name a TIMESTAMP, or name the column itself")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.columns import find, is_near
 from scribengin.spec.model import Aggregate, Dedupe, Join, Merge, Parse, Select, Sink, Step
@@ -25,7 +25,7 @@ def keys_are_there(subject: Subject) -> Iterator[Problem]:
             case Dedupe(key=names):
                 yield from _named(subject, step, path_of(step, "dedupe", "key"), names, "has the key")
             case Join(key=names):
-                yield from _named(subject, step, path_of(step, "join", "key"), names, "joins on")
+                yield from _joined(subject, step, path_of(step, "join", "key"), names, "joins on")
                 yield from _key_types(subject, step, names)
             case Merge(how="intersect", key=names):
                 yield from _named(subject, step, path_of(step, "merge", "key"), names, "has the key")
@@ -36,15 +36,28 @@ def keys_are_there(subject: Subject) -> Iterator[Problem]:
                 pass
 
 
-def _named(subject: Subject, step: Step, path: Path, names: tuple[str, ...], does: str) -> Iterator[Problem]:
-    for index, name in enumerate(names):
+def _named(subject: Subject, step: Step, path: Path, names: tuple[str, ...], does: str, first: int = 0) -> Iterator[Problem]:
+    for index, name in enumerate(names, start=first):
         for reference in step.inputs:
             columns = subject.resolved.of(reference)
             if columns is None or find(columns, name) is not None:
                 continue
-            remedy = did_you_mean(name, (column.name for column in columns)) or f"it has {', '.join(column.name for column in columns)}"
+            remedy = suggestion(name, (column.name for column in columns), "it has")
             message = f'{called(step)} {does} "{name}", which "{reference}" does not have'
             yield subject.problem("column-unknown", (*path, index), message, remedy)
+
+
+def _joined(subject: Subject, step: Step, path: Path, names: tuple[str, ...], does: str) -> Iterator[Problem]:
+    """As `_named`; what no input has is one mistake."""
+    inputs = [(reference, subject.resolved.of(reference)) for reference in step.inputs]
+    columns = [[column.name for column in known] for _, known in inputs if known is not None]
+    for index, name in enumerate(names):
+        if len(columns) == len(inputs) == 2 and not any(find(known or (), name) for _, known in inputs):
+            remedy = suggestion(name, [column for column in columns[0] if column in columns[1]], "both have")
+            message = f'{called(step)} {does} "{name}", which neither "{step.inputs[0]}" nor "{step.inputs[1]}" has'
+            yield subject.problem("column-unknown", (*path, index), message, remedy)
+        else:
+            yield from _named(subject, step, path, (name,), does, index)
 
 
 def _key_types(subject: Subject, step: Step, names: tuple[str, ...]) -> Iterator[Problem]:
@@ -115,6 +128,8 @@ def names_stand_once(subject: Subject) -> Iterator[Problem]:
                     yield subject.problem("column-twice", path_of(step, "merge", "origin"), message, "give the origin another name")
             case Join(key=key, how=how) if len(step.inputs) == 2 and how != "semi":
                 left, right = (subject.resolved.of(reference) or () for reference in step.inputs)
+                if not all(find(left, name) and find(right, name) for name in key):
+                    continue  # the key is wrong: which columns are the same without it cannot be known
                 both = [column.name for column in left if is_near(right, column.name) and column.name not in key]
                 if both:
                     kept = ", ".join(f"{both[0]} AS {step.inputs[1].replace('.', '_')}_{both[0]}" for _ in both[:1])

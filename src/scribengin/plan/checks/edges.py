@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.formats.keyring import Keyring
 from scribengin.plan.channels import clusters, edge_properties
 from scribengin.plan.checks.folders import folder_of
@@ -129,7 +129,7 @@ def keys_order_rows(subject: Subject) -> Iterator[Problem]:
             column = find(columns, key)
             if column is None:
                 known = [each.name for each in columns]
-                remedy = did_you_mean(key, known) or f"it has {', '.join(known)}"
+                remedy = suggestion(key, known, "it has")
                 message = f'edge "{name}" is ordered by "{key}", which "{reference}" does not have'
                 yield subject.problem("column-unknown", path, message, remedy)
             elif column.type is not None and column.type.name not in _KEY_TYPES:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.files.options import list_keys
 from scribengin.core.options import GIVEN
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import suggestion
 from scribengin.formats.dialect import faults_together
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import query_sinks
@@ -305,4 +305,4 @@ def _beside_the_value(sink: Sink, names: list[str]) -> set[str]:
 
 
 def _known(name: str, names: list[str]) -> str:
-    return did_you_mean(name, names) or f"its columns are {', '.join(names)}"
+    return suggestion(name, names, "its columns are")

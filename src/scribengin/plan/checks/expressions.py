@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from scribengin.plan.checks.subject import Subject, called, path_of
@@ -77,14 +78,18 @@ def _predicate(subject: Subject, step: Step, path: Path, predicate: str, over: _
 
 def _expression(subject: Subject, step: Step, path: Path, expression: str, over: _Input, *, aggregates: bool) -> Iterator[Problem]:
     text = parse_expression(expression)
-    faults = [*check_expression(text, over.columns, over.id), *unknown_functions(text), *refused_functions(text)]
+    strange = list(unknown_functions(text))
+    lacking = aggregates and text.tree is not None and not has_aggregate(text)
+    if lacking and strange:  # no aggregate, for a function that is not there: one mistake, and it cannot run
+        strange = [replace(fault, severity="error") for fault in strange]
+    faults = [*check_expression(text, over.columns, over.id), *strange, *refused_functions(text)]
     faults += [*risky_casts(text, over.columns or ()), *implicit_casts_of(text, over.columns)]
     faults += [*backslash_faults(expression), *time_faults(expression)]
     for fault in faults:
         yield subject.fault(fault, path, called(step))
     if text.tree is None:
         return
-    if aggregates and not has_aggregate(text):
+    if lacking and not strange:
         message = f'{called(step)}: "{expression}" aggregates nothing'
         yield subject.problem("aggregate-missing", path, message, f"wrap it, such as max({expression}), or add it to `by`")
     elif not aggregates and has_aggregate(text):

@@ -8,7 +8,7 @@ from scribengin.connectors.delta import is_stored
 from scribengin.connectors.delta.options import REACHED
 from scribengin.connectors.objects.address import ENDPOINT_FAULT, below, url_fault
 from scribengin.connectors.objects.login import FROM_FLOW
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def urls_lead_somewhere(subject: Subject) -> Iterator[Problem]:
         for name in node.options.get("config") or {}:
             if name not in FROM_FLOW:
                 message = f'{called(node)}: config has "{name}", which is nothing of a login'
-                remedy = did_you_mean(name, FROM_FLOW) or f"it may have {', '.join(FROM_FLOW)}"
+                remedy = suggestion(name, FROM_FLOW, "it may have")
                 yield subject.problem("object-login", path_of(node, "config", name), message, remedy)
 
 

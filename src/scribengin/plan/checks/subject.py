@@ -61,7 +61,8 @@ class Subject:
     broken: frozenset[str] = frozenset()
     """nodes that the parser could not read, or only in part"""
     unread: frozenset[str] = frozenset()
-    """those of `tiers`, `edges`, `groups`, `defaults` that the parser could not read, or only in part"""
+    """those of `tiers`, `edges`, `groups`, `defaults` that the parser could not read, or only in part; those of `sources`, `steps`,
+    `sinks` that it could not read at all"""
     _about: dict[Problem, str] = field(default_factory=dict)
     """problem → the node that it is about"""
 
@@ -106,12 +107,17 @@ class Subject:
             if isinstance(step.action, Utilities)
         }
 
+    @property
+    def knows_nodes(self) -> bool:
+        """False where a whole section of nodes could not be read: then a node that is not here may be in it."""
+        return not self.unread.intersection(NODE_SECTIONS)
+
     @cached_property
     def shaken(self) -> frozenset[str]:
-        """Nodes that a broken one feeds, or one that is not there."""
+        """Nodes that a broken one feeds, or one that is not there, and all of a cycle."""
         nodes = self.graph.nodes
         first = [id_ for id_, node in nodes.items() if id_ in self.broken or any(base(ref) not in nodes for ref in inputs_of(node))]
-        return self.graph.downstream(first)
+        return self.graph.downstream([*first, *(id_ for cycle in self.graph.cycles for id_ in cycle)])
 
     def follows(self, problem: Problem) -> bool:
         """May the problem only be there because another one is?"""

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.summary.question import QuestionError, read_question
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.columns import find
 from scribengin.plan.python_modules import find_module
@@ -52,7 +52,7 @@ def summaries_can_be_kept(subject: Subject) -> Iterator[Problem]:
             column = find(columns, name)
             if column is None or column.name != name:
                 known = [each.name for each in columns]
-                remedy = did_you_mean(name, known) or f"its columns are {', '.join(known)}"
+                remedy = suggestion(name, known, "its columns are")
                 yield subject.problem("summary-sql", path, f'{called(sink)}: its rows have no column "{name}"', remedy)
             elif column.type is not None and not _takes(kind, column.type.name):
                 message = f'{called(sink)}: {"GROUP BY" if kind == "group" else kind} of "{name}", which is {column.type}'

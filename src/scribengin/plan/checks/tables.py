@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.addresses import split_url
 from scribengin.connectors.hbase.row_keys import Template
 from scribengin.connectors.opensearch.by_time import TYPES, TimeTemplate
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def row_keys_are_made_of_columns(subject: Subject) -> Iterator[Problem]:
         for place, name in named:
             if name not in schema:
                 message = f'{called(source)} has {place[0]} "{name}", a column that `schema` does not have'
-                remedy = did_you_mean(name, schema.names) or f"it has {', '.join(schema.names)}"
+                remedy = suggestion(name, schema.names, "it has")
                 yield subject.problem("column-unknown", path_of(source, *place), message, remedy)
 
 
@@ -145,7 +145,7 @@ def table_columns_are_there(subject: Subject) -> Iterator[Problem]:
         for place, name in _named(sink):
             if names is not None and name not in names:
                 message = f'{called(sink)} has {place[0]} "{name}", a column that it does not get'
-                remedy = did_you_mean(name, names) or f"it gets {', '.join(names)}"
+                remedy = suggestion(name, names, "it gets")
                 yield subject.problem("column-unknown", path_of(sink, *place), message, remedy)
         for index, name in enumerate(sink.options.get("key") or ()):
             if name == sink.options.get("change"):

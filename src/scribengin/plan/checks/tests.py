@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.core.problems import Problem, did_you_mean
+from scribengin.core.problems import Problem, did_you_mean, suggestion
 from scribengin.formats.json_types import MisfitError
 from scribengin.formats.written_values import typed_value
 from scribengin.plan.columns import find
@@ -104,7 +104,7 @@ class _Checker:
             assert columns is not None
             column = find(columns, name)
             if column is None or column.name != name:
-                remedy = did_you_mean(name, (one.name for one in columns)) or f"it has {', '.join(one.name for one in columns)}"
+                remedy = suggestion(name, (one.name for one in columns), "it has")
                 yield self.problem(
                     "test-column-unknown", (*at, name), f'has a row with "{name}", which {where} does not have', remedy, key=True
                 )
@@ -121,7 +121,7 @@ class _Checker:
         for index, row in enumerate(expected.rows or expected.contains or ()):
             for name in row:
                 if name not in known:
-                    remedy = did_you_mean(name, known) or f"write some of {', '.join(known)}"
+                    remedy = suggestion(name, known, "write some of")
                     path = (*expected.at, index, name)
                     yield self.problem("test-column-unknown", path, f'has "{name}", which {what} does not have', remedy, key=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import base, query_sinks
 from scribengin.plan.tiers import RESERVED, is_static
@@ -168,7 +168,7 @@ def groups_are_there(subject: Subject) -> Iterator[Problem]:
             remedy = did_you_mean(name, flow.groups) or known
             yield subject.problem("group-unknown", path, f'{whose} names the group "{name}", which is not there', remedy)
         elif member and member not in (names := [one.name for one in group.members]):
-            remedy = did_you_mean(member, names) or f"its members are {', '.join(names)}"
+            remedy = suggestion(member, names, "its members are")
             yield subject.problem("member-unknown", path, f'{whose} names "{target}", but the group has no such member', remedy)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.core.problems import did_you_mean
+from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.columns import find
 from scribengin.plan.graph import base
@@ -58,7 +58,7 @@ def _time_column(subject: Subject, node: Source | Step, path: Path, name: str, r
         return
     column = find(columns, name)
     if column is None:
-        remedy = did_you_mean(name, (one.name for one in columns)) or f"its columns are {', '.join(one.name for one in columns)}"
+        remedy = suggestion(name, (one.name for one in columns), "its columns are")
         yield subject.problem(
             "time-column-unknown", path, f'{called(node)}: the {_keyword(path)} is on "{name}", no column of {base(reference)}', remedy
         )
@@ -106,19 +106,37 @@ def _no_watermark(subject: Subject, step: Step, reference: str) -> Problem:
     }[type(step.action)]
     origins = [id_ for id_ in subject.flow.sources if id_ in subject.graph.upstream([base(reference)])]
     lost = [id_ for id_ in origins if subject.resolved.watermarks.get(id_)]
-    columns = subject.resolved.of(reference) or ()
-    time = next((column.name for column in columns if column.type is not None and column.type.name == "TIMESTAMP"), "COLUMN")
     if lost:
         mark = subject.resolved.watermarks[lost[0]][0]
-        remedy = f'keep column "{mark.column}" of {lost[0]} on the way, or give {base(reference)} its own: watermark: {time} 10m'
+        own = _times(subject, reference)
+        remedy = f'keep column "{mark.column}" of {lost[0]} on the way'
+        remedy += f", or give {base(reference)} its own: watermark: {own[0]} 10m" if own else ""
     else:
-        remedy = f"give {' and '.join(origins[:1]) or base(reference)} one: watermark: {time} 10m"
+        streams = [id_ for id_ in origins if id_ not in subject.resolved.static]
+        remedy = _own_watermark(subject, streams[0] if streams else base(reference))
     message = f'{called(step)} {what} "{reference}", which has no watermark: {why}'
     if isinstance(step.action, Sql):
         shape = sql_shape(step, subject.resolved)
         offset = next((at for at in (shape.aggregates, shape.joins, shape.distinct) if at is not None), 0)
         return subject.problem_inside("watermark-missing", path_of(step, "sql"), offset, message, remedy=remedy)
     return subject.problem_at_key("watermark-missing", path_of(step, key), message, remedy)
+
+
+def _times(subject: Subject, reference: str) -> list[str]:
+    """The TIMESTAMP columns of a node."""
+    columns = subject.resolved.of(reference) or ()
+    return [column.name for column in columns if column.type is not None and column.type.name == "TIMESTAMP"]
+
+
+def _own_watermark(subject: Subject, id_: str) -> str:
+    """How a node gets a watermark, by the TIMESTAMP columns that it has."""
+    times = _times(subject, id_)
+    if times:
+        others = f" (or on {', '.join(times[1:5])})" if times[1:] else ""
+        return f"give {id_} one: watermark: {times[0]} 10m{others}"
+    if subject.resolved.of(id_) is None:
+        return f"declare a TIMESTAMP column in the schema of {id_}, and give {id_} a watermark on it"
+    return f"no column of {id_} is a TIMESTAMP: make one in a select, and give that step a watermark on it"
 
 
 def _window_on_watermark(subject: Subject, step: Step) -> Iterator[Problem]:

@@ -1,0 +1,136 @@
+"""One mistake gives one error, which names the cause and nothing of another flow."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.plan.validate import validate_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.core.problems import Problem
+
+FLOW = """\
+version: 1
+name: clicks
+sources:
+  events:
+    type: files
+    path: data/events
+    format: json
+    schema: "event_id BIGINT, user_id BIGINT, amount DOUBLE, country STRING, ts TIMESTAMP"
+    watermark: ts 10m
+  countries:
+    type: files
+    path: data/countries
+    format: csv
+    header: true
+    schema: "country STRING, region STRING, name STRING"
+    static: true
+steps:
+  valid:
+    from: events
+    filter: amount > 0
+  enriched:
+    from: [valid, countries]
+    join: {key: [country], how: left}
+  hourly:
+    from: enriched
+    aggregate:
+      by: [region]
+      window: {time: ts, size: 1h}
+      columns: {n: count(*), total: sum(amount)}
+sinks:
+  table:
+    from: hourly
+    type: files
+    path: out/hourly
+    format: parquet
+"""
+DASHED = FLOW.replace("  events:\n", "  - events:\n", 1).replace("  countries:\n", "  - countries:\n", 1)
+STRANGERS = re.compile(r"\b(tweets|tagged|known|kept|hosts_a|retweets|followers)\b")
+"""names of the reference's examples"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "code", "shows"),
+    [
+        ("    from: hourly", "    form: hourly", "unknown-option", 'did you mean "from"?'),
+        ("    from: events", "    form: events", "unknown-key", 'did you mean "from"?'),
+        ("    format: json", "    fromat: json", "unknown-option", 'did you mean "format"?'),
+        ("    filter: amount > 0", "    filtr: amount > 0", "unknown-key", 'did you mean "filter"?'),
+        ("    aggregate:", "    agregate:", "unknown-key", 'did you mean "aggregate"?'),
+        ("\nsources:", "\nsource:", "unknown-key", 'did you mean "sources"?'),
+        ("\nsteps:", "\nstep:", "unknown-key", 'did you mean "steps"?'),
+        ("\nsinks:", "\nsink:", "unknown-key", 'did you mean "sinks"?'),
+        ("    from: hourly\n", "", "missing-key", "add from: with one of events, countries, valid, enriched, hourly"),
+        ("key: [country]", "key: [contry]", "column-unknown", 'did you mean "country"?'),
+        ("key: [country]", "on: country", "unknown-key", 'did you mean "key"? ("on" is a word of PySpark'),
+        ("key: [country], ", "", "missing-key", "add key: [COLUMN]"),
+        ("from: [valid, countries]", "from: [valid, hourly]", "cycle", "such as countries, which nothing reads"),
+        ("sum(amount)", "summ(amount)", "sql-function-unknown", 'did you mean "sum"?'),
+        ("    from: events", "    from: event", "input-unknown", 'did you mean "events"?'),
+        ("filter: amount > 0", 'python: "steps.py:check"', "function-syntax", 'did you mean "steps:check"?'),
+        ("    watermark: ts 10m\n", "", "watermark-missing", "give events one: watermark: ts 10m"),
+        ("type: files\n    path: data/events", "type: s3\n    path: data/events", "unknown-type", "write type: objects, with `url: s3:"),
+        ("type: files\n    path: data/events", "type: jdbc\n    path: data/events", "unknown-type", "type: postgres, for PostgreSQL [unk"),
+        ("type: files\n    path: data/events", "type: kinesis\n    path: data", "unknown-type", "kinesis is not supported; bring its"),
+        ("type: files\n    path: out", "type: parquet\n    path: out", "unknown-type", "write type: files, with `format: parquet`"),
+        ("type: files\n    path: out", "type: mysql\n    path: out", "unknown-type", "mysql is not supported; a sink of `type: spark`"),
+        ("  events:\n    type: files\n", "  events: {\n    type: files\n", "yaml-syntax", ""),
+    ],
+)
+def test_one_mistake_is_one_error_that_names_its_cause(tmp_path: Path, right: str, wrong: str, code: str, shows: str) -> None:
+    assert right in FLOW
+    (problem,) = _problems(tmp_path, FLOW.replace(right, wrong, 1))
+    assert problem.code == code
+    assert problem.severity == "error"
+    assert shows in str(problem)
+    assert not STRANGERS.search(str(problem))
+
+
+def test_ids_with_dashes_are_one_error_and_the_rest_is_checked(tmp_path: Path) -> None:
+    nodes = re.sub(r"(?m)^  - ", "  - ", DASHED)
+    (problem,) = _problems(tmp_path, nodes)
+    assert (problem.code, problem.remedy) == ("wrong-kind", 'write "events:" without the dash')
+    found = _problems(tmp_path, nodes.replace("key: [country]", "key: [contry]"))
+    assert [problem.code for problem in found] == ["wrong-kind", "column-unknown"]
+
+
+def test_a_section_that_is_missing_is_one_error(tmp_path: Path) -> None:
+    for section, after in (("sources", "steps"), ("sinks", "")):
+        start = FLOW.index(f"{section}:")
+        text = FLOW[:start] + (FLOW[FLOW.index(f"\n{after}:") + 1 :] if after else "")
+        (problem,) = _problems(tmp_path, text)
+        assert (problem.code, problem.remedy) == ("missing-key", f"add {section}: {{ID: {{…}}}}")
+
+
+def test_where_no_column_is_a_timestamp_the_remedy_says_so(tmp_path: Path) -> None:
+    text = (
+        FLOW.replace("    watermark: ts 10m\n", "").replace("ts TIMESTAMP", "ts STRING").replace("      window: {time: ts, size: 1h}\n", "")
+    )
+    (problem,) = _problems(tmp_path, text)
+    assert problem.code == "watermark-missing"
+    assert "no column of events is a TIMESTAMP: make one in a select" in problem.remedy
+
+
+def test_a_key_that_is_set_already_is_no_guess(tmp_path: Path) -> None:
+    (problem,) = _problems(tmp_path, FLOW.replace("    from: hourly", "    from: hourly\n    fron: hourly"))
+    assert problem.remedy == 'take it out: "from" is set already'
+
+
+def test_no_sentence_has_an_empty_list(tmp_path: Path) -> None:
+    head = "version: 1\nname: a\nsources:\n  n: {type: sequence}\n"
+    text = head + "steps:\n  s: {from: x, filter: id > 1}\nsinks:\n  k: {from: s, type: console}\n"
+    for problem in _problems(tmp_path, text):
+        assert not re.search(r"\b(are|have|has|of)\s*$", problem.remedy)
+
+
+def _problems(tmp_path: Path, text: str) -> list[Problem]:
+    file = tmp_path / "flow.yaml"
+    file.write_text(text)
+    return validate_file(file, {}, tests=True)[1]
