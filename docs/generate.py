@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scribengin.api.document import openapi_text
+from scribengin.cli.code_catalog import CATALOG as MET
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.problem_catalog import CATALOG
 from scribengin.registry.reference import registry_page
@@ -29,7 +30,7 @@ def pages() -> dict[str, str]:
     """File name → text, of every generated page."""
     return {
         "flow-file.md": flow_file_page(source_types(), sink_types()),
-        "problems.md": problems_page(CATALOG),
+        "problems.md": problems_page((*CATALOG, *MET)),
         "registry.md": registry_page(),
         "openapi.json": openapi_text(),
         "metrics.md": metrics_page(),

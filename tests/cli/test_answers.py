@@ -1,14 +1,17 @@
 """Exit statuses and the one object of --json, whatever goes wrong."""
 
 import os
+import re
 import subprocess
 import sys
 
 import click
 import pytest
 
+from scribengin.cli import guesses
 from scribengin.cli import main as cli
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.main import _COMMANDS
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, StateError
 from scribengin.core.problems import Place, Problem
 
@@ -77,6 +80,30 @@ def test_a_wrong_command_line_is_wrong_input_with_a_suggestion(command):
     assert 'did you mean "validate"?' in ended.object["problems"][0]["message"]
     assert command("version", "--jsn").status == 2
     assert command("run").status == 2
+
+
+def test_no_guess_destroys_anything_and_words_of_other_tools_are_known(command):
+    def said(*words):
+        ended = command(*words, "--json")
+        assert (ended.status, ended.codes) == (2, ["usage"])
+        return ended.object["problems"][0]["message"]
+
+    assert said("lint").endswith("type: scribengin validate FILE")
+    assert said("ps").endswith("type: scribengin list")
+    assert said("deploy").endswith("type: scribengin apply FILE")
+    assert said("restart", "orders").endswith("type: scribengin stop NAME --wait, then: scribengin resume NAME")
+    for words in (("resett",), ("delet",), ("rewnd",), ("decomission",), ("dead", "prge"), ("source", "ste"), ("token", "remoev")):
+        assert "did you mean" not in said(*words), words
+    assert 'there is no command "dead lst"; did you mean "list"?' in said("dead", "lst")
+    assert command("help", "validate").out == command("validate", "--help").out
+    assert command("help").out == command("--help").out
+
+
+def test_every_command_that_a_word_of_another_tool_leads_to_is_there():
+    for ours in guesses._OURS.values():
+        for command_ in re.findall(r"scribengin (\w+)", ours):
+            assert command_ in _COMMANDS, ours
+    assert not guesses._OURS.keys() & _COMMANDS.keys()
 
 
 def test_ctrl_c_in_a_command_leaves_with_130(monkeypatch, command):

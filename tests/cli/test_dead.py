@@ -87,6 +87,41 @@ def test_letters_are_shown_whole_and_can_be_chosen(command, flow):
     assert "\\xff\\xfe" in command("dead", "show", flow).out
 
 
+def test_one_short_id_names_a_letter_everywhere(command, flow):
+    bury(flow, [letter(1), letter(2, payload=b'{"id": 2}')])
+    assert command("dead", "show", flow).out.startswith("kept:0:0  ")
+    (shown,) = command("dead", "show", flow, "kept:0:1", "--json").object["result"]["letters"]
+    assert shown["key"] == "kept:0:1"
+    assert command("dead", "list", flow, "kept:0:1", "--json").object["result"]["dead"] == 1
+    (traced,) = command("trace", flow, "kept:0:1", "--json").object["result"]["dead"]
+    assert traced["letter"] == shown["id"]
+    refused = command("dead", "replay", flow, "kept:0:0").out
+    assert refused.startswith("kept:0:0 stays: ")
+    assert "scribengin dead edit FLOW kept:0:0" in refused
+    assert command("dead", "edit", flow, "kept:0:1", "--set", "id=3", "--json").status == 0
+    assert command("dead", "replay", flow, "kept:0:1", "--json").object["result"]["replayed"] == 1
+
+
+def test_all_letters_are_replayed_only_when_a_person_agrees(command, flow, monkeypatch):
+    bury(flow, [letter(number, payload=b'{"id": 1}') for number in (1, 2, 3)])
+    ended = command("dead", "replay", flow, "--json")
+    assert ended.codes == ["dead-replay-unsaid"]
+    (problem,) = ended.object["problems"]
+    assert "replays all open dead letters of" in problem["message"]
+    assert "3 of them are not repaired: they fail again unless what refused them was changed since" in problem["message"]
+    assert problem["remedy"].startswith(f"to confirm, run: scribengin dead replay {flow} --yes")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    asked = []
+    monkeypatch.setattr("click.confirm", lambda text, **_: asked.append(text))
+    ended = command("dead", "replay", flow, "kept:0:0")
+    assert (asked, "1 of them are not repaired" in ended.err) == ([], True)
+    assert "2 are on their way, 1 had been asked for before" in command("dead", "replay", flow).out
+    assert asked == ["replay them?"]
+    assert command("dead", "replay", flow, "--json").object["result"]["already"] == 3
+    assert asked == ["replay them?"]
+
+
 def test_letters_of_an_undecided_batch_do_not_count(command, flow):
     bury(flow, [letter(1)], decide=False)
     assert command("dead", "list", flow, "--json").object["result"]["dead"] == 0
@@ -150,7 +185,7 @@ def test_what_was_written_in_an_editor_is_never_the_repair_of_another_letter_or_
 
     def edit(text, **_):
         if meanwhile == "replayed":
-            assert command("dead", "replay", flow, "--as-is").status == 0
+            assert command("dead", "replay", flow, "--as-is", "--yes").status == 0
             bury(flow, [replace(letter(12, payload=b'{"id": 12}'), batch=1)], batch=1)
         else:
             assert command("dead", "edit", flow, "kept:0:0", "--with", tmp_path / "whole.json").status == 0
@@ -183,7 +218,7 @@ def test_letters_are_exported_changed_and_given_back_once(command, flow, tmp_pat
     assert (said["replayed"], said["repaired"], said["refused"], said["requests"]) == (1, 1, 2, [])
     assert [row["key"] for row in said["refusals"]] == ["kept:0:1", "kept:7:0"]
     assert command("dead", "replay", flow, "--repaired", out, "--json").object["result"]["requests"] == ["kept:0"]
-    said = command("dead", "replay", flow, "--json").object["result"]
+    said = command("dead", "replay", flow, "--yes", "--json").object["result"]
     assert (said["replayed"], said["already"], said["refused"]) == (1, 1, 1)
     text = command("dead", "replay", flow).out
     assert "0 are on their way, 2 had been asked for before, 1 stay" in text

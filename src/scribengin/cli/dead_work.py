@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +192,8 @@ def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
 @click.option("--from-start", is_flag=True, help="Through all steps again, also where that makes rows a second time.")
 @click.option("--repaired", "file", type=click.Path(dir_okay=False, path_type=Path), help="The letters of this file, as they stand there.")
 @click.option("--as-is", is_flag=True, help="As they died, without what `dead edit` has made of them.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be replayed, and what cannot.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be replayed, and what cannot be.")
+@click.option("--yes", is_flag=True, help="Replay all open letters without asking. Needed where neither ID nor a filter is given.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
@@ -203,13 +205,15 @@ def replay(
     file: Path | None,
     as_is: bool,
     dry_run: bool,
+    yes: bool,
     state: Path | None,
     masters: Masters,
 ) -> Answer:
     """Send dead letters on their way again, once: from the step that refused them, in the Query that refused them, repaired where they are.
 
     A run of the flow takes them up at its next look; one that is not running when it runs next. Each letter is replayed once, however often
-    this is said; one that dies again is a letter of its own.
+    this is said; one that dies again is a letter of its own. Without ID and filters it means all open letters: on a terminal it asks, and
+    elsewhere it needs --yes.
     """
     from scribengin.local.repairing import given_letters
 
@@ -221,16 +225,54 @@ def replay(
             raise EnvironmentFault(f"{file} cannot be read: {error.strerror}", remedy="name the file that was exported") from error
     given = None if lines is None else given_letters(lines, str(file))
     if is_name(flow):
-        with masters.client() as client:
-            text = None if lines is None else b"\n".join(lines).decode(errors="surrogateescape")
-            found = client.replay_letters(flow, filters.said(), from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=text)
+        text = None if lines is None else b"\n".join(lines).decode(errors="surrogateescape")
+
+        def ask(*, dry_run: bool) -> dict[str, Any]:
+            with masters.client() as client:
+                return client.replay_letters(flow, filters.said(), from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=text)
     else:
-        from scribengin.local.replay import replay as ask
+        from scribengin.local.replay import replay as ask_here
 
         prepared = prepared_flow(flow, state)
-        asked = ask(prepared, filters.which, from_start=from_start, given=given, as_they_were=as_is, dry_run=dry_run)
-        found = asked.as_json()
+
+        def ask(*, dry_run: bool) -> dict[str, Any]:
+            return ask_here(prepared, filters.which, from_start=from_start, given=given, as_they_were=as_is, dry_run=dry_run).as_json()
+
+    if not dry_run:
+        _ask_first(ask(dry_run=True), flow, everything=not filters.said() and file is None and not yes)
+    found = ask(dry_run=dry_run)
     return Answer(found, show=_shown(found, flow))
+
+
+def _ask_first(found: dict[str, Any], flow: str, *, everything: bool) -> None:
+    """Say what will come back before anything is asked for. Raises Refused where `everything` is meant and nobody has agreed."""
+    ahead = _ahead(found)
+    if not found["replayed"] or not everything:
+        for line in ahead:
+            click.echo(line, err=True)
+        return
+    what = f"this replays all open dead letters of {flow}: {found['replayed']:,}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused(
+            "; ".join([what, *ahead]),
+            remedy=f"to confirm, run: scribengin dead replay {quote(flow)} --yes; or choose letters by ID, --step or --reason",
+            code="dead-replay-unsaid",
+        )
+    for line in (what, *ahead):
+        click.echo(line, err=True)
+    click.confirm("replay them?", abort=True, err=True)
+
+
+def _ahead(found: dict[str, Any]) -> list[str]:
+    """What is known of the letters that will come back, before they go."""
+    lines = [
+        f"{row['count']:,} of them lie behind the watermark of Query {row['query']}, {row['watermark']}: late, they come back"
+        for row in found["late"]
+    ]
+    unrepaired = found["replayed"] - found["repaired"]
+    if unrepaired:
+        lines.append(f"{unrepaired:,} of them are not repaired: they fail again unless what refused them was changed since")
+    return lines
 
 
 def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
@@ -239,16 +281,14 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
             click.echo("no dead letters are meant")
             return
         for row in found["refusals"]:
-            click.echo(f"{click.style(row['id'] or row['key'], bold=True)} stays: {row['why']}; {click.style(row['remedy'], dim=True)}")
+            click.echo(f"{click.style(row['key'], bold=True)} stays: {row['why']}; {click.style(row['remedy'], dim=True)}")
         if found["refused"] > len(found["refusals"]):
             click.echo(f"… and {found['refused'] - len(found['refusals']):,} more")
         will = "would enter" if found["dry_run"] else "enter"
         for row in found["entering"]:
             click.echo(f"{row['count']:,} {will} Query {row['query']} at {row['at']}")
-        for row in found["late"]:
-            click.echo(
-                f"{row['count']:,} of them lie behind the watermark of Query {row['query']}, {row['watermark']}: late, they come back"
-            )
+        for line in _ahead(found) if found["dry_run"] else ():
+            click.echo(line)
         parts = [f"{found['replayed']:,} {'to be replayed' if found['dry_run'] else 'are on their way'}"]
         parts += [f"{found['repaired']:,} of them repaired"] if found["repaired"] else []
         parts += [f"{found['already']:,} had been asked for before"] if found["already"] else []

@@ -11,8 +11,9 @@ import click
 
 from scribengin.cli.answer import Answer, JsonOutput, problems_of, show_problem
 from scribengin.cli.extras import missing_extra
+from scribengin.cli.guesses import no_command
 from scribengin.core.errors import EnvironmentFault, Exit
-from scribengin.core.problems import Place, Problem, did_you_mean
+from scribengin.core.problems import Place, Problem
 
 _COMMANDS = {
     "init": "Make a folder with a working flow and its data.",
@@ -69,6 +70,7 @@ _COMMANDS = {
     "show": "Print a flow, with --resolved as it is understood.",
     "fmt": "Write flow files in the one common form.",
     "schema": "Print the JSON Schema of flow files, for editors.",
+    "explain": "Explain a code that an error or a warning ends with: what it means, and what to do.",
     "config": "Show every system setting and where it comes from.",
     "doctor": "Check this machine: Python, Java, PySpark, memory, folders.",
     "warm": "List the Spark sessions kept warm for the next test, preview or plan; stop them.",
@@ -91,8 +93,7 @@ class _Lazy(click.Group):
             return command
         if cmd_name.startswith("-") or ctx.resilient_parsing:
             return None
-        near = did_you_mean(cmd_name, _COMMANDS) or "see scribengin --help"
-        raise click.UsageError(f'there is no command "{cmd_name}"; {near}', ctx)
+        raise click.UsageError(no_command(cmd_name, _COMMANDS), ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -112,6 +113,8 @@ def scribengin() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command line and leave with its exit status; `arguments` are the process's own by default."""
     given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["help"]:  # as in git and kubectl: help COMMAND
+        given = [*given[1:], "--help"]
     color = False if "NO_COLOR" in os.environ else None
     try:
         status = scribengin.main(given, prog_name="scribengin", standalone_mode=False, color=color)

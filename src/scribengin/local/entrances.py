@@ -82,9 +82,9 @@ class Entrances:
             return start
         return Cannot(f"{why}, and the row that came to the step is not known", "if that is right, replay it with --from-start")
 
-    def taken(self, letter: DeadLetter, entrance: Entrance) -> Cannot | RecordBatch | None:
+    def taken(self, letter: DeadLetter, entrance: Entrance, key: str) -> Cannot | RecordBatch | None:
         """The one row that the flow makes of the record, or row, there, as far as can be said without running its steps; None where only
-        Spark knows; or why it does not take it."""
+        Spark knows; or why it does not take it. `key` is what a person types for the letter."""
         block: Block | None
         if entrance.at:
             schema = self.columns_at(entrance.at)
@@ -93,7 +93,7 @@ class Entrances:
             block, decoder = row_block(letter, letter.came.encode()), row_decoder(schema)
         else:
             if letter.truncated:
-                return Cannot("its bytes were cut at 64 KiB", f"give all of it: {flow_command('dead edit', letter.id, '--with', 'FILE')}")
+                return Cannot("its bytes were cut at 64 KiB", f"give all of it: {flow_command('dead edit', key, '--with', 'FILE')}")
             block, decoder = self._record(letter)
         if block is None:
             return Cannot(f"source {letter.source} reads no such records any more", "export it: scribengin dead export")
@@ -102,7 +102,7 @@ class Entrances:
             return found.batch
         where = f"step {entrance.at}" if entrance.at else f"source {letter.source}"
         what = found.bad[0].message if found.bad else f"it is {len(found.ordinals)} records" if found.ordinals else "it is empty"
-        return Cannot(f"{where} does not take it: {what}", f"repair it: {flow_command('dead edit', letter.id)}")
+        return Cannot(f"{where} does not take it: {what}", f"repair it: {flow_command('dead edit', key)}")
 
     def _record(self, letter: DeadLetter) -> tuple[Block | None, Decoder]:
         decoder = self.decoder(letter.source)

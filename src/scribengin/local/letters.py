@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
     from scribengin.state.replays import Key
 
-_KEY = re.compile(r"[a-z][a-z0-9_]*:\d+:\d+")
+KEY = re.compile(r"[a-z][a-z0-9_]*:\d+:\d+")
+"""of a letter: `key_text`"""
 _FIGURES = ("count", "asked", "replayed", "repaired")
 _LOOK_S = 20.0
 """how long is looked for the letters of one page"""
@@ -45,12 +46,12 @@ class Which:
 
     def fits(self, letter: DeadLetter) -> bool:
         """Whether this one is meant; of which Query it is, of which Batch, and by which key, is asked apart."""
-        named = letter.id.startswith(self.prefix) or letter.record == self.prefix or _KEY.fullmatch(self.prefix) is not None
+        named = letter.id.startswith(self.prefix) or letter.record == self.prefix or KEY.fullmatch(self.prefix) is not None
         return named and self.step in ("", letter.step, base(letter.step)) and self.reason in ("", letter.reason)
 
     def fits_key(self, query: str, key: Key) -> bool:
         """False where another letter's key was said."""
-        return _KEY.fullmatch(self.prefix) is None or self.prefix == key_text(query, key)
+        return KEY.fullmatch(self.prefix) is None or self.prefix == key_text(query, key)
 
     def fits_batch(self, letters: Letters) -> bool:
         """Whether letters of that Batch may be meant."""

@@ -165,7 +165,7 @@ class Editing:
             raise Refused(why, remedy="write it as JSON in UTF-8", code="letter-refused") from None
         entrances = Entrances(self.tier, self.query)
         mended = with_repair(self.letter, repair)
-        cannot = entrances.taken(mended, entrances.at(self.at, mended))
+        cannot = entrances.taken(mended, entrances.at(self.at, mended), key_text(self.query.name, self.key))
         if isinstance(cannot, Cannot):
             raise Refused(f"{self.letter.id} was not changed: {cannot.why}", remedy="change it so that it fits", code="letter-refused")
         return repair

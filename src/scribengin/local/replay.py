@@ -281,7 +281,7 @@ class _Asking:
             entrance = entrances.of(mended, from_start=self.from_start)
             if repair is not None and repair.came is not None and not isinstance(entrance, Cannot) and not entrance.at:
                 entrance = _OF_ROW
-            taken = entrance if isinstance(entrance, Cannot) else entrances.taken(mended, entrance)
+            taken = entrance if isinstance(entrance, Cannot) else entrances.taken(mended, entrance, key_text(self.query.name, key))
             if isinstance(taken, Cannot):
                 self.done.refuse(self.query.name, key, letter, taken)
                 continue

@@ -10,9 +10,10 @@ import numpy as np
 
 from scribengin.formats.origins import Origins, without_ways
 from scribengin.local.acks import topology_of
+from scribengin.local.letters import KEY, key_text
 from scribengin.plan.split import CHANNEL
 from scribengin.state.acks import Acks, QueryKey
-from scribengin.state.dead import read_letters
+from scribengin.state.dead import dated_letters, read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages
 from scribengin.state.source_log import SourceLog
@@ -33,11 +34,12 @@ MOST_FOUND = 1000
 
 
 def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
-    """One object, as `trace --json` prints it, of the record of that id, or, where it is no whole one, of those whose id begins so.
+    """One object, as `trace --json` prints it, of the record of that id, or of the dead letter of that key (`kept:0:2`), or, where it is no
+    whole one, of those whose id begins so.
 
     At most MOST_FOUND arrivals and dead letters, and a note where there are more."""
-    prefix = without_ways(prefix)
     topology = topology_of(prepared.plan, prepared.root)
+    prefix = without_ways(_record_of(topology, prefix) or prefix)
     exact = _ID.fullmatch(prefix) is not None
 
     def is_meant(id_: str) -> bool:
@@ -54,6 +56,18 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
         notes.append(f"there are more than these {MOST_FOUND:,}: write more of the id")
     said = {"flow": prepared.name, "record": prefix, "trace": rate, "arrivals": arrivals, "dead": dead, "read": read}
     return said | {"notes": notes}
+
+
+def _record_of(topology: Topology, key: str) -> str:
+    """The id of the record of a dead letter that is named by its key; empty where none is."""
+    if KEY.fullmatch(key) is None:
+        return ""
+    for each, folder in topology.queries.items():
+        if key.startswith(f"{each.query}:"):
+            for letters, place, letter in dated_letters(folder):
+                if key_text(each.query, (letters.batch, place)) == key:
+                    return letter.record
+    return ""
 
 
 def _found(topology: Topology, prefix: str, is_meant: Callable[[str], bool]) -> Iterator[dict[str, Any]]:

@@ -18,9 +18,18 @@ _BASE = {
 }
 
 
+def met(code: str, title: str, meaning: str, remedy: str, shown_by: str = "") -> Entry:
+    """A code that no text of a flow makes alone: it takes a state, a server, a machine or a command line."""
+    return Entry(code, title, meaning, remedy, "", shown_by=shown_by)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One code. `example` is YAML text that makes it, at `slot` of a small flow over `orders` (`example_flow`)."""
+    """One code. `example` is YAML text that makes it, at `slot` of a small flow over `orders` (`example_flow`); none where it takes a
+    state, a server or a machine.
+
+    `fix` is (a part of the example, what stands there where it is right); `shown_by` is a test that meets the code.
+    """
 
     code: str
     title: str
@@ -29,17 +38,31 @@ class Entry:
     example: str
     slot: Slot = "step"
     severity: Severity = "error"
+    fix: tuple[str, str] | None = None
+    shown_by: str = ""
+
+    @property
+    def right(self) -> str:
+        """The example without the mistake; empty where none is declared."""
+        return self.example.replace(*self.fix, 1) if self.fix is not None else ""
+
+    def fragment(self, text: str) -> str:
+        """An example as it is shown: below the section that it stands in."""
+        section = {"source": "sources", "step": "steps", "sink": "sinks"}.get(self.slot, "")
+        lines = text.rstrip("\n").replace("\x07", "␇").splitlines()
+        return "\n".join([f"{section}:", *(f"  {line}" if line else line for line in lines)] if section else lines)
 
 
-def example_flow(entry: Entry) -> str:
+def example_flow(entry: Entry, example: str | None = None) -> str:
     """The whole flow file of an entry's example: the example takes the place of `slot` in a flow that is right otherwise."""
+    example = entry.example if example is None else example
     if entry.slot == "file":
-        return entry.example
+        return example
     parts = dict(_BASE)
-    parts[entry.slot] = "".join(f"{'' if entry.slot == 'top' else '  '}{line}\n" for line in entry.example.splitlines())
-    if entry.slot == "step" and not entry.example.lstrip().startswith("big:"):
+    parts[entry.slot] = "".join(f"{'' if entry.slot == 'top' else '  '}{line}\n" for line in example.splitlines())
+    if entry.slot == "step" and not example.lstrip().startswith("big:"):
         parts["step"] += _BASE["step"]
-    if entry.slot == "source" and not entry.example.lstrip().startswith("orders:"):
+    if entry.slot == "source" and not example.lstrip().startswith("orders:"):
         parts["source"] += _BASE["source"]
     head = "version: 1\nname: shop\n"
     return f"{head}{parts['top']}sources:\n{parts['source']}steps:\n{parts['step']}sinks:\n{parts['sink']}"

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from scribengin.core.options import NodeType, Option
     from scribengin.spec.key import Key
-    from scribengin.spec.problem_entry import Entry, Slot
+    from scribengin.spec.problem_entry import Entry
 
-_SLOTS: dict[Slot, str] = {"source": "sources", "step": "steps", "sink": "sinks"}
 _KINDS = {
     "path": "text",
     "raw": "text",
@@ -59,8 +58,10 @@ def problems_page(more: Iterable[Entry] = ()) -> str:
     lines = [
         "# Problems",
         "",
-        "Each problem names file, line and column, what is wrong, what to do, and in brackets its code. The codes are stable.",
-        "Errors must be mended before a flow runs; with warnings it runs. The examples are taken out of a flow over `orders`.",
+        "Every error and warning ends with a code in brackets. The codes are stable. `scribengin explain CODE` prints an entry on the",
+        "terminal. Problems of a flow file name file, line and column; their examples are taken out of a flow over `orders`. Errors must",
+        "be corrected before a flow runs; with warnings it runs. Entries without an example need a state, a server, a machine or a command",
+        "line.",
         "",
         *(f"- [{entry.code}](#{entry.code}): {_sentence(entry.title)}" for entry in entries),
         "",
@@ -75,15 +76,10 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield ""
     yield f"**{entry.title}**{' (a warning)' if entry.severity == 'warning' else ''}. {entry.meaning} {entry.remedy}"
     yield ""
-    if entry.example:
-        yield "```yaml"
-        slot = _SLOTS.get(entry.slot, "")
-        if slot:
-            yield f"{slot}:"
-        for line in entry.example.rstrip("\n").replace("\x07", "␇").splitlines():
-            yield f"  {line}" if slot and line else line
-        yield "```"
-        yield ""
+    for called, text in (("Wrong:", entry.example), ("Right:", entry.right)):
+        if text:
+            yield from ([called, ""] if entry.fix is not None else [])
+            yield from ("```yaml", entry.fragment(text), "```", "")
 
 
 def _sentence(title: str) -> str:

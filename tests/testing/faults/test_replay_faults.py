@@ -62,13 +62,13 @@ def folder(tmp_path):
 def replayed_under_fire(folder, points):
     struck = []
     for point in ASKING:
-        scribengin(folder, "dead", "replay", "flow.yaml", fault=f"{point}:kill")
-    asked = scribengin(folder, "dead", "replay", "flow.yaml")[1]
+        scribengin(folder, "dead", "replay", "flow.yaml", "--yes", fault=f"{point}:kill")
+    asked = scribengin(folder, "dead", "replay", "flow.yaml", "--yes")[1]
     assert asked["already"] + asked["replayed"] == 8 + 2
     for point in points:
         if scribengin(folder, "run", "flow.yaml", "--once", fault=f"{point}:kill")[0] != 0:
             struck.append(point)
-        assert scribengin(folder, "dead", "replay", "flow.yaml")[1]["replayed"] == 0
+        assert scribengin(folder, "dead", "replay", "flow.yaml", "--yes")[1]["replayed"] == 0
     assert scribengin(folder, "run", "flow.yaml", "--once")[0] == 0
     assert written(folder, "out") == list(range(1, 42))
     assert written(folder, "digits") == list(range(1, 42))

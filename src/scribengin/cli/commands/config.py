@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.settings import SETTINGS, read_settings, setting_flags, settings_file
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """System settings: scribengin.yaml, then the environment, then flags; the later wins."""
 

@@ -14,6 +14,7 @@ from scribengin.cli.dead_work import edit, export, purge, replay
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import open_state
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _PAYLOAD_SHOWN = 600
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """Records that a step could not handle, kept with their bytes, place, reason and error. FLOW is a file or a submitted flow."""
 
@@ -119,13 +120,14 @@ def _of_file(flow: str, filters: Filters, limit: int, state: Path | None, _maste
 
 
 def _print(letter: dict[str, Any]) -> None:
-    where = f"{letter['query']}, Batch {letter['batch']}, {letter['key']}"
-    click.echo(f"{click.style(letter['id'], bold=True)}  {click.style(where, dim=True)}")
+    where = f"Query {letter['query']}, Batch {letter['batch']}"
+    click.echo(f"{click.style(letter['key'], bold=True)}  {click.style(where, dim=True)}")
     click.echo(f"  {click.style(letter['reason'], fg='yellow')}: {letter['message']}")
     again = f"the replay of {letter['replay_of']}{', repaired' * bool(letter.get('repaired'))}" if letter.get("replay_of") else ""
     for what, text in (
         ("state", letter["state"]),
         ("was", again),
+        ("letter", letter["id"]),
         ("id", letter["record"]),
         ("step", letter["step"]),
         ("at", letter["place"]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """Objects that count: those that the manifests of a `type: objects` sink name."""
 

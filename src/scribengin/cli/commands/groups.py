@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from scribengin.client.group_models import GroupMember, GroupRow
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """Groups of places that can stand for each other: the lowest cost that answers gets the next Batch, equal ones in turn."""
 

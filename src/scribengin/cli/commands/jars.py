@@ -7,11 +7,12 @@ from functools import partial
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.core.problems import did_you_mean
 from scribengin.embedded import jars
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """The jars that PySpark does not carry: pinned by SHA-256, in a cache that all projects share."""
 

@@ -9,6 +9,7 @@ import click
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import done
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 from scribengin.cli.waiting import wait_option
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """How far a flow of the control plane has read its sources. A position counts the entries of a source's log that are committed."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.size_option import bytes_of
 from scribengin.cli.tables import print_table
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _BOUNDS: dict[str, Literal["cores", "memory_bytes", "rows_per_s"]] = {"cores": "cores", "memory": "memory_bytes", "rate": "rows_per_s"}
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """Say what flows with a label may take together: cores, memory, rows a second.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.core.errors import Exit
 from scribengin.core.problems import Place, Problem
 from scribengin.embedded import services
@@ -36,7 +37,7 @@ def _which(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("names", nargs=-1, metavar="[NAMES]...", type=click.Choice(NAMES))(folder(function))
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """A Kafka broker, a ZooKeeper, a Spark standalone cluster and stores, for trying and testing: real ones, on 127.0.0.1.
 

@@ -12,6 +12,7 @@ from scribengin.cli.confirm import confirm
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, flow_path, is_name
 from scribengin.cli.flow_state import open_state
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import Refused
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """How far sources are read. A position counts the entries of a source's log that committed Batches are through with."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 from scribengin.core.units import parse_duration_s
@@ -31,7 +32,7 @@ _file_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """Make, list and remove the tokens with which others use the API of the masters.
 

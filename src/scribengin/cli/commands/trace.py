@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> Answer:
     """Show every sink and dead letter that a record reached, with the tiers, Batches and times on its way.
 
-    RECORD_ID is what a record is called by its first place (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), or how it begins. The way
-    of records is kept for the share of them that `defaults: {trace: …}` says; that of dead letters always.
+    RECORD_ID is what a record is called by its first place (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), or how it begins, or the
+    key of a dead letter (kept:0:2). The way of records is kept for the share of them that `defaults: {trace: …}` says; that of dead letters
+    always.
     FLOW is a file, or the name of a flow that was submitted.
     """
     if is_name(flow):

@@ -9,6 +9,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.commands.status import show_folders
+from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 from scribengin.client.worker_page import read_worker_page
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _WORKER = re.compile(r"([^.]+)\.([^.]+?)(-[1-9][0-9]*)?")
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def command() -> None:
     """The processes that run the tiers of flows."""
 

@@ -1,0 +1,70 @@
+"""What a command line that names no command may have meant: a word of another tool, or a slip. A guess never destroys anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.core.problems import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DESTRUCTIVE = frozenset(
+    {"cancel", "decommission", "delete", "drain", "purge", "remove", "reset", "rewind", "rollback", "set", "skip", "stop", "unmap"}
+)
+"""commands that take something away, end something or set something back: whoever means one writes it out"""
+_OURS = {
+    **dict.fromkeys(("lint", "check", "verify"), "scribengin validate FILE"),
+    **dict.fromkeys(("ps", "ls", "get", "flows"), "scribengin list"),
+    **dict.fromkeys(("deploy", "submit", "create", "publish", "update"), "scribengin apply FILE"),
+    **dict.fromkeys(("start", "unpause", "continue"), "scribengin resume NAME for a flow of the control plane, or: scribengin run FILE"),
+    **dict.fromkeys(("restart", "reload"), "scribengin stop NAME --wait, then: scribengin resume NAME"),
+    **dict.fromkeys(("execute", "exec"), "scribengin run FILE"),
+    **dict.fromkeys(("suspend", "halt"), "scribengin pause NAME"),
+    **dict.fromkeys(("log", "tail"), "scribengin logs NAME"),
+    **dict.fromkeys(("inspect", "info", "desc"), "scribengin describe NAME"),
+    **dict.fromkeys(("monitor", "watch", "dashboard"), "scribengin top"),
+    **dict.fromkeys(("dlq", "deadletter", "deadletters", "dead-letters", "errors"), "scribengin dead list FLOW"),
+    **dict.fromkeys(("format", "prettier"), "scribengin fmt FILE"),
+    **dict.fromkeys(("new", "scaffold", "quickstart"), "scribengin init FOLDER"),
+    **dict.fromkeys(("build", "bundle", "pack"), "scribengin package DIR"),
+    **dict.fromkeys(("sample", "peek", "dry-run"), "scribengin preview FILE"),
+    **dict.fromkeys(("serve", "server", "daemon"), "scribengin up"),
+    **dict.fromkeys(("rescale", "resize"), "scribengin scale NAME"),
+    **dict.fromkeys(("lag", "progress"), "scribengin status FLOW"),
+    **dict.fromkeys(("discover", "detect"), "scribengin infer FILE"),
+    **dict.fromkeys(("reconcile", "proof"), "scribengin audit FLOW"),
+    **dict.fromkeys(("env", "diagnose"), "scribengin doctor"),
+    **dict.fromkeys(("why", "error", "errno"), "scribengin explain CODE"),
+}
+"""Words of other tools, and what is typed here"""
+
+
+def no_command(word: str, known: Iterable[str], below: str = "") -> str:
+    """What is said of a command that is not there; `below` is the group that was asked.
+
+    >>> no_command("valdate", ["validate", "reset"])
+    'there is no command "valdate"; did you mean "validate"?'
+    >>> no_command("restet", ["validate", "reset"])
+    'there is no command "restet"; see: scribengin --help'
+    """
+    ours = "" if below else _OURS.get(word.lower(), "")
+    near = nearest(word, known)
+    said = (
+        f'did you mean "{near}"?' if near is not None and near not in DESTRUCTIVE else f"see: scribengin {below} --help".replace("  ", " ")
+    )
+    said = f"type: {ours}" if ours else said
+    return f'there is no command "{f"{below} {word}".strip()}"; ' + said
+
+
+class GuessingGroup(click.Group):
+    """A group of commands whose guesses destroy nothing."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does. Raises UsageError with our guess where there is no such command."""
+        name = str(args[0])
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
+            raise click.UsageError(no_command(name, self.list_commands(ctx), ctx.command_path.partition(" ")[2]), ctx)
+        return super().resolve_command(ctx, args)

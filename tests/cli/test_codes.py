@@ -1,0 +1,183 @@
+"""Every code of the source is explained, once, and in the terminal too."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import scribengin
+from scribengin.cli.code_catalog import CATALOG, FAMILY, entry_of, everything
+from scribengin.plan import problem_catalog
+from scribengin.spec import problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).parents[2]
+MADE_OF_A_TYPE = {"objects-url", "hdfs-url"}
+"""codes that the source makes of the type of a node"""
+
+
+def test_every_code_of_the_source_is_in_a_catalog() -> None:
+    known = everything()
+    lacking = {code: place for code, place in source_codes().items() if code not in known}
+    assert not lacking, "write an entry: cli/code_catalog; for codes of a flow file spec/problems or plan/problem_catalog"
+    assert len(source_codes()) > 450  # the search finds them
+
+
+def test_every_entry_is_of_a_code_that_the_source_has() -> None:
+    folder = Path(scribengin.__file__).parent
+    text = "".join(
+        file.read_text() for file in folder.rglob("*.py") if "catalog" not in file.parent.name and not file.stem.endswith("problems")
+    )
+    for entry in CATALOG:
+        begin = entry.code.removesuffix("*")
+        assert f'"{entry.code}"' in text or (entry.code.endswith(FAMILY) and f'"{begin}' in text) or entry.code in MADE_OF_A_TYPE, (
+            entry.code
+        )
+
+
+def test_no_code_has_two_entries_and_each_entry_says_something() -> None:
+    entries = [*problems.CATALOG, *problem_catalog.CATALOG, *CATALOG]
+    assert len({entry.code for entry in entries}) == len(entries)
+    for entry in entries:
+        for text in (entry.meaning, entry.remedy):
+            assert re.match(r"[A-Z`.\d<-]", text), (entry.code, text)
+            assert text.endswith((".", "?", "`")), (entry.code, text)
+        assert not entry.title.endswith("."), entry.code
+        assert "--yes`" not in entry.remedy or "confirm" in entry.remedy, entry.code
+
+
+def test_the_tests_that_entries_name_are_there_and_meet_the_code() -> None:
+    named = [entry for entry in CATALOG if entry.shown_by]
+    assert len(named) > 200
+    for entry in named:
+        file, _, name = entry.shown_by.partition("::")
+        text = (ROOT / file).read_text()
+        begin = text.index(f"def {name}(")
+        before = text.rfind("\n\n\n", 0, begin)
+        behind = text.find("\n\n\n", begin)
+        assert f'"{entry.code}"' in text[before : behind if behind > 0 else None], entry.code
+
+
+def test_explain_prints_an_entry(command) -> None:
+    ended = command("explain", "[unknown-type]")
+    assert ended.status == 0
+    assert "unknown-type (error): A type that does not exist" in ended.out
+    assert "What to do:" in ended.out
+    assert "Wrong:\n  sources:\n" in ended.out
+    result = command("explain", "state-changed", "--json").object["result"]
+    assert list(result) == ["code", "severity", "title", "meaning", "remedy", "wrong", "right"]
+    assert (result["code"], result["wrong"], result["right"]) == ("state-changed", None, None)
+    assert command("explain", "spark-cast-invalid-input", "--json").object["result"]["code"] == "spark-*"
+
+
+def test_explain_of_no_code_names_the_nearest(command) -> None:
+    ended = command("explain", "output-forein", "--json")
+    assert (ended.status, ended.codes) == (2, ["code-unknown"])
+    assert "output-foreign" in ended.object["problems"][0]["remedy"]
+
+
+@pytest.mark.parametrize("code", ["state-changed", "output-foreign", "already-running", "not-up", "flow-name", "state-missing", "bug"])
+def test_what_a_newcomer_meets_is_explained(code: str) -> None:
+    assert entry_of(code) is not None
+
+
+# --- what the source says, read as text ---
+
+_CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*\Z")
+_TABLES = {"_REMEDIES", "_LASTING", "_ANSWERS"}
+"""tables of what servers say, with our code for each"""
+
+
+@cache
+def source_codes() -> dict[str, str]:
+    """Code → a place where it stands; one that is made of a part ends in `-*`."""
+    folder = Path(scribengin.__file__).parent
+    trees = {
+        file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(folder.rglob("*.py")) if "catalog" not in file.parent.name
+    }
+    places = _parameters(trees.values())
+    found: dict[str, str] = {}
+    for file, tree in trees.items():
+        constants = _constants(tree)
+        for node, value, sure in _values(tree, places):
+            for code in _texts(value, constants):
+                if _CODE.match(code.removesuffix("-*")) and (sure or "-" in code):
+                    found.setdefault(code, f"{file.relative_to(folder.parent)}:{node.lineno}")
+    return found
+
+
+def _parameters(trees: Iterable[ast.Module]) -> dict[str, set[int]]:
+    """Name of a function, method or dataclass → where its `code` stands among the arguments."""
+    found: dict[str, set[int]] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                names = [argument.arg for argument in node.args.args if argument.arg not in ("self", "cls")]
+            elif isinstance(node, ast.ClassDef):
+                names = [each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+            else:
+                continue
+            if "code" in names:
+                found.setdefault(node.name, set()).add(names.index("code"))
+    return found
+
+
+def _values(tree: ast.Module, places: dict[str, set[int]]) -> Iterator[tuple[ast.stmt | ast.expr, ast.expr, bool]]:
+    """(where, what may be a code, whether it certainly is one)"""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call():
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                yield from ((node, each.value, True) for each in node.keywords if each.arg == "code")
+                yield from ((node, node.args[index], name == "Problem") for index in places.get(name, ()) if index < len(node.args))
+                if name == "Codes":
+                    yield from ((node, each.value, True) for each in node.keywords)
+            case ast.Dict():
+                yield from (
+                    (node, value, True) for key, value in zip(node.keys, node.values, strict=True) if getattr(key, "value", None) == "code"
+                )
+            case ast.ClassDef():
+                for each in node.body:
+                    if isinstance(each, ast.Assign) and any(
+                        isinstance(target, ast.Name) and target.id == "code" for target in each.targets
+                    ):
+                        yield each, each.value, True
+            case ast.Assign() if any(isinstance(target, ast.Name) and target.id in _TABLES for target in node.targets):
+                yield from ((node, each, False) for each in ast.walk(node.value) if isinstance(each, ast.Constant))
+            case ast.FunctionDef(name="_code" | "_code_of"):
+                yield from ((each, each.value, False) for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None)
+            case _:
+                pass
+
+
+def _texts(value: ast.expr, constants: dict[str, str]) -> list[str]:
+    match value:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.IfExp():
+            return [*_texts(value.body, constants), *_texts(value.orelse, constants)]
+        case ast.Name() if value.id in constants:
+            return [constants[value.id]]
+        case ast.JoinedStr(values=[ast.Constant(value=str(begin)), *_]) if begin.endswith("-"):
+            return [f"{begin}*"]
+        case ast.BinOp(left=ast.Constant(value=str(begin))) if begin.endswith("-"):
+            return [f"{begin}*"]
+    return []
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """Names of the module that are a text."""
+    return {
+        target.id: node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
