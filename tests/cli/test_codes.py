@@ -13,11 +13,40 @@ import pytest
 import scribengin
 from scribengin.cli.code_catalog import CATALOG, FAMILY, entry_of, everything
 from scribengin.plan import problem_catalog
+from scribengin.plan.validate import validate_file
 from scribengin.spec import problems
+from scribengin.spec.problem_entry import Entry, example_flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+STEPS = """
+from scribengin import frame, to
+
+
+def one(row):
+    return row
+
+
+def two(row, more):
+    return row
+
+
+def marks(row) -> bool:
+    return bool(row.pop("id"))
+
+
+value = 3
+
+
+@frame
+def whole(df):
+    return df
+
+
+def sorts(row):
+    return to("left", row)
+"""
 ROOT = Path(__file__).parents[2]
 MADE_OF_A_TYPE = {"objects-url", "hdfs-url"}
 """codes that the source makes of the type of a node"""
@@ -51,6 +80,38 @@ def test_no_code_has_two_entries_and_each_entry_says_something() -> None:
             assert text.endswith((".", "?", "`")), (entry.code, text)
         assert not entry.title.endswith("."), entry.code
         assert "--yes`" not in entry.remedy or "confirm" in entry.remedy, entry.code
+
+
+TAKES_MORE_THAN_YAML = {
+    "app-part",
+    "delivery-unsupported",
+    "flow-file-missing",
+    "flow-file-python",
+    "fmt-refused",
+    "function-nameless",
+    "keyring",
+    "not-executed",
+    "sink-left-out",
+    "test-file",
+}
+"""codes of flow files that no text of one file shows: this may only get shorter"""
+OF_FLOW_FILES = [*problems.CATALOG, *problem_catalog.CATALOG]
+
+
+def test_codes_of_flow_files_have_a_wrong_and_a_right_example() -> None:
+    assert {entry.code for entry in OF_FLOW_FILES if not entry.example} == TAKES_MORE_THAN_YAML
+    assert [entry.code for entry in OF_FLOW_FILES if entry.example and not entry.right] == []
+
+
+@pytest.mark.parametrize("entry", [entry for entry in OF_FLOW_FILES if entry.example], ids=lambda entry: entry.code)
+def test_the_right_example_has_no_problem_and_the_wrong_one_has_its_own(entry: Entry, tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(STEPS)
+    (tmp_path / "broken.py").write_text("def f(row:\n")
+    file = tmp_path / "flow.yaml"
+    file.write_text(example_flow(entry))
+    assert entry.code in {problem.code for problem in validate_file(file, {"HOME": "c2VjcmV0"}, tests=True)[1]}
+    file.write_text(example_flow(entry, entry.right))
+    assert [str(problem) for problem in validate_file(file, {"HOME": "c2VjcmV0"}, tests=True)[1]] == []
 
 
 def test_the_tests_that_entries_name_are_there_and_meet_the_code() -> None:

@@ -62,6 +62,9 @@ def example_flow(entry: Entry, example: str | None = None) -> str:
     parts[entry.slot] = "".join(f"{'' if entry.slot == 'top' else '  '}{line}\n" for line in example.splitlines())
     if entry.slot == "step" and not example.lstrip().startswith("big:"):
         parts["step"] += _BASE["step"]
+        parts["sink"] += f"  others: {{from: {example.lstrip().partition(':')[0]}, type: console}}\n"
+    if entry.slot == "sink":
+        parts["sink"] += "  others: {from: big, type: console}\n"
     if entry.slot == "source" and not example.lstrip().startswith("orders:"):
         parts["source"] += _BASE["source"]
     head = "version: 1\nname: shop\n"

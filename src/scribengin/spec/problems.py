@@ -15,6 +15,7 @@ CATALOG: tuple[Entry, ...] = (
         "The file cannot be read further: a tab, a missing space or bracket, a text that needs quotes.",
         "Mend the place that the problem names; the rest of the file is checked then.",
         "big: {from: orders, filter: amount > 100",
+        fix=("amount > 100", "amount > 100}"),
     ),
     Entry(
         "yaml-character",
@@ -22,6 +23,7 @@ CATALOG: tuple[Entry, ...] = (
         "A control character stands in the file, often pasted by accident.",
         'Take it out; in a double-quoted text it can be written as an escape, such as "\\x07".',
         'big: {from: orders, filter: "amount\x07 > 100"}',
+        fix=("amount\x07 > 100", "amount > 100"),
     ),
     Entry(
         "yaml-feature",
@@ -29,6 +31,7 @@ CATALOG: tuple[Entry, ...] = (
         "Tags, several documents in one file, merge keys, keys that are no words, and aliases of nothing are refused.",
         "Write it out.",
         "big: {from: orders, filter: !sql amount > 100}",
+        fix=("!sql amount > 100", "amount > 100"),
     ),
     Entry(
         "yaml-comma",
@@ -36,6 +39,7 @@ CATALOG: tuple[Entry, ...] = (
         "Inside { } a comma ends a value, and a key needs a space after its colon: a key without a value came of it.",
         "Put the value in quotes, or write one key a line.",
         "big: {from: orders, filter: id IN (1, 2)}",
+        fix=("id IN (1, 2)", '"id IN (1, 2)"'),
     ),
     Entry(
         "duplicate-key",
@@ -43,6 +47,7 @@ CATALOG: tuple[Entry, ...] = (
         "A mapping has the same key twice; which of the two is meant cannot be known.",
         "Keep one.",
         "big: {from: orders, filter: amount > 100, filter: id > 5}",
+        fix=("filter: amount > 100, filter: id > 5", "filter: amount > 100 AND id > 5"),
     ),
     Entry(
         "comment-in-value",
@@ -51,6 +56,7 @@ CATALOG: tuple[Entry, ...] = (
         "Quote the text, or write the comment on a line of its own.",
         "big:\n  from: orders\n  filter: amount > 100 #id > 5",
         severity="warning",
+        fix=("amount > 100 #id > 5", "amount > 100  # id > 5"),
     ),
     Entry(
         "wrong-kind",
@@ -58,6 +64,7 @@ CATALOG: tuple[Entry, ...] = (
         "A mapping, a list, a single value or nothing stands where something else is wanted.",
         "Write it as the problem shows.",
         "big: {from: orders, filter: [amount > 100]}",
+        fix=("[amount > 100]", "amount > 100"),
     ),
     Entry(
         "unknown-key",
@@ -65,6 +72,7 @@ CATALOG: tuple[Entry, ...] = (
         "Unknown keys are errors, so that a slip of the pen is told. Keys that begin with `x-` are free.",
         "Write the key that is meant; notes of your own go under `x-…`.",
         "big: {from: orders, filtr: amount > 100, filter: id > 5}",
+        fix=("filtr: amount > 100, ", ""),
     ),
     Entry(
         "missing-key",
@@ -72,6 +80,7 @@ CATALOG: tuple[Entry, ...] = (
         "The node cannot work without it.",
         "Add it.",
         "big: {filter: amount > 100}",
+        fix=("filter: amount", "from: orders, filter: amount"),
     ),
     Entry(
         "test-clock",
@@ -81,6 +90,7 @@ CATALOG: tuple[Entry, ...] = (
         "tests:\n  - name: late\n    given: {orders: {batches: [[], []]}}\n    expect: {}\n"
         '    clock: ["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"]',
         slot="top",
+        fix=('"2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"', '"2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"'),
     ),
     Entry(
         "version",
@@ -89,6 +99,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write `version: 1`.",
         "version: 2\nname: shop\nsources: {n: {type: sequence}}\nsinks: {kept: {from: n, type: console}}\n",
         slot="file",
+        fix=("version: 2", "version: 1"),
     ),
     Entry(
         "bad-name",
@@ -96,6 +107,7 @@ CATALOG: tuple[Entry, ...] = (
         "Ids of nodes, names of flows, Queries and branches are a lower-case letter, then lower-case letters, digits and `_`; at most 63.",
         "Write the name that the problem proposes.",
         "big-orders: {from: orders, filter: amount > 100}",
+        fix=("big-orders", "big_orders"),
     ),
     Entry(
         "id-twice",
@@ -103,6 +115,7 @@ CATALOG: tuple[Entry, ...] = (
         "Sources, steps and sinks share one set of ids.",
         "Give one of the two another id.",
         "orders: {from: big, filter: amount > 100}",
+        fix=("orders: {from: big", "large: {from: big"),
     ),
     Entry(
         "unknown-type",
@@ -111,6 +124,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write one of the types that the problem lists, or install the connector.",
         "orders: {type: file, path: data, format: json}",
         slot="source",
+        fix=("type: file, path: data, format: json", 'type: files, path: data, format: json, schema: "id BIGINT, amount DOUBLE"'),
     ),
     Entry(
         "unknown-option",
@@ -119,6 +133,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write the option that is meant, or take it out.",
         'orders: {type: files, path: data, format: json, rate: 5, schema: "id BIGINT"}',
         slot="source",
+        fix=('rate: 5, schema: "id BIGINT"', 'max_files: 5, schema: "id BIGINT, amount DOUBLE"'),
     ),
     Entry(
         "bad-value",
@@ -127,6 +142,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write it as the problem shows. `yes` and `on` are texts in YAML 1.2.",
         'orders: {type: files, path: data, format: json, growing: yes, schema: "id BIGINT, amount DOUBLE"}',
         slot="source",
+        fix=("growing: yes", "growing: true"),
     ),
     Entry(
         "alert-when",
@@ -135,6 +151,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write one of them, as the problem shows.",
         "alerts: {behind: {when: lag above 1000 for 2m}}",
         slot="top",
+        fix=("lag above 1000 for 2m", "lag over 1000 rows for 2m, command: [notify]"),
     ),
     Entry(
         "bad-unit",
@@ -143,6 +160,7 @@ CATALOG: tuple[Entry, ...] = (
         "Add the unit.",
         'orders: {type: files, path: data, format: json, max_bytes: 64, schema: "id BIGINT, amount DOUBLE"}',
         slot="source",
+        fix=("max_bytes: 64", "max_bytes: 64MiB"),
     ),
     Entry(
         "bad-choice",
@@ -150,6 +168,7 @@ CATALOG: tuple[Entry, ...] = (
         "The key takes one of a few words.",
         "Write one of them.",
         "big: {from: orders, filter: amount > 100, on_error: ignore}",
+        fix=("on_error: ignore", "on_error: drop"),
     ),
     Entry(
         "out-of-range",
@@ -158,6 +177,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write one within the bounds.",
         'orders: {type: files, path: data, format: json, max_files: 0, schema: "id BIGINT, amount DOUBLE"}',
         slot="source",
+        fix=("max_files: 0", "max_files: 1"),
     ),
     Entry(
         "twice",
@@ -165,6 +185,7 @@ CATALOG: tuple[Entry, ...] = (
         "A list, or a step, names something twice where once is meant.",
         "Take one out.",
         "big: {from: [orders, orders]}",
+        fix=("[orders, orders]", "orders, filter: amount > 100"),
     ),
     Entry(
         "schema-syntax",
@@ -173,6 +194,7 @@ CATALOG: tuple[Entry, ...] = (
         "Mend the place that the problem names.",
         'orders: {type: files, path: data, format: json, schema: "id BIGINT, amount DUBLE"}',
         slot="source",
+        fix=("DUBLE", "DOUBLE"),
     ),
     Entry(
         "env-missing",
@@ -180,6 +202,7 @@ CATALOG: tuple[Entry, ...] = (
         "`${env:NAME}` is filled in from the environment.",
         "Set it, or give a default: `${env:NAME:-default}`.",
         "big: {from: orders, filter: 'amount > ${env:SHOP_MINIMUM}'}",
+        fix=("${env:SHOP_MINIMUM}", "${env:SHOP_MINIMUM:-100}"),
     ),
     Entry(
         "secret-missing",
@@ -187,6 +210,7 @@ CATALOG: tuple[Entry, ...] = (
         "`${secret:env/NAME}` is read from the environment, `${secret:file/PATH}` from a file; the path starts at the flow file's folder.",
         "Put it there.",
         "big: {from: orders, filter: 'amount > ${secret:file/keys/minimum}'}",
+        fix=("${secret:file/keys/minimum}", "100"),
     ),
     Entry(
         "secret-misplaced",
@@ -194,6 +218,7 @@ CATALOG: tuple[Entry, ...] = (
         "Plans, logs and states show every text of a flow, but for options that are declared as secrets.",
         "Use `${env:…}` for what is no secret.",
         "big: {from: orders, filter: 'amount > ${secret:env/HOME}'}",
+        fix=("${secret:env/HOME}", "100"),
     ),
     Entry(
         "fill-syntax",
@@ -201,6 +226,7 @@ CATALOG: tuple[Entry, ...] = (
         "`${…}` is one of `${env:NAME}`, `${env:NAME:-default}`, `${secret:env/NAME}`, `${secret:file/PATH}`.",
         "Write one of these, or `$${` for a plain `${`.",
         "big: {from: orders, filter: 'amount > ${MINIMUM}'}",
+        fix=("${MINIMUM}", "${env:MINIMUM:-100}"),
     ),
     Entry(
         "operation-missing",
@@ -208,6 +234,7 @@ CATALOG: tuple[Entry, ...] = (
         "A step has one operation. Only several inputs without one mean something: their union.",
         "Add an operation.",
         "big: {from: orders}",
+        fix=("from: orders", "from: orders, filter: amount > 100"),
     ),
     Entry(
         "operation-twice",
@@ -215,6 +242,7 @@ CATALOG: tuple[Entry, ...] = (
         "A step has one operation, so that counts and dead letters belong to one thing.",
         "Make a second step.",
         "big: {from: orders, filter: amount > 100, dedupe: {key: [id]}}",
+        fix=(", dedupe: {key: [id]}", ""),
     ),
     Entry(
         "inputs-count",
@@ -222,6 +250,7 @@ CATALOG: tuple[Entry, ...] = (
         "Most operations take one input, join two, merge two or more, sql any number.",
         "Bring inputs together in a step of their own.",
         "big: {from: [orders, more], filter: amount > 100}",
+        fix=("[orders, more]", "orders"),
     ),
     Entry(
         "key-misplaced",
@@ -229,6 +258,7 @@ CATALOG: tuple[Entry, ...] = (
         "`emit` belongs to aggregations, `schema` to Python steps, `spill` to `durability: store_on_failure`.",
         "Take it out.",
         "big: {from: orders, filter: amount > 100, emit: update}",
+        fix=(", emit: update", ""),
     ),
     Entry(
         "select-name",
@@ -236,6 +266,7 @@ CATALOG: tuple[Entry, ...] = (
         "A computed column needs a name.",
         "Write `expression AS name`.",
         "big: {from: orders, select: [id, upper(name)]}",
+        fix=("upper(name)", "amount * 2 AS twice"),
     ),
     Entry(
         "function-syntax",
@@ -243,6 +274,7 @@ CATALOG: tuple[Entry, ...] = (
         "A Python step names its function as `module:name`; modules start at the flow file's folder.",
         "Write `module:name`.",
         "big: {from: orders, python: steps.py}",
+        fix=("steps.py", '"steps:one"'),
     ),
     Entry(
         "window-slide",
@@ -250,6 +282,7 @@ CATALOG: tuple[Entry, ...] = (
         "Rows between two windows would belong to none.",
         "Write a slide of at most the size.",
         "big: {from: orders, aggregate: {window: {time: ts, size: 10m, slide: 1h}, columns: {n: count(*)}}}",
+        fix=("size: 10m, slide: 1h", "size: 1h, slide: 10m"),
     ),
     Entry(
         "time-zone-unknown",
@@ -257,6 +290,7 @@ CATALOG: tuple[Entry, ...] = (
         "A time zone is named by its region, as in the tz database: `Europe/Berlin`, `Asia/Kolkata`, `UTC`.",
         "Write the name that the problem proposes.",
         "big: {from: orders, aggregate: {window: {time: ts, size: 1d, time_zone: Europe/Berln}, columns: {n: count(*)}}}",
+        fix=("Europe/Berln", "Europe/Berlin"),
     ),
     Entry(
         "window-time-zone",
@@ -264,6 +298,7 @@ CATALOG: tuple[Entry, ...] = (
         "When clocks are set back an hour comes twice. Whole hours that do not overlap keep clear bounds then; other windows would not.",
         "Leave `time_zone` out, or let the window tumble by whole hours or days.",
         "big: {from: orders, aggregate: {window: {time: ts, size: 1d, slide: 1h, time_zone: Europe/Berlin}, columns: {n: count(*)}}}",
+        fix=(", slide: 1h", ""),
     ),
     Entry(
         "join-time",
@@ -271,6 +306,7 @@ CATALOG: tuple[Entry, ...] = (
         "`time` of a join names the time column of both inputs, by their ids.",
         "Name both inputs.",
         "big: {from: [orders, payments], join: {key: [id], time: {orders: ts}, within: 10m}}",
+        fix=("[orders, payments], join: {key: [id], time: {orders: ts}, within: 10m}", "orders, filter: amount > 100"),
     ),
     Entry(
         "time-within",
@@ -278,6 +314,7 @@ CATALOG: tuple[Entry, ...] = (
         "`time` says which column, `within` how far; one says nothing without the other.",
         "Give both, or none.",
         "big: {from: orders, dedupe: {key: [id], within: 10m}}",
+        fix=("within: 10m", "time: ts, within: 10m"),
     ),
     Entry(
         "merge-union",
@@ -285,6 +322,7 @@ CATALOG: tuple[Entry, ...] = (
         "A union takes every row of every input; only an intersection compares keys.",
         "Take the key out, or write `how: intersect`.",
         "big: {from: [orders, more], merge: {how: union, key: [id]}}",
+        fix=("[orders, more], merge: {how: union, key: [id]}", "orders, filter: amount > 100"),
     ),
     Entry(
         "flow-file-missing",

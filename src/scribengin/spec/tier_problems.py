@@ -12,6 +12,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write the two ends with `->` between them.",
         'edges:\n  "orders => big": {compression: zstd}',
         slot="top",
+        fix=("=>", "->"),
     ),
     Entry(
         "encryption-keys",
@@ -21,6 +22,7 @@ CATALOG: tuple[Entry, ...] = (
         "Give one of the two; with several `keys` name one of them under `use`.",
         'edges:\n  "orders -> big": {encryption: {keys: {k1: "${secret:env/HOME}"}, use: k2}}',
         slot="top",
+        fix=("use: k2", "use: k1"),
     ),
     Entry(
         "water-levels",
@@ -30,6 +32,7 @@ CATALOG: tuple[Entry, ...] = (
         "Let low_water, high_water and capacity rise in this order.",
         'edges:\n  "orders -> big": {high_water: {rows: 1000}, low_water: {rows: 5000}}',
         slot="top",
+        fix=("rows: 5000", "rows: 500"),
     ),
     Entry(
         "group-empty",
@@ -38,5 +41,6 @@ CATALOG: tuple[Entry, ...] = (
         "Name a member, or take the group out.",
         "groups:\n  hosts: {members: []}",
         slot="top",
+        fix=("[]", "[{at: host1}]"),
     ),
 )

@@ -13,6 +13,7 @@ CATALOG: tuple[Entry, ...] = (
         "Let one of them read something else.",
         ORDERS + "steps:\n  a: {from: b, filter: id > 1}\n  b: {from: a, filter: id > 2}\nsinks:\n  kept: {from: b, type: console}\n",
         slot="file",
+        fix=("{from: b, filter: id > 1}", "{from: orders, filter: id > 1}"),
     ),
     Entry(
         "input-unknown",
@@ -20,6 +21,7 @@ CATALOG: tuple[Entry, ...] = (
         "`from:` names a node that the flow does not have.",
         "Write the id of a source or a step; ids are exact.",
         "big: {from: orderz, filter: id > 1}",
+        fix=("orderz", "orders"),
     ),
     Entry(
         "input-is-sink",
@@ -28,6 +30,7 @@ CATALOG: tuple[Entry, ...] = (
         "Read what feeds the sink.",
         ORDERS + "sinks:\n  raw: {from: orders, type: console}\n  kept: {from: raw, type: console}\n",
         slot="file",
+        fix=("from: raw", "from: orders"),
     ),
     Entry(
         "branch-missing",
@@ -40,6 +43,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("{from: r, filter: id > 5}\nsinks:\n  kept: {from: a,", "{from: r.big, filter: id > 5}\nsinks:\n  kept: {from: [a, r.small],"),
     ),
     Entry(
         "branch-unknown",
@@ -52,6 +56,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("r.bigg, filter: id > 5}\nsinks:\n  kept: {from: a,", "r.big, filter: id > 5}\nsinks:\n  kept: {from: [a, r.small],"),
     ),
     Entry(
         "branch-unread",
@@ -61,6 +66,7 @@ CATALOG: tuple[Entry, ...] = (
         ORDERS + "steps:\n  r: {from: orders, route: {big: id > 1, small: id <= 1}}\nsinks:\n  kept: {from: r.big, type: console}\n",
         slot="file",
         severity="warning",
+        fix=("from: r.big", "from: [r.big, r.small]"),
     ),
     Entry(
         "step-unread",
@@ -69,6 +75,7 @@ CATALOG: tuple[Entry, ...] = (
         "Let a step or a sink read it, or take it out.",
         ORDERS + "steps:\n  a: {from: orders, filter: id > 1}\nsinks:\n  kept: {from: orders, type: console}\n",
         slot="file",
+        fix=("kept: {from: orders", "kept: {from: a"),
     ),
     Entry(
         "source-unread",
@@ -78,6 +85,7 @@ CATALOG: tuple[Entry, ...] = (
         ORDERS + "  n: {type: sequence}\nsinks:\n  kept: {from: orders, type: console}\n",
         slot="file",
         severity="warning",
+        fix=("  n: {type: sequence}\n", ""),
     ),
     Entry(
         "folder-two-writers",
@@ -88,6 +96,7 @@ CATALOG: tuple[Entry, ...] = (
         "  a: {from: orders, type: files, path: out, format: json}\n"
         "  b: {from: orders, type: files, path: out/b, format: json}\n",
         slot="file",
+        fix=("path: out/b", "path: out_b"),
     ),
     Entry(
         "folder-read-and-written",
@@ -96,5 +105,6 @@ CATALOG: tuple[Entry, ...] = (
         "Write to a folder beside it.",
         "kept: {from: orders, type: files, path: data/out, format: json}",
         slot="sink",
+        fix=("data/out", "out"),
     ),
 )

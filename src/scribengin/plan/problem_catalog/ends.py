@@ -13,14 +13,17 @@ CATALOG: tuple[Entry, ...] = (
         "Take it out, or choose the format that has it.",
         "kept: {from: orders, type: files, path: out, format: json, header: true}",
         slot="sink",
+        fix=(", header: true", ""),
     ),
     Entry(
         "schema-missing",
         "A source without columns",
         "JSON and CSV do not say which columns there are and what types they have; guessing would differ from file to file.",
         "Write `schema: id BIGINT, name STRING`, with the columns that you want; `scribengin infer FILE` proposes them.",
-        ORDERS + "  raw: {type: files, path: raw, format: json}\nsinks:\n  kept: {from: raw, type: console}\n",
+        ORDERS + "  raw: {type: files, path: raw, format: json}\n"
+        "sinks:\n  kept: {from: raw, type: console}\n  others: {from: orders, type: console}\n",
         slot="file",
+        fix=("path: raw, format: json}", "path: raw, format: json, schema: id BIGINT}"),
     ),
     Entry(
         "evolve-misplaced",
@@ -29,6 +32,7 @@ CATALOG: tuple[Entry, ...] = (
         "Take `evolve` out.",
         'orders: {type: files, path: data, format: parquet, schema: {fields: "id BIGINT", evolve: lenient}}',
         slot="source",
+        fix=('{fields: "id BIGINT", evolve: lenient}', '"id BIGINT, amount DOUBLE"'),
     ),
     Entry(
         "evolve-state",
@@ -38,6 +42,7 @@ CATALOG: tuple[Entry, ...] = (
         "version: 1\nname: orders\nsources:\n  orders: {type: files, path: data, format: json, schema: {fields: id BIGINT, evolve: add}}\n"
         "steps:\n  once: {from: orders, dedupe: {key: [id]}}\nsinks:\n  kept: {from: once, type: console}\n",
         slot="file",
+        fix=("{fields: id BIGINT, evolve: add}", '"id BIGINT, ts TIMESTAMP", watermark: ts 10m'),
     ),
     Entry(
         "evolve-sink",
@@ -47,6 +52,7 @@ CATALOG: tuple[Entry, ...] = (
         "version: 1\nname: orders\nsources:\n  orders: {type: files, path: data, format: json, schema: {fields: id BIGINT, evolve: add}}\n"
         "sinks:\n  kept: {from: orders, type: files, path: out, format: csv}\n",
         slot="file",
+        fix=("format: csv}", "format: json}"),
     ),
     Entry(
         "summary-sql",
@@ -55,6 +61,7 @@ CATALOG: tuple[Entry, ...] = (
         "Take another figure, or compute what you want of a row in a step before.",
         'totals: {from: orders, type: summary, sql: "SELECT count(DISTINCT id) AS n FROM rows"}',
         slot="sink",
+        fix=("count(DISTINCT id) AS n FROM rows", "count(*) AS n FROM rows"),
     ),
     Entry(
         "summary-python",
@@ -63,14 +70,17 @@ CATALOG: tuple[Entry, ...] = (
         "Write a class with `add(record)`, `merge(other)` and `result()` in a module of the flow's folder.",
         'totals: {from: orders, type: summary, python: "steps:Totals"}',
         slot="sink",
+        fix=('python: "steps:Totals"', 'sql: "SELECT count(*) AS n FROM rows"'),
     ),
     Entry(
         "schema-surplus",
         "A schema where the columns are given",
         "Text has one STRING column, a sequence has `id` and `ts`.",
         "Take `schema` out.",
-        ORDERS + "  n: {type: sequence, schema: x INT}\nsinks:\n  kept: {from: n, type: console}\n",
+        ORDERS
+        + "  n: {type: sequence, schema: x INT}\nsinks:\n  kept: {from: n, type: console}\n  others: {from: orders, type: console}\n",
         slot="file",
+        fix=(", schema: x INT", ""),
     ),
     Entry(
         "done-without-archive",
@@ -79,6 +89,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write both, or take both out.",
         "orders: {type: files, path: data, format: json, schema: id BIGINT, when_done: archive}",
         slot="source",
+        fix=("schema: id BIGINT, when_done: archive", 'schema: "id BIGINT, amount DOUBLE", when_done: archive, archive: done'),
     ),
     Entry(
         "done-read-again",
@@ -87,6 +98,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write `when_done: keep`, or take `growing` or `static` out.",
         "orders: {type: files, path: data, format: json, schema: id BIGINT, growing: true, when_done: delete}",
         slot="source",
+        fix=("schema: id BIGINT, growing: true, when_done: delete", 'schema: "id BIGINT, amount DOUBLE", when_done: delete'),
     ),
     Entry(
         "done-archive-read",
@@ -95,6 +107,10 @@ CATALOG: tuple[Entry, ...] = (
         "Name a folder beside the one that is read.",
         "orders: {type: files, path: data, format: json, schema: id BIGINT, when_done: archive, archive: data}",
         slot="source",
+        fix=(
+            "schema: id BIGINT, when_done: archive, archive: data",
+            'schema: "id BIGINT, amount DOUBLE", when_done: archive, archive: done',
+        ),
     ),
     Entry(
         "delivery-unsupported",
@@ -110,6 +126,7 @@ CATALOG: tuple[Entry, ...] = (
         "Take it out, or write `delivery: exactly_once`.",
         "kept: {from: orders, type: kafka, bootstrap: 'b:9092', topic: t, format: json, delivery: at_least_once, timestamp: ts}",
         slot="sink",
+        fix=(", delivery: at_least_once, timestamp: ts", ", timestamp: ts"),
     ),
     Entry(
         "table-mode",
@@ -121,6 +138,7 @@ CATALOG: tuple[Entry, ...] = (
         "Add what the mode needs, take out what it does not look at, or write another mode.",
         "kept: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept, mode: upsert}",
         slot="sink",
+        fix=("mode: upsert", "mode: upsert, key: [id]"),
     ),
     Entry(
         "key-incomplete",
@@ -137,6 +155,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: hourly, type: delta, path: hourly, mode: upsert, key: [user]}\n",
         slot="file",
+        fix=("key: [user]}", "key: [user, window_start]}"),
     ),
     Entry(
         "key-computed",
@@ -150,6 +169,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: users, type: delta, path: users, mode: upsert, key: [user, n]}\n",
         slot="file",
+        fix=("key: [user, n]", "key: [user]"),
     ),
     Entry(
         "secret-in-plain",
@@ -158,6 +178,7 @@ CATALOG: tuple[Entry, ...] = (
         'Take it out of the address and write `config: {password: "${secret:env/NAME}"}`.',
         "kept: {from: orders, type: postgres, server: 'postgresql://etl:hunter2@db/shop', table: kept}",
         slot="sink",
+        fix=("etl:hunter2@db/shop'", "etl@db/shop', config: {password: '${secret:env/HOME}'}"),
     ),
     Entry(
         "table-two-writers",
@@ -168,6 +189,7 @@ CATALOG: tuple[Entry, ...] = (
         "  a: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept}\n"
         "  b: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: public.kept}\n",
         slot="file",
+        fix=("public.kept", "public.more"),
     ),
     Entry(
         "writer-options",
@@ -177,6 +199,7 @@ CATALOG: tuple[Entry, ...] = (
         "Do what the message says.",
         "kept: {from: orders, type: spark, format: orc, delivery: at_least_once}",
         slot="sink",
+        fix=("format: orc,", "format: orc, path: out,"),
     ),
     Entry(
         "http-url",
@@ -186,6 +209,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write https://HOST/PATH, with columns as `{column}` behind the host only.",
         "kept: {from: orders, type: http, url: 'api.example.com/orders', delivery: at_least_once}",
         slot="sink",
+        fix=("'api.example", "'https://api.example"),
     ),
     Entry(
         "http-options",
@@ -194,6 +218,7 @@ CATALOG: tuple[Entry, ...] = (
         "Take it out, or write `body: array` or `body: lines`.",
         "kept: {from: orders, type: http, url: 'https://api.example.com/orders', rows: 100, delivery: at_least_once}",
         slot="sink",
+        fix=("rows: 100, ", ""),
     ),
     Entry(
         "http-plain",
@@ -203,6 +228,7 @@ CATALOG: tuple[Entry, ...] = (
         "kept: {from: orders, type: http, url: 'http://api.example.com/orders', delivery: at_least_once}",
         slot="sink",
         severity="warning",
+        fix=("http://", "https://"),
     ),
     Entry(
         "table-feeds-itself",
@@ -214,6 +240,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: public.orders}\n",
         slot="file",
+        fix=("table: public.orders", "table: public.copies"),
     ),
     Entry(
         "object-url",
@@ -222,6 +249,7 @@ CATALOG: tuple[Entry, ...] = (
         "Correct it as the message says.",
         "kept: {from: orders, type: objects, url: 'http://store:9000/shop', format: json}",
         slot="sink",
+        fix=("http://store:9000/shop", "s3://shop/orders"),
     ),
     Entry(
         "object-login",
@@ -230,6 +258,7 @@ CATALOG: tuple[Entry, ...] = (
         "Correct the key, or take it out.",
         "kept: {from: orders, type: objects, url: 's3://shop/orders', format: json, config: {acces_key_id: AK1}}",
         slot="sink",
+        fix=("{acces_key_id: AK1}", "{access_key_id: AK1, secret_access_key: '${secret:env/HOME}'}"),
     ),
     Entry(
         "object-two-writers",
@@ -240,6 +269,7 @@ CATALOG: tuple[Entry, ...] = (
         "  a: {from: orders, type: objects, url: 's3://shop/orders', format: json}\n"
         "  b: {from: orders, type: objects, url: 's3://shop/orders/large', format: json}\n",
         slot="file",
+        fix=("s3://shop/orders/large", "s3://shop/large"),
     ),
     Entry(
         "delivery-together",
@@ -250,6 +280,10 @@ CATALOG: tuple[Entry, ...] = (
         "  a: {from: orders, type: kafka, bootstrap: 'b:9092', topic: t, format: json, delivery: at_least_once, together: q}\n"
         "  b: {from: orders, type: files, path: out, format: json, together: q}\n",
         slot="file",
+        fix=(
+            ", together: q}\n  b: {from: orders, type: files, path: out, format: json, together: q}",
+            "}\n  b: {from: orders, type: files, path: out, format: json}",
+        ),
     ),
     Entry(
         "together-name",
@@ -258,6 +292,7 @@ CATALOG: tuple[Entry, ...] = (
         "Choose another name.",
         ORDERS + "sinks:\n  a: {from: orders, type: console, together: b}\n  b: {from: orders, type: console}\n",
         slot="file",
+        fix=("together: b}", "together: both}"),
     ),
     Entry(
         "together-trigger",
@@ -268,6 +303,7 @@ CATALOG: tuple[Entry, ...] = (
         "  a: {from: orders, type: console, together: q, trigger: 1s}\n"
         "  b: {from: orders, type: console, together: q, trigger: 2s}\n",
         slot="file",
+        fix=("trigger: 2s", "trigger: 1s"),
     ),
     Entry(
         "partition-unknown",
@@ -276,6 +312,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write a column of the input, or make it in a step before.",
         "kept: {from: orders, type: files, path: out, format: json, partition_by: [day]}",
         slot="sink",
+        fix=("[day]", "[id]"),
     ),
     Entry(
         "partition-time",
@@ -285,6 +322,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write a path such as `dt=%Y-%m-%d/hour=%H`, and the name of a region as `time_zone`.",
         'kept: {from: orders, type: files, path: out, format: json, partition_by: [{time: ts, path: "hour=%H"}]}',
         slot="sink",
+        fix=('path: "hour=%H"', 'path: "day=%Y-%m-%d"'),
     ),
     Entry(
         "partition-no-time",
@@ -293,6 +331,7 @@ CATALOG: tuple[Entry, ...] = (
         "Add a `time` to `partition_by`, or take the key out.",
         "kept: {from: orders, type: files, path: out, format: json, keep: 30d}",
         slot="sink",
+        fix=("keep: 30d", 'partition_by: [{time: ts, path: "day=%Y-%m-%d"}], keep: 30d'),
     ),
     Entry(
         "partition-all",
@@ -304,6 +343,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: files, path: out, format: json, partition_by: [user]}\n",
         slot="file",
+        fix=("{user: user}", "{user: user, id: id}"),
     ),
     Entry(
         "format-columns",
@@ -312,5 +352,6 @@ CATALOG: tuple[Entry, ...] = (
         "Select before the sink, or use `format: json`.",
         "kept: {from: orders, type: files, path: out, format: text}",
         slot="sink",
+        fix=("format: text", "format: json"),
     ),
 )

@@ -12,6 +12,7 @@ CATALOG: tuple[Entry, ...] = (
         "The text is no Spark SQL at that place: a query in `sql:`, an expression everywhere else.",
         "Mend the text.",
         "big: {from: orders, filter: id >}",
+        fix=("id >}", "id > 1}"),
     ),
     Entry(
         "sql-input-unknown",
@@ -20,6 +21,7 @@ CATALOG: tuple[Entry, ...] = (
         "Add it to `from:`.",
         ORDERS + 'steps:\n  a: {from: orders, sql: "SELECT id FROM users"}\nsinks:\n  kept: {from: a, type: console}\n',
         slot="file",
+        fix=("FROM users", "FROM orders"),
     ),
     Entry(
         "sql-input-unread",
@@ -32,6 +34,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("FROM orders", "FROM orders UNION ALL SELECT id FROM b"),
     ),
     Entry(
         "column-unknown",
@@ -39,6 +42,7 @@ CATALOG: tuple[Entry, ...] = (
         "The input, whose columns are known, has none of that name.",
         "Write one of its columns.",
         "big: {from: orders, filter: amoun > 500}",
+        fix=("amoun ", "amount "),
     ),
     Entry(
         "sql-function-unknown",
@@ -48,6 +52,7 @@ CATALOG: tuple[Entry, ...] = (
         ORDERS + "steps:\n  a: {from: orders, filter: \"uper(user) = 'A'\"}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
         severity="warning",
+        fix=("uper(", "upper("),
     ),
     Entry(
         "sql-function-refused",
@@ -56,6 +61,7 @@ CATALOG: tuple[Entry, ...] = (
         "Use what the problem names: `metadata` of the source says where a row came from.",
         ORDERS + "steps:\n  a: {from: orders, select: [user, input_file_name() AS file]}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
+        fix=(", input_file_name() AS file", ""),
     ),
     Entry(
         "sql-cast-can-fail",
@@ -65,6 +71,7 @@ CATALOG: tuple[Entry, ...] = (
         ORDERS + 'steps:\n  a: {from: orders, filter: "CAST(user AS INT) > 3"}\nsinks:\n  kept: {from: a, type: console}\n',
         slot="file",
         severity="warning",
+        fix=("CAST(", "try_cast("),
     ),
     Entry(
         "sql-backslash",
@@ -74,6 +81,7 @@ CATALOG: tuple[Entry, ...] = (
         ORDERS + "steps:\n  a: {from: orders, filter: \"user = 'x\\\\d'\"}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
         severity="warning",
+        fix=("x\\\\d", "x"),
     ),
     Entry(
         "sql-time-pattern",
@@ -83,6 +91,7 @@ CATALOG: tuple[Entry, ...] = (
         ORDERS + "steps:\n  a: {from: orders, filter: \"to_date(user, 'EEE MMM dd yyyy') > '2026-01-01'\"}\n"
         "sinks:\n  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("EEE MMM dd yyyy", "yyyy-MM-dd"),
     ),
     Entry(
         "predicate-type",
@@ -90,6 +99,7 @@ CATALOG: tuple[Entry, ...] = (
         "`filter`, `route` and `require` take BOOLEAN expressions.",
         "Compare it with something.",
         "big: {from: orders, filter: id + 1}",
+        fix=("id + 1", "id > 1"),
     ),
     Entry(
         "aggregate-missing",
@@ -101,6 +111,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("who: user", "who: max(user)"),
     ),
     Entry(
         "aggregate-misplaced",
@@ -108,6 +119,7 @@ CATALOG: tuple[Entry, ...] = (
         "`filter`, `select`, `route` and `require` see one row at a time.",
         "Use a step with `aggregate:` or `sql:`.",
         'big: {from: orders, filter: "count(*) > 3"}',
+        fix=("count(*) > 3", "amount > 3"),
     ),
     Entry(
         "key-types",
@@ -120,6 +132,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("schema: id STRING", "schema: id BIGINT"),
     ),
     Entry(
         "parse-type",
@@ -127,6 +140,7 @@ CATALOG: tuple[Entry, ...] = (
         "A parse step reads a STRING or BINARY column.",
         "Name the column that holds the text.",
         "big: {from: orders, parse: {column: id, format: json, schema: x INT}}",
+        fix=("parse: {column: id, format: json, schema: x INT}", "select: [id, CAST(id AS STRING) AS text]"),
     ),
     Entry(
         "union-columns",
@@ -135,6 +149,10 @@ CATALOG: tuple[Entry, ...] = (
         "Bring them to the same columns with a select.",
         ORDERS + "  b: {type: sequence}\nsteps:\n  a: {from: [orders, b]}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
+        fix=(
+            "b: {type: sequence}",
+            "b: {type: files, path: b, format: json, schema: 'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP', watermark: ts 10m}",
+        ),
     ),
     Entry(
         "column-twice",
@@ -147,5 +165,6 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("'user STRING, ts TIMESTAMP'", "'user STRING, since TIMESTAMP'"),
     ),
 )

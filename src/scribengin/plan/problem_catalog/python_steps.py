@@ -12,6 +12,7 @@ CATALOG: tuple[Entry, ...] = (
         "Modules are looked for in the flow file's folder, then on the Python path; never in the working directory.",
         "Put the file beside the flow file, or install the package.",
         'big: {from: orders, python: "stepz:one"}',
+        fix=("stepz:one", "steps:one"),
     ),
     Entry(
         "python-name-missing",
@@ -19,6 +20,7 @@ CATALOG: tuple[Entry, ...] = (
         "The module does not define that name.",
         "Write one of the names that it has.",
         'big: {from: orders, python: "steps:onee"}',
+        fix=("onee", "one"),
     ),
     Entry(
         "python-not-callable",
@@ -26,6 +28,7 @@ CATALOG: tuple[Entry, ...] = (
         "The name stands for a value, a module, an async function or a class without `__call__`.",
         "Name a plain function, or a class with `__call__`.",
         'big: {from: orders, python: "steps:value"}',
+        fix=("steps:value", "steps:one"),
     ),
     Entry(
         "python-signature",
@@ -34,6 +37,7 @@ CATALOG: tuple[Entry, ...] = (
         " arguments, and its `open` takes none.",
         "Take one argument; give the others defaults.",
         'big: {from: orders, python: "steps:two"}',
+        fix=("steps:two", "steps:one"),
     ),
     Entry(
         "python-syntax",
@@ -41,6 +45,7 @@ CATALOG: tuple[Entry, ...] = (
         "The place is in the module.",
         "Mend the module.",
         'big: {from: orders, python: "broken:f"}',
+        fix=("broken:f", "steps:one"),
     ),
     Entry(
         "python-branch-unknown",
@@ -48,6 +53,7 @@ CATALOG: tuple[Entry, ...] = (
         'The function calls `to("branch", row)` with a name that is not in the step\'s `branches`.',
         "Declare it: `branches: [left]`.",
         'big: {from: orders, python: "steps:sorts"}',
+        fix=('"steps:sorts"', '"steps:one"'),
     ),
     Entry(
         "utility-form",
@@ -55,6 +61,7 @@ CATALOG: tuple[Entry, ...] = (
         "Utilities hand records on, one to the next: a `@frame` function runs in Spark, and branches leave the row of utilities.",
         "Make it a python step of its own.",
         'big: {from: orders, utilities: ["steps:one", "steps:whole"]}',
+        fix=(', "steps:whole"', ""),
     ),
     Entry(
         "utility-not-bool",
@@ -63,6 +70,7 @@ CATALOG: tuple[Entry, ...] = (
         " in any order.",
         "Annotate it where it only says whether a record stays, or write `order: fixed`.",
         'big: {from: orders, utilities: ["steps:one"], order: free}',
+        fix=(", order: free", ""),
     ),
     Entry(
         "utility-changes-record",
@@ -70,6 +78,7 @@ CATALOG: tuple[Entry, ...] = (
         "With `order: free` utilities get a record to look at: what one would change another may have seen already.",
         "Let it only look, or write `order: fixed`.",
         'big: {from: orders, utilities: ["steps:marks"], order: free}',
+        fix=(", order: free", ""),
     ),
     Entry(
         "frame-on-error",
@@ -77,6 +86,7 @@ CATALOG: tuple[Entry, ...] = (
         "A `@frame` function works on whole DataFrames: no single record of it can be set aside.",
         "Write `on_error: fail`, or make it `@batch`.",
         'big: {from: orders, python: "steps:whole", on_error: dead_letter}',
+        fix=("dead_letter", "fail"),
     ),
     Entry(
         "frame-branches",
@@ -89,5 +99,6 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: b, type: console}\n",
         slot="file",
+        fix=('{function: "steps:whole", branches: [x]}}\n  b: {from: a.x,', '"steps:whole", on_error: fail}\n  b: {from: a,'),
     ),
 )

@@ -17,6 +17,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("n: {type: sequence, static: true}", "n: {type: files, path: n, format: json, schema: id BIGINT, static: true}"),
     ),
     Entry(
         "static-alone",
@@ -27,6 +28,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: users, type: console}\n",
         slot="file",
+        fix=("sinks:\n  kept: {from: users", "steps:\n  a: {from: [orders, users], join: {key: [user]}}\nsinks:\n  kept: {from: a"),
     ),
     Entry(
         "static-left",
@@ -39,6 +41,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("[users, orders]", "[orders, users]"),
     ),
     Entry(
         "static-how",
@@ -51,6 +54,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("how: full", "how: left"),
     ),
     Entry(
         "static-merged",
@@ -63,6 +67,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=(", static: true", ", watermark: ts 10m"),
     ),
     Entry(
         "watermark-on-static",
@@ -76,6 +81,7 @@ CATALOG: tuple[Entry, ...] = (
         "  kept: {from: a, type: console}\n",
         slot="file",
         severity="warning",
+        fix=(", watermark: at 1m", ""),
     ),
     Entry(
         "time-column-unknown",
@@ -83,6 +89,7 @@ CATALOG: tuple[Entry, ...] = (
         "A watermark, window, join or dedupe names a column that its input does not have.",
         "Write one of its columns.",
         "big: {from: orders, dedupe: {key: [id], time: at, within: 1m}}",
+        fix=("time: at", "time: ts"),
     ),
     Entry(
         "time-column-type",
@@ -90,14 +97,17 @@ CATALOG: tuple[Entry, ...] = (
         "Event time is an instant.",
         "Make a TIMESTAMP of it before, such as `timestamp_millis(x)`.",
         "big: {from: orders, dedupe: {key: [id], time: amount, within: 1m}}",
+        fix=("time: amount", "time: ts"),
     ),
     Entry(
         "watermark-missing",
         "State without a watermark",
         "An aggregation, dedupe, or join of streams forgets nothing without one: its state grows for ever, and nothing is ever finished.",
         "Give the source one: `watermark: ts 10m`.",
-        ORDERS + "  n: {type: sequence}\nsteps:\n  a: {from: n, dedupe: {key: [id]}}\nsinks:\n  kept: {from: a, type: console}\n",
+        ORDERS + "  n: {type: sequence}\nsteps:\n  a: {from: n, dedupe: {key: [id]}}\n"
+        "sinks:\n  kept: {from: a, type: console}\n  others: {from: orders, type: console}\n",
         slot="file",
+        fix=("n: {type: sequence}", "n: {type: sequence, watermark: ts 10m}"),
     ),
     Entry(
         "join-unbounded",
@@ -110,6 +120,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("join: {key: [id]}", "join: {key: [id], time: {orders: ts, b: at}, within: 10m}"),
     ),
     Entry(
         "watermark-other-column",
@@ -120,8 +131,9 @@ CATALOG: tuple[Entry, ...] = (
         "steps:\n"
         "  a: {from: b, aggregate: {window: {time: ts, size: 1h}, columns: {n: count(*)}}}\n"
         "sinks:\n"
-        "  kept: {from: a, type: console}\n",
+        "  kept: {from: a, type: console}\n  others: {from: orders, type: console}\n",
         slot="file",
+        fix=("time: ts, size", "time: at, size"),
     ),
     Entry(
         "window-missing",
@@ -130,6 +142,7 @@ CATALOG: tuple[Entry, ...] = (
         "Add a window, or `emit: update` where the sinks can take it.",
         ORDERS + "steps:\n  a: {from: orders, aggregate: {by: [user], columns: {n: count(*)}}}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
+        fix=("{by: [user], columns", "{by: [user], window: {time: ts, size: 1h}, columns"),
     ),
     Entry(
         "watermark-partly",
@@ -143,6 +156,10 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: d, type: console}\n",
         slot="file",
+        fix=(
+            "'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP'}",
+            "'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP', watermark: ts 10m}",
+        ),
     ),
     Entry(
         "state-several-ways",
@@ -155,6 +172,10 @@ CATALOG: tuple[Entry, ...] = (
         "  all: {from: orders, type: console, together: both}\n"
         "  kept: {from: a, type: console, together: both}\n",
         slot="file",
+        fix=(
+            "  all: {from: orders, type: console, together: both}\n  kept: {from: a, type: console, together: both}",
+            "  all: {from: orders, type: console}\n  kept: {from: a, type: console}",
+        ),
     ),
     Entry(
         "emit-useless",
@@ -162,6 +183,7 @@ CATALOG: tuple[Entry, ...] = (
         "Only aggregations over streams give a row more than once.",
         "Take `emit` out.",
         'big: {from: orders, sql: "SELECT id FROM orders", emit: update}',
+        fix=(", emit: update", ""),
     ),
     Entry(
         "emit-unsupported",
@@ -173,6 +195,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: a, type: files, path: out, format: json}\n",
         slot="file",
+        fix=("type: files, path: out, format: json", "type: console"),
     ),
     Entry(
         "emit-mixed",
@@ -185,6 +208,7 @@ CATALOG: tuple[Entry, ...] = (
         "sinks:\n"
         "  kept: {from: b, type: console}\n",
         slot="file",
+        fix=('  b: {from: a, sql: "SELECT DISTINCT n FROM a"}\nsinks:\n  kept: {from: b,', "sinks:\n  kept: {from: a,"),
     ),
     Entry(
         "sql-per-batch",
@@ -193,5 +217,6 @@ CATALOG: tuple[Entry, ...] = (
         "them.",
         "Filter, group by a window, or sort where the rows are read.",
         'big: {from: orders, sql: "SELECT id FROM orders LIMIT 3"}',
+        fix=(" LIMIT 3", ""),
     ),
 )

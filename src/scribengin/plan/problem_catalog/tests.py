@@ -17,6 +17,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write the id that is meant.",
         _tests("{name: large ones stay, given: {order: []}, expect: {kept: []}}"),
         slot="top",
+        fix=("{order: []}", "{orders: []}"),
     ),
     Entry(
         "test-column-unknown",
@@ -25,6 +26,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write the column that is meant.",
         _tests("{name: large ones stay, given: {orders: [{id: 1, amout: 200}]}, expect: {kept: []}}"),
         slot="top",
+        fix=("amout", "amount"),
     ),
     Entry(
         "test-value",
@@ -33,6 +35,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write a value of the column's type.",
         _tests("{name: large ones stay, given: {orders: [{id: one, amount: 200}]}, expect: {kept: []}}"),
         slot="top",
+        fix=("id: one", "id: 1"),
     ),
     Entry(
         "test-batch",
@@ -41,6 +44,7 @@ CATALOG: tuple[Entry, ...] = (
         "Give as many Batches as there are lists under `batches`, or name one of those.",
         _tests("{name: large ones stay, given: {orders: [{id: 1}]}, expect: {kept: []}, crash_after: batch 2}"),
         slot="top",
+        fix=("batch 2", "batch 1"),
     ),
     Entry(
         "test-twice",
@@ -49,6 +53,7 @@ CATALOG: tuple[Entry, ...] = (
         "Give each a name of its own.",
         _tests("{name: large ones stay, expect: {}}\n  - {name: large ones stay, expect: {}}"),
         slot="top",
+        fix=("large ones stay", "small ones go"),
     ),
     Entry(
         "test-file",

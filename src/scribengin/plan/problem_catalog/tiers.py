@@ -30,6 +30,7 @@ CATALOG: tuple[Entry, ...] = (
         "Name what runs in it, or take it out.",
         _CUT + "  more: {steps: []}\n",
         slot="file",
+        fix=("  more: {steps: []}\n", ""),
     ),
     Entry(
         "tier-node-unknown",
@@ -38,6 +39,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write the id of a node; ids are exact.",
         _CUT + "  more: {steps: [keep]}\n",
         slot="file",
+        fix=("[keep]", "[kept]"),
     ),
     Entry(
         "tier-twice",
@@ -46,6 +48,7 @@ CATALOG: tuple[Entry, ...] = (
         "Take it out of one of the two.",
         _CUT + "  more: {steps: [mine]}\n",
         slot="file",
+        fix=("more: {steps: [mine]}", "more: {steps: [kept]}"),
     ),
     Entry(
         "tier-name",
@@ -54,6 +57,7 @@ CATALOG: tuple[Entry, ...] = (
         "Give it another name.",
         _CHAIN + "tiers:\n  main: {steps: [big]}\n  far: {steps: [mine]}\n",
         slot="file",
+        fix=("main:", "near:"),
     ),
     Entry(
         "spark-setting",
@@ -63,6 +67,7 @@ CATALOG: tuple[Entry, ...] = (
         "Leave it out, or write `cores`, `memory`, `executors`.",
         _CUT.replace("{steps: [big]}", "{steps: [big], resources: {spark: {spark.sql.ansi.enabled: false}}}"),
         slot="file",
+        fix=("spark.sql.ansi.enabled: false", "spark.sql.shuffle.partitions: 4"),
     ),
     Entry(
         "tier-unclear",
@@ -71,6 +76,7 @@ CATALOG: tuple[Entry, ...] = (
         "Name the node under the `steps` of a tier.",
         _UNION + "tiers:\n  near: {steps: [big]}\n  far: {steps: [mine]}\n",
         slot="file",
+        fix=("far: {steps: [mine]}", "far: {steps: [mine]}\n  end: {steps: [both]}"),
     ),
     Entry(
         "tier-cycle",
@@ -79,6 +85,7 @@ CATALOG: tuple[Entry, ...] = (
         "Put what lies on the way back into a tier of its own, or both ends of one arrow into one tier.",
         _CHAIN + "tiers:\n  near: {steps: [big, kept]}\n  far: {steps: [mine]}\n",
         slot="file",
+        fix=("[big, kept]", "[big]"),
     ),
     Entry(
         "together-cut",
@@ -90,6 +97,7 @@ CATALOG: tuple[Entry, ...] = (
         "  b: {from: orders, type: files, path: out/b, format: json, together: both}\n"
         "tiers:\n  near: {steps: [a]}\n  far: {steps: [b]}\n",
         slot="file",
+        fix=("near: {steps: [a]}\n  far: {steps: [b]}", "near: {steps: [a, b]}"),
     ),
     Entry(
         "group-unknown",
@@ -98,6 +106,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write the id of a group, or add it.",
         _CHAIN + "tiers:\n  near: {steps: [big, mine], group: hosts}\n",
         slot="file",
+        fix=("group: hosts}", "group: hosts}\ngroups:\n  hosts: {members: [{at: host1}]}"),
     ),
     Entry(
         "member-unknown",
@@ -106,6 +115,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write one of its members.",
         _CHAIN.replace("type: console", "type: console, to: hosts.m3") + "groups:\n  hosts: {members: [{at: host1}, {at: host2}]}\n",
         slot="file",
+        fix=("hosts.m3", "hosts.m2"),
     ),
     Entry(
         "edge-unknown",
@@ -114,6 +124,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write the two ends of an arrow, as they stand in `from:`.",
         _CUT + 'edges:\n  "orders -> mine": {compression: zstd}\n',
         slot="file",
+        fix=("orders -> mine", "big -> mine"),
     ),
     Entry(
         "edge-uncut",
@@ -122,6 +133,7 @@ CATALOG: tuple[Entry, ...] = (
         "Take the edge out, or put one of its ends into another tier.",
         _CUT + 'edges:\n  "mine -> kept": {compression: zstd}\n',
         slot="file",
+        fix=("mine -> kept", "big -> mine"),
     ),
     Entry(
         "edge-from-source",
@@ -131,6 +143,7 @@ CATALOG: tuple[Entry, ...] = (
         "Take the edge out, or name the source under the `steps` of a tier.",
         _CUT + 'edges:\n  "orders -> big": {compression: zstd}\n',
         slot="file",
+        fix=("orders -> big", "big -> mine"),
     ),
     Entry(
         "edges-differ",
@@ -145,6 +158,7 @@ CATALOG: tuple[Entry, ...] = (
         "tiers:\n  near: {steps: [big]}\n  far: {steps: [a, b]}\n"
         'edges:\n  "big -> a": {compression: zstd}\n  "big -> b": {compression: gzip}\n',
         slot="file",
+        fix=("compression: gzip", "compression: zstd"),
     ),
     Entry(
         "keyring",
@@ -161,6 +175,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write `durability: end_to_end` at that edge, or give it one channel.",
         _CUT + 'edges:\n  "big -> mine": {to: hosts, durability: best_effort}\ngroups:\n  hosts: {members: [{at: a}, {at: b}]}\n',
         slot="file",
+        fix=(", durability: best_effort", ""),
     ),
     Entry(
         "channel-shared",
@@ -169,6 +184,7 @@ CATALOG: tuple[Entry, ...] = (
         "Give each channel a place of its own.",
         _CUT.replace("type: console", "type: files, path: out, format: json") + 'edges:\n  "big -> mine": {channel: {path: out}}\n',
         slot="file",
+        fix=("channel: {path: out}", "channel: {path: between}"),
     ),
     Entry(
         "channel-cluster",
@@ -177,6 +193,7 @@ CATALOG: tuple[Entry, ...] = (
         "Write `channel: {type: kafka, bootstrap: …}`, at the edge or under `defaults: {edge: …}`.",
         _CUT + 'edges:\n  "big -> mine": {channel: kafka}\n',
         slot="file",
+        fix=("channel: kafka", "channel: {type: kafka, bootstrap: 'broker1:9092'}"),
     ),
     Entry(
         "edge-key-type",
@@ -185,5 +202,6 @@ CATALOG: tuple[Entry, ...] = (
         "Order by a STRING, a BINARY or a whole number; a select can make one.",
         _CUT + 'edges:\n  "big -> mine": {ordering: key, key: [amount]}\n',
         slot="file",
+        fix=("key: [amount]", "key: [id]"),
     ),
 )
