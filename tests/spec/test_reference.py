@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.catalog import sink_types, source_types
+from scribengin.plan.validate import validate_file
 from scribengin.spec import keys
 from scribengin.spec.fmt import format_text
 from scribengin.spec.load import load_flow
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from scribengin.core.options import NodeType, Option
     from scribengin.spec.key import Section
 
+ORDERS = "type: files, path: a, format: json"
 DOCS = Path(__file__).parents[2] / "docs"
 TYPES = {"source_types": source_types(), "sink_types": sink_types()}
 
@@ -68,6 +70,38 @@ def test_the_tests_on_the_page_are_right_for_the_flow_on_the_page(parse: Any) ->
 def test_the_steps_on_the_page_are_right(block: str, parse: Any) -> None:
     text = f"version: 1\nname: shop\nsources: {{orders: {{type: sequence}}}}\n{block}sinks: {{k: {{from: s, type: console}}}}\n"
     assert parse(text).problems == ()
+
+
+@pytest.mark.parametrize("block", [block for block in blocks("yaml") if block.startswith("steps:")], ids=lambda block: block.split()[4])
+def test_validate_has_nothing_to_say_of_the_steps_on_the_page(block: str, tmp_path: Path) -> None:
+    columns = "id BIGINT, user STRING, text STRING, value STRING, amount DOUBLE, followers BIGINT, ts TIMESTAMP"
+    declared = {"orders": f"{{{ORDERS}, schema: '{columns}', watermark: ts 10m}}"}
+    if "payments" in block:
+        declared["payments"] = "{type: files, path: b, format: json, schema: 'id BIGINT, at TIMESTAMP', watermark: at 10m}"
+    if "refunds" in block:
+        declared["refunds"] = f"{{type: files, path: c, format: json, schema: '{columns}', watermark: ts 10m}}"
+    read = "[s.big, s.small]" if "route:" in block else "s"
+    sources = "".join(f"  {id_}: {text}\n" for id_, text in declared.items())
+    file = tmp_path / "flow.yaml"
+    file.write_text(f"version: 1\nname: shop\nsources:\n{sources}{block}sinks:\n  k: {{from: {read}, type: console}}\n")
+    (tmp_path / "steps.py").write_text("def has_tag(row):\n    return row\n\n\nf = has_tag\ng = has_tag\n")
+    assert [str(problem) for problem in validate_file(file, {})[1]] == []
+
+
+def test_validate_has_nothing_to_say_of_the_other_parts_on_the_page(tmp_path: Path) -> None:
+    (whole,) = [block for block in blocks("yaml") if block.startswith("version:")]
+    (alerts,) = [block for block in blocks("yaml") if block.startswith("max_delay:")]
+    (quoted,) = [block for block in blocks("yaml") if block.startswith("sources:")]
+    (tmp_path / "steps.py").write_text("def has_tag(row) -> bool:\n    return True\n")
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "flow.yaml"
+    for text in (whole, whole + alerts, f"version: 1\nname: shop\n{quoted}sinks:\n  k: {{from: per, type: console}}\n"):
+        file.write_text(text)
+        assert [str(problem) for problem in validate_file(file, {})[1]] == []
+
+
+def test_every_yaml_on_the_page_is_one_that_a_test_above_reads() -> None:
+    assert {block.partition(":")[0] for block in blocks("yaml")} == {"version", "tiers", "tests", "steps", "max_delay", "sources"}
 
 
 def test_the_python_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

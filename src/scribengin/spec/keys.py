@@ -228,11 +228,15 @@ OPERATIONS = (
         "the columns that stay, as a list (`id`, `upper(user) AS who`) or a mapping of name to expression",
         "[id, upper(user) AS who]",
     ),
-    Key("sql", "expression", "a Spark SQL query over the inputs, each a table of its id", '"SELECT id, text FROM tweets WHERE id > 7"'),
+    Key("sql", "expression", "a Spark SQL query over the inputs, each a table of its id", '"SELECT id, text FROM orders WHERE id > 7"'),
     Key(
-        "aggregate", "section", "groups rows and computes columns of each group", "{by: [user], columns: {n: count(*)}}", section=AGGREGATE
+        "aggregate",
+        "section",
+        "groups rows and computes columns of each group",
+        "{by: [user], window: {time: ts, size: 1h}, columns: {n: count(*)}}",
+        section=AGGREGATE,
     ),
-    Key("join", "section", "joins two inputs", "{key: [id]}", section=JOIN),
+    Key("join", "section", "joins two inputs", "{key: [id], time: {orders: ts, payments: at}, within: 10m}", section=JOIN),
     Key("parse", "section", "reads a text column", '{column: value, format: json, schema: "id BIGINT"}', section=PARSE),
     Key(
         "route",
@@ -243,7 +247,7 @@ OPERATIONS = (
     Key("python", "function", "`module:name` of a function, or a mapping", '"steps:has_tag"', section=PYTHON),
     Key("utilities", "words", "Python steps in a row, each `module:name`; counted as `step.name`", '["steps:f", "steps:g"]'),
     Key("dedupe", "section", "keeps the first row of each key", "{key: [id], time: ts, within: 10m}", section=DEDUPE),
-    Key("merge", "section", "brings several inputs together", "{how: intersect, key: [id]}", section=MERGE),
+    Key("merge", "section", "brings several inputs together", "{how: intersect, key: [id], time: ts, within: 10m}", section=MERGE),
 )
 """What a step can do; it does exactly one of these."""
 

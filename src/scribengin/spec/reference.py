@@ -150,7 +150,7 @@ def _sections(section: Section | None, prefix: str) -> Iterator[tuple[Section, s
 
 
 def _step_example(key: Key) -> str:
-    from_ = {"join": "[orders, payments]", "merge": "[orders, payments]"}.get(key.name, "orders")
+    from_ = {"join": "[orders, payments]", "merge": "[orders, refunds]"}.get(key.name, "orders")
     return f"steps:\n  s: {{from: {from_}, {key.name}: {key.example}}}"
 
 
