@@ -107,9 +107,9 @@ def test_all_letters_are_replayed_only_when_a_person_agrees(command, flow, monke
     ended = command("dead", "replay", flow, "--json")
     assert ended.codes == ["dead-replay-unsaid"]
     (problem,) = ended.object["problems"]
-    assert "replays all open dead letters of" in problem["message"]
+    assert "this replays all open dead letters: 3 letters; 3 of them" in problem["message"]
     assert "3 of them are not repaired: they fail again unless what refused them was changed since" in problem["message"]
-    assert problem["remedy"].startswith(f"to confirm, run: scribengin dead replay {flow} --yes")
+    assert problem["remedy"].startswith("choose letters by an ID, --step or --reason, or look first: --dry-run; or run it on a terminal")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     asked = []
@@ -117,9 +117,9 @@ def test_all_letters_are_replayed_only_when_a_person_agrees(command, flow, monke
     ended = command("dead", "replay", flow, "kept:0:0")
     assert (asked, "1 of them are not repaired" in ended.err) == ([], True)
     assert "2 are on their way, 1 had been asked for before" in command("dead", "replay", flow).out
-    assert asked == ["replay them?"]
+    assert asked == ["Go on?"]
     assert command("dead", "replay", flow, "--json").object["result"]["already"] == 3
-    assert asked == ["replay them?"]
+    assert asked == ["Go on?"]
 
 
 def test_letters_of_an_undecided_batch_do_not_count(command, flow):

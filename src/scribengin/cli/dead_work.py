@@ -7,7 +7,6 @@ import sys
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from shlex import quote
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +192,7 @@ def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
 @click.option("--repaired", "file", type=click.Path(dir_okay=False, path_type=Path), help="The letters of this file, as they stand there.")
 @click.option("--as-is", is_flag=True, help="As they died, without what `dead edit` has made of them.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed, and what cannot be.")
-@click.option("--yes", is_flag=True, help="Replay all open letters without asking. Needed where neither ID nor a filter is given.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
@@ -239,28 +238,21 @@ def replay(
             return ask_here(prepared, filters.which, from_start=from_start, given=given, as_they_were=as_is, dry_run=dry_run).as_json()
 
     if not dry_run:
-        _ask_first(ask(dry_run=True), flow, everything=not filters.said() and file is None and not yes)
+        _ask_first(ask(dry_run=True), everything=not filters.said() and file is None and not yes)
     found = ask(dry_run=dry_run)
     return Answer(found, show=_shown(found, flow))
 
 
-def _ask_first(found: dict[str, Any], flow: str, *, everything: bool) -> None:
+def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
     """Say what will come back before anything is asked for. Raises Refused where `everything` is meant and nobody has agreed."""
     ahead = _ahead(found)
     if not found["replayed"] or not everything:
         for line in ahead:
             click.echo(line, err=True)
         return
-    what = f"this replays all open dead letters of {flow}: {found['replayed']:,}"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused(
-            "; ".join([what, *ahead]),
-            remedy=f"to confirm, run: scribengin dead replay {quote(flow)} --yes; or choose letters by ID, --step or --reason",
-            code="dead-replay-unsaid",
-        )
-    for line in (what, *ahead):
-        click.echo(line, err=True)
-    click.confirm("replay them?", abort=True, err=True)
+    lines = [f"{found['replayed']:,} letters", *ahead]
+    remedy = "choose letters by an ID, --step or --reason, or look first: --dry-run"
+    confirm("this replays all open dead letters:", lines, yes=False, code="dead-replay-unsaid", remedy=remedy)
 
 
 def _ahead(found: dict[str, Any]) -> list[str]:

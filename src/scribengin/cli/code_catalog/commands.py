@@ -71,21 +71,21 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "reset-unsaid",
         "`reset` was not confirmed",
-        "It would delete state, and with `--outputs` what the sinks have written.",
-        "Read what the message lists. To confirm, run it with `--yes`.",
+        "It moves state, and with `--outputs` what the sinks have written, to a trash that `reset --undo` brings back for 7 days.",
+        "Read what the message lists; run it on a terminal, where it asks. To confirm in a script: `--yes`.",
         "tests/cli/test_run.py::test_audit_tells_a_file_that_was_taken_away_and_reset_starts_anew",
     ),
     met(
         "set-unsaid",
         "`source set` was not confirmed",
         "It would move a source to another position: records are read again, or skipped.",
-        "Read what the message lists. To confirm, run it with `--yes`.",
+        "Read what the message lists; run it on a terminal, where it asks. To confirm in a script: `--yes`.",
     ),
     met(
         "unsaid",
         "A command was not confirmed",
         "It would read records again or change positions.",
-        "Read what the message lists. To confirm, run it with `--yes`.",
+        "Read what the message lists; run it on a terminal, where it asks. To confirm in a script: `--yes`.",
         "tests/control/test_verbs_up.py::test_a_flow_is_planned_goes_back_is_set_and_goes_on",
     ),
     met(
@@ -99,7 +99,7 @@ CATALOG: tuple[Entry, ...] = (
         "dead-purge-unsaid",
         "`dead purge` was not confirmed",
         "It deletes letters, which cannot be undone.",
-        "Keep a copy (`scribengin dead export`). To confirm, run it with `--yes`.",
+        "Keep a copy (`scribengin dead export`); run it on a terminal, where it asks. To confirm in a script: `--yes`.",
         "tests/api/test_answers_api.py::test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say_so",
     ),
     met(

@@ -31,14 +31,14 @@ CATALOG: tuple[Entry, ...] = (
         "A stateful step changed, so that its state does not fit",
         "What an aggregation, a join or a dedupe keeps between Batches was made by another definition. Reading it with the new one would "
         "give wrong rows.",
-        "Undo the change; or give the changed step and its sink new ids, and remove the old ones when the new ones have caught up; "
-        "`scribengin plan FILE` shows what the change would do.",
+        "Undo the change; or give the sink another id and another place: it reads everything again, and what was written stays; or start "
+        "over: `scribengin reset FLOW --outputs` lists what it removes, and asks.",
     ),
     met(
         "state-copied",
         "The state folder is a copy",
         "The original is still there. Both would write the same records.",
-        "Run from the original, or move it away.",
+        "Run from the original, or move it away; or give the sinks of the copy other places, and reset the copy.",
     ),
     met(
         "state-foreign",
@@ -63,10 +63,10 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "output-foreign",
         "The place of a sink holds rows of somebody else",
-        "It has commits of another lineage (a flow whose state was deleted, or another flow), or files that no flow wrote. Writing there "
+        "It has commits of another lineage (a flow whose state was removed, or another flow), or files that no flow wrote. Writing there "
         "would mix or double rows.",
-        "Give the sink another place. If the state was deleted by mistake, restore it. `run --append-new-lineage` adds to what is there, "
-        "and doubles what is read again.",
+        "Give the sink another place. If the state was removed by mistake, bring it back: `scribengin reset FLOW --undo`. `run --append-"
+        "new-lineage` writes beside what is there, and duplicates what is read again.",
     ),
     met(
         "fenced",
@@ -235,5 +235,25 @@ CATALOG: tuple[Entry, ...] = (
         "Its state cannot be spread now.",
         "Let the flow run for a moment.",
         "tests/spark/test_repartition.py::test_what_is_decided_and_not_committed_comes_first",
+    ),
+    met(
+        "trash-missing",
+        "The trash has nothing to bring back",
+        "Nothing was removed by `reset` in the last 7 days, or the id is none of it.",
+        "Write one of the ids that the message lists.",
+        "tests/cli/test_reset.py::test_what_was_removed_comes_back_byte_for_byte_and_the_flow_goes_on",
+    ),
+    met(
+        "trash-taken",
+        "What was removed cannot be brought back to its place",
+        "Something was written there since the reset.",
+        "Move that to the trash too, as the message says, and undo the first one then.",
+        "tests/cli/test_reset.py::test_a_reset_is_not_undone_over_what_was_written_since_and_the_remedy_brings_both_back",
+    ),
+    met(
+        "audit-others",
+        "A sink's place holds rows that no record of this flow names",
+        "They are of a lineage that the state does not know, or of another program. The ledger does not count them.",
+        "Look at the files that the message names; readers of the place see them too.",
     ),
 )
