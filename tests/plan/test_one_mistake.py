@@ -10,6 +10,7 @@ import pytest
 from scribengin.plan.validate import validate_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from scribengin.core.problems import Problem
@@ -91,6 +92,26 @@ def test_one_mistake_is_one_error_that_names_its_cause(tmp_path: Path, right: st
     assert problem.severity == "error"
     assert shows in str(problem)
     assert not STRANGERS.search(str(problem))
+
+
+def _slips(word: str) -> Iterator[str]:
+    """The word without its last letter, with one more, with two that changed places."""
+    yield from (word[:-1], f"{word}x", word[:1] + word[2:3] + word[1:2] + word[3:])
+
+
+def test_every_slip_in_a_key_or_an_id_is_one_error_at_its_cause(tmp_path: Path) -> None:
+    free = {"n", "total", "table"}  # names that nothing else in the flow uses
+    text = FLOW.replace("    filter: amount > 0", "    filter: amount > 0\n    on_error: drop")
+    tried = 0
+    for key in re.finditer(r"(?<!\w)([a-z_]+):", text):
+        for slip in _slips(key[1]):
+            if key[1] in free or slip == key[1]:
+                continue
+            found = _problems(tmp_path, text[: key.start(1)] + slip + text[key.end(1) :])
+            assert len(found) == 1, (key[1], slip, [str(problem) for problem in found])
+            assert not STRANGERS.search(str(found[0]))
+            tried += 1
+    assert tried > 90
 
 
 def test_ids_with_dashes_are_one_error_and_the_rest_is_checked(tmp_path: Path) -> None:
