@@ -268,3 +268,67 @@ def test_a_learned_column_of_avro_keeps_what_fits_whatever_a_neighbour_holds() -
     assert found.batch.column("at").cast(pa.int64()).to_pylist() == [far, None]
     assert [bad.ordinal for bad in found.bad] == [1]
     assert {key: notice.records for key, notice in noticer.found.items()} == {("n", "nulled"): 1}
+
+
+def read(noticer: Noticer, *blocks: LineBlock, form: str = "rows") -> list[tuple[Any, ...]]:
+    decoder = decoder_for("json", SCHEMA, {})
+    for block in blocks:
+        noticer.look(block)
+        noticer.decoded(getattr(decoder, form)(block))
+    noticer.end()
+    return [(each.column, each.kind, each.type, each.file, each.records) for each in noticer.found.values()]
+
+
+def file_of(name: str, *rows: dict[str, Any]) -> LineBlock:
+    return LineBlock(name, "".join(json.dumps(row) + "\n" for row in rows).encode(), 0, 1)
+
+
+def test_the_first_record_of_every_file_is_looked_at_however_small_the_files_are() -> None:
+    noticer = Noticer("orders", SCHEMA, "json")
+    plain = [file_of(f"{name}.jsonl", {"id": 1, "amount": 1.5}) for name in "abcdefghijklmnopqrst"]
+    found = read(noticer, *plain, file_of("z.jsonl", {"id": 2, "more": "x"}), file_of("zz.jsonl", {"id": 3, "last": True}))
+    assert found == [("more", "new", "STRING", "z.jsonl", 0), ("last", "new", "BOOLEAN", "zz.jsonl", 0)]
+
+
+@pytest.mark.parametrize("form", ["rows", "columns"])
+def test_both_halves_of_a_rename_are_noticed(form: str) -> None:
+    noticer = Noticer("orders", SCHEMA, "json")
+    good, renamed = {"id": 1, "amount": 1.5, "exact": 1}, {"id": 2, "Amount": 2.5, "exact": 2}
+    found = read(noticer, file_of("a.jsonl", good), file_of("b.jsonl", renamed, renamed), file_of("c.jsonl", good), form=form)
+    assert found == [("Amount", "new", "DOUBLE", "b.jsonl", 0), ("amount", "renamed", "Amount", "b.jsonl", 2)]
+
+
+def test_a_column_that_a_later_record_has_is_not_renamed() -> None:
+    noticer = Noticer("orders", SCHEMA, "json")
+    found = read(noticer, file_of("b.jsonl", {"id": 2, "Amount": 2.5}, {"id": 3, "amount": 2.5}))
+    assert found == [("Amount", "new", "DOUBLE", "b.jsonl", 0)]
+
+
+@pytest.mark.parametrize("form", ["rows", "columns", "structs"])
+def test_a_column_is_null_while_no_record_has_a_value(form: str) -> None:
+    schema = parse_schema("id BIGINT NOT NULL, zero BIGINT, no BOOLEAN, never STRING, late STRING")
+    decoder, noticer = decoder_for("json", schema, {}), Noticer("orders", schema, "json", learned=())
+    blocks = [file_of("a.jsonl", *({"id": n, "zero": 0, "no": False} for n in range(20))) for _ in range(12)]
+    last = file_of("a.jsonl", *({"id": n, "late": "x"} for n in range(20)))
+    for block in blocks:
+        noticer.decoded(getattr(decoder, form)(block))
+    assert noticer.nulls.columns == ["never", "late"]
+    noticer.decoded(getattr(decoder, form)(last))
+    assert noticer.nulls.columns == ["never"]
+    assert noticer.nulls.records <= 13 * 20
+
+
+def test_a_column_without_a_value_in_a_batch_is_told_once_and_only_of_enough_records() -> None:
+    def report(records: int, *columns: str) -> dict[str, Any]:
+        return {"noticed": [], "nulls": {"orders": {"records": records, "columns": dict.fromkeys(columns, "STRING")}}}
+
+    def told(*reports: dict[str, Any], known: tuple[tuple[str, str, str], ...] = ()) -> list[tuple[str, str, int]]:
+        return [(each.column, each.kind, each.records) for each in together(reports, known)]
+
+    assert told(report(6, "a", "b"), report(6, "b", "c")) == [("b", "null", 12)]
+    assert told(report(4, "b"), report(5, "b")) == []
+    assert told(report(12, "b"), known=(("orders", "b", "null"),)) == []
+    assert told(report(12, "b"), known=(("orders", "b", "missing"),)) == [], "that a file lacks it was told"
+    renamed = {"noticed": [Notice("orders", "b", "renamed", "B", "b.jsonl", records=12).as_json()], "nulls": {}}
+    assert told(report(12, "b"), renamed) == [("b", "renamed", 12)]
+    assert told(renamed, known=(("orders", "b", "renamed"),)) == []

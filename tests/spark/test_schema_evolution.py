@@ -219,3 +219,30 @@ def test_a_rewind_forgets_nothing_that_was_noticed_and_tells_nothing_twice(folde
     assert told(folder) == before, "what is read again is counted once"
     assert [row["note"] for row in folder.read("out") if row.get("note")] == ["x"] * (evolve == "add")
     assert (folder.path / ".scribengin" / "_learned").exists() == (evolve == "add")
+
+
+def test_columns_of_each_small_file_and_both_halves_of_a_rename_are_told(folder: FlowFolder) -> None:
+    folder.flow("""
+version: 1
+name: events
+sources:
+  events: {type: files, path: data, format: json, schema: "event_id BIGINT, user_id BIGINT, amount DOUBLE, never STRING"}
+sinks:
+  kept: {from: events, type: files, path: out, format: json}
+""")
+    good = [{"event_id": n, "user_id": 1, "amount": 1.5} for n in range(10)]
+    for name, rows in (("a", good), ("b", [{"eventId": 11, "userId": 1, "amount": 2.0}]), ("c", good), ("d", [{**good[0], "new": 1.5}])):
+        folder.data(f"data/{name}.jsonl", rows)
+    shown: list[str] = []
+    folder.run(lambda view: shown.extend(view.notices))
+    assert told(folder) == {
+        ("events", "eventId", "new", "DOUBLE", 0, "dropped"),
+        ("events", "userId", "new", "DOUBLE", 0, "dropped"),
+        ("events", "new", "new", "DOUBLE", 0, "dropped"),
+        ("events", "event_id", "renamed", "eventId", 1, "null"),
+        ("events", "user_id", "renamed", "userId", 1, "null"),
+        ("events", "never", "null", "STRING", 22, "null"),
+    }
+    (renamed,) = [note for note in shown if '"event_id"' in note]
+    assert 'b.jsonl (1 record looked at), which has a field "eventId"' in renamed
+    assert any('"never" (STRING) has no value in a whole Batch (22 records looked at)' in note for note in shown)

@@ -9,9 +9,10 @@ from typing import Any
 @dataclass(slots=True)
 class Notice:
     """`kind` is `new` (a column that the schema has not), `field` (the same of an object in a column: `column.field`), `missing` (one that
-    files lack), `nulled` (values that did not fit became null), `lines` (a cell in quotes over several lines in a file with tabs) or
-    `empty` (a file with bytes and no record; these two have no column). `type` is what was seen of a new one, as far as that says it, and
-    else what is declared. The place is that of the first."""
+    files lack), `renamed` (one that is null in all records of a file, whose `type` is a field that is called nearly so), `null` (one that
+    is null in all records of a Batch), `nulled` (values that did not fit became null), `lines` (a cell in quotes over several lines in a
+    file with tabs) or `empty` (a file with bytes and no record; these two have no column). `type` is what was seen of a new one, as far as
+    that says it, and else what is declared. The place is that of the first."""
 
     source: str
     column: str
@@ -20,7 +21,7 @@ class Notice:
     file: str
     line: int | None = None
     records: int = 0
-    """of `nulled`: how many values"""
+    """of `nulled`: how many values; of `renamed` and `null`: in how many records"""
 
     @property
     def key(self) -> tuple[str, str, str]:

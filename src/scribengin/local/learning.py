@@ -200,12 +200,22 @@ def sentence(notice: Notice, evolve: Evolve, why: str = "") -> str:
             return f"source {notice.source}: {what}; it is dropped; name it in the column's type to have it"
         case "missing":
             return f'source {notice.source}: {at} has no column "{notice.column}"; null there, or dead letters where it is NOT NULL'
+        case "renamed":
+            what = f'"{notice.column}" has no value in {at} ({_looked_at(notice.records)}), which has a field "{notice.type}"'
+            return f"source {notice.source}: {what}; if that is the same, use its name in `schema:` and in the steps"
+        case "null":
+            what = f'"{notice.column}" ({notice.type}) has no value in a whole Batch ({_looked_at(notice.records)})'
+            return f"source {notice.source}: {what}; check which name it has in the data"
         case "lines":
             what = "a cell in quotes goes over several lines, in a file with tabs"
             return f"source {notice.source}: {what}, first in {at}; if quotes mean nothing there: quote: none"
         case "empty":
             return f"source {notice.source}: {at} has bytes and no record: all of it was taken for the line that names the columns"
     return f'source {notice.source}: values of "{notice.column}" are no {notice.type}, the first in {at}; they become null, and are counted'
+
+
+def _looked_at(records: int) -> str:
+    return f"{records:,} record{'s' * (records != 1)} looked at"
 
 
 def noticed_rows(flow: Flow, found: Iterable[Noticed], why: Callable[[Flow, Notice], str] = why_new_dropped) -> list[dict[str, object]]:
@@ -231,7 +241,8 @@ def noticed_rows(flow: Flow, found: Iterable[Noticed], why: Callable[[Flow, Noti
                 "now": "dropped" if not declared and why(flow, notice) else _now(notice, evolve, declared=declared),
             },
         )
-        known["records"] = int(str(known["records"])) + notice.records
+        more = int(str(known["records"])) + notice.records if notice.kind == "nulled" else notice.records
+        known["records"] = max(int(str(known["records"])), more)
     return sorted(rows.values(), key=lambda row: (str(row["at"]), str(row["source"]), str(row["column"])))
 
 
@@ -271,6 +282,10 @@ def noticed_text(row: Mapping[str, Any]) -> str:
             return f"{column} ({row['type']}) is a new field of objects, first in {at}: {row['now']}"
         case "missing":
             return f"{column} is not in {at}: null there"
+        case "renamed":
+            return f'{column} has no value in {at}, which has a field "{row["type"]}"'
+        case "null":
+            return f"{column} ({row['type']}) has no value in Batch {row['batch']} ({_looked_at(row['records'])})"
         case "lines":
             return f"source {row['source']}: cells in quotes go over several lines in a file with tabs, first in {at}; perhaps quote: none"
         case "empty":

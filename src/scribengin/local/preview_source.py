@@ -105,6 +105,7 @@ def _first(source: OpenSource, ref: SourceRef, limit: int) -> tuple[Look, list[N
         size = min(len(block), limit - taken)
         noticer.look(block)
         decoded = decoder.columns(block)
+        noticer.decoded(decoded)
         roots = _Roots(ref.node, block)
         rows = [index for index, ordinal in enumerate(decoded.ordinals) if ordinal < size]
         bad = [each for each in decoded.bad if each.ordinal < size]
@@ -114,6 +115,7 @@ def _first(source: OpenSource, ref: SourceRef, limit: int) -> tuple[Look, list[N
         taken += size
         if taken >= limit:
             break
+    noticer.end()
     return Look(joined(samples, schema), schema, taken, tuple(unread), skipped), list(noticer.found.values())
 
 

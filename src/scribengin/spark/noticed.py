@@ -11,11 +11,15 @@ from scribengin.formats.notice import Notice
 from scribengin.formats.noticing import MOST, Noticer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from scribengin.connectors.contract import Source
     from scribengin.formats.contract import Decoder
     from scribengin.spark.program import SourceRef
+
+
+_ENOUGH = 10
+"""records of a Batch: of fewer a column that is often null may well be null in all"""
 
 
 def noticing(ref: SourceRef, source: Source, there: dict[str, Noticer]) -> tuple[Noticer, Decoder]:
@@ -28,7 +32,7 @@ def noticing(ref: SourceRef, source: Source, there: dict[str, Noticer]) -> tuple
 
 def _noticing(ref: SourceRef, decoder: Decoder, there: dict[str, Noticer]) -> tuple[Noticer, Decoder]:
     if ref.node not in there:
-        there[ref.node] = Noticer(ref.node, decoder.schema, ref.place.options.get("format") or "")
+        there[ref.node] = Noticer(ref.node, decoder.schema, ref.place.options.get("format") or "", ref.learned)
     noticer = there[ref.node]
     if ref.evolve == "lenient":
         return noticer, LenientDecoder(decoder, noticer, ref.place.options)
@@ -46,15 +50,35 @@ def together(reports: Iterable[dict[str, Any]], known: Collection[tuple[str, str
     names that never end must not fill the ledger."""
     found: dict[tuple[str, str, str], Notice] = {}
     kept = Counter((source, kind) for source, _, kind in known)
+    reports = list(reports)
     for report in reports:
         for each in report.get("noticed", ()):
             notice = Notice(**each)
             if notice.key in found:
                 found[notice.key].records += notice.records
             elif notice.key in known:
-                if notice.records:
+                if notice.kind == "nulled":
                     found[notice.key] = notice
             elif kept[notice.source, notice.kind] < MOST:
                 kept[notice.source, notice.kind] += 1
                 found[notice.key] = notice
+    for notice in _always_null(reports):
+        explained = any((notice.source, notice.column, kind) in {*known, *found} for kind in ("null", "renamed", "missing"))
+        if not explained and kept[notice.source, "null"] < MOST:
+            kept[notice.source, "null"] += 1
+            found[notice.key] = notice
     return tuple(found[key] for key in sorted(found))
+
+
+def _always_null(reports: Iterable[dict[str, Any]]) -> Iterator[Notice]:
+    """The columns that are null in all records of a Batch, where these are enough to say so."""
+    records = Counter[str]()
+    columns: dict[str, dict[str, str]] = {}
+    for report in reports:
+        for source, each in report.get("nulls", {}).items():
+            records[source] += each["records"]
+            before = columns.get(source, each["columns"])
+            columns[source] = {name: type_ for name, type_ in each["columns"].items() if name in before}
+    for source, names in columns.items():
+        if records[source] >= _ENOUGH:
+            yield from (Notice(source, name, "null", type_, "", records=records[source]) for name, type_ in names.items())

@@ -20,7 +20,7 @@ from scribengin.connectors.catalog import open_source
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs, is_traced
-from scribengin.formats.noticing import notices_of
+from scribengin.formats.noticing import notices_of, nulls_of
 from scribengin.plan.graph import flat_name
 from scribengin.spark.carried_dead import split_dead
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
@@ -263,13 +263,11 @@ class Stage:
             block = origin.block
             if is_traced(block):
                 self._taken.setdefault(ref_node, []).append(block.handed or NOT_WHOLE)
-            chunk = self._decoded(origin, decode, counts)
+            chunk = self._decoded(origin, decode, counts, noticer)
             size = len(block)  # a decoder that has seen all lines has told how many
             counts.rows_in += size
             if noticer is None:
                 counts.replayed += size
-            else:
-                noticer.look(block)
             if skip:
                 chunk = self._without(chunk, sequence, skip, counts)
             counts.out += len(chunk)
@@ -291,9 +289,12 @@ class Stage:
             return structs
         return decoder.rows if wanted and wanted <= {"rows", "structs"} else decoder.columns
 
-    def _decoded(self, origin: BlockOrigin, decode: Decode, counts: Counts) -> Chunk:
+    def _decoded(self, origin: BlockOrigin, decode: Decode, counts: Counts, noticer: Noticer | None) -> Chunk:
         block, node = origin.block, origin.source
         decoded = decode(block)
+        if noticer is not None:
+            noticer.look(block)
+            noticer.decoded(decoded)
         counts.filtered += decoded.skipped
         counts.dead += len(decoded.bad)
         for bad in decoded.bad:
@@ -372,6 +373,7 @@ class Stage:
             "leaves": max((gate.leaves_us for _, gate in self._gates), default=0),
             "seconds": {node: round(spent, 6) for node, spent in self._seconds.items()},
             "noticed": notices_of(self._noticers.values()),
+            "nulls": nulls_of(self._noticers),
             "taken": {source: taken_of(handed) for source, handed in self._taken.items()},
             "orders": {node.node: step.figures() for node, step in self._utilities_steps},
             "newest": newest_of(self._gates),
