@@ -80,8 +80,10 @@ class StandbyRow:
 
 @dataclass(frozen=True, slots=True)
 class TierRow:
-    """A tier of a flow, and the worker that serves it. `failures` are ends in a row without progress; `starts_again` is when the next
-    worker starts, ISO 8601, null where none does by itself. `http` is the address of the worker's page, for its own host."""
+    """A tier of a flow, and the worker that serves it. `ready`: each of its Queries has committed a Batch since the worker started, or has
+    found nothing to read; null of a tier that the version does not have, or whose worker is of an earlier release. `failures` are ends in
+    a row without progress; `starts_again` is when the next worker starts, ISO 8601, null where none does by itself. `http` is the address
+    of the worker's page, for its own host."""
 
     tier: str
     state: str
@@ -94,6 +96,7 @@ class TierRow:
     starts_again: str | None = None
     standby: StandbyRow | None = None
     http: str = ""
+    ready: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +122,10 @@ class FolderRow:
 
 @dataclass(frozen=True, slots=True)
 class NoticedRow:
-    """What the data of a source have that its schema has not: a `new` column, a new `field` of objects, a column that is `missing`, or one
-    whose values did not fit and became null (`nulled`, so many `records`). `file` and `line` say where it was seen first, `batch` in which
-    Batch, `at` when that was decided; `now` what becomes of it."""
+    """What the data of a source have that its schema has not: a `new` column, a new `field` of objects, a column that is `missing`, one
+    without a value in a file that has a field of nearly its name (`renamed`, `type` is that field) or in a whole Batch (`null`, of so many
+    `records`), or one whose values did not fit and became null (`nulled`, so many `records`). `file` and `line` say where it was seen
+    first, `batch` in which Batch, `at` when that was decided; `now` what becomes of it."""
 
     tier: str
     source: str

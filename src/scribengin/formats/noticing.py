@@ -22,7 +22,7 @@ from scribengin.formats.guess import wide_type
 from scribengin.formats.notice import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from scribengin.core.types import Schema, Type
     from scribengin.formats.contract import Block, Rows
@@ -210,7 +210,7 @@ class NullColumns:
         if not records or not self.columns:
             return
         if isinstance(found, Structs):
-            getters = {name: attrgetter(f"f{self.names.index(name)}") for name in self.columns}
+            getters: dict[str, Callable[[Any], Any]] = {name: attrgetter(f"f{self.names.index(name)}") for name in self.columns}
         else:
             getters = {name: itemgetter(name) for name in self.columns}
         # most columns have a value in the first record

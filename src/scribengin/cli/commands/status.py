@@ -250,14 +250,12 @@ def _show_noticed(noticed: list[dict[str, Any]]) -> None:
     from scribengin.cli.tables import print_table
 
     click.echo()
-    what = {"new": "a new column", "field": "a new field", "missing": "not in", "nulled": "does not fit"}
-    what |= {"lines": "a cell over several lines", "empty": "no record in a file"}
     rows = [
         {
             "source": each["source"],
             "column": each["column"],
-            "what": what[each["kind"]] + (f": {each['records']:,} values" if each["records"] else ""),
-            "type": each["type"],
+            "what": _what(each),
+            "type": "" if each["kind"] == "renamed" else each["type"],
             "where": each["file"] if each["line"] is None else f"{each['file']}:{each['line']}",
             "batch": each["batch"],
             "now": each["now"],
@@ -274,6 +272,20 @@ def _show_noticed(noticed: list[dict[str, Any]]) -> None:
         "where": "first in",
     }
     print_table(rows, headings)
+
+
+def _what(noticed: dict[str, Any]) -> str:
+    records = noticed["records"]
+    match noticed["kind"]:
+        case "nulled":
+            return f"does not fit: {records:,} values"
+        case "renamed":
+            return f"no value; the file has {noticed['type']}"
+        case "null":
+            return f"no value in {records:,} records"
+    known = {"new": "a new column", "field": "a new field", "missing": "not in"}
+    known |= {"lines": "a cell over several lines", "empty": "no record in a file"}
+    return known.get(noticed["kind"], str(noticed["kind"]))
 
 
 def _edge(edge: dict[str, Any]) -> dict[str, Any]:
