@@ -83,13 +83,15 @@ def Flow(  # noqa: N802
     edges: Mapping[str, Any] | None = None,
     groups: Mapping[str, Any] | None = None,
     max_delay: str | None = None,
+    max_dead: str | int | Mapping[str, Any] | None = None,
     alerts: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
     tests: Sequence[Mapping[str, Any] | str] = (),
 ) -> model.Flow:
     """The flow that ends in `sinks`, each made by `.to(…)`; a flow file in Python sets it to its variable `flow`.
 
-    `defaults`, `tiers`, `edges`, `groups`, `max_delay`, `alerts`, `labels` and `tests` hold what stands under these keys in a flow
+    `defaults`, `tiers`, `edges`, `groups`, `max_delay`, `max_dead`, `alerts`, `labels` and `tests` hold what stands under these keys in a
+    flow
     file. Raises InputError that holds every mistake, each at the line of its call.
     """
     import os
@@ -108,6 +110,7 @@ def Flow(  # noqa: N802
         labels=labels,
         tests=tests,
         max_delay=max_delay,
+        max_dead=max_dead,
         alerts=alerts,
         source_types=source_types(),
         sink_types=sink_types(),

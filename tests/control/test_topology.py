@@ -169,6 +169,17 @@ def test_other_alerts_and_another_delay_touch_no_worker(person: Person) -> None:
     assert after.record.tiers["main"].since == 1, "the workers of the version before serve it"
 
 
+def test_another_max_dead_takes_effect_in_new_workers(person: Person) -> None:
+    path = person.flow("numbers")
+    person.applies(path)
+    path.write_text(f"{path.read_text()}max_dead: 1%\n")
+    assert effects(person.plans(path)) == {"max_dead": "restart"}
+    person.applies(path)
+    after = read_record(person.registry, SPEC("numbers", "2"))
+    assert isinstance(after, Stored)
+    assert after.record.tiers["main"].since == 0, "of this version itself"
+
+
 def test_what_is_wanted_stopped_is_wanted_to_run_again(person: Person) -> None:
     path = person.flow("numbers")
     person.applies(path)

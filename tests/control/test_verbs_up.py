@@ -42,7 +42,7 @@ def test_a_flow_is_planned_goes_back_is_set_and_goes_on(person: Person) -> None:
         assert person.says("list") == []
         assert person.says("apply", "flow.yaml", "--plan", plan["hash"], "--wait", "4m")["changed"] is True
         assert person.says("apply", "flow.yaml", "--plan", plan["hash"], status=2)[0]["code"] == "plan-stale"
-        until(lambda: len(person.finds()) == 50, "the first file's records")
+        assert len(person.finds()) == 50, "it waits until the first Batch is committed"
 
         # back to before the first Batch: told first, then done, and the rows stand there twice
         told = person.says("rewind", "numbers", "--to-batch", "-1", status=2)[0]
@@ -73,6 +73,17 @@ def test_a_flow_is_planned_goes_back_is_set_and_goes_on(person: Person) -> None:
         (person.folder / "steps.py").write_text(STEPS.replace("== 1", "== 0"))
         effects = {change["what"]: change["effect"] for change in person.says("apply", "flow.yaml", "-n")["flows"][0]["changes"]}
         assert effects == {"query kept": "restart", "code": "restart"}
+
+        # one that fails on its first Batch is no success
+        person.says("stop", "numbers", "--wait", "4m")
+        (person.folder / "steps.py").write_text("def odd(row):\n    raise ValueError('no such id')\n")
+        flow = person.folder / "flow.yaml"
+        flow.write_text(flow.read_text() + "defaults: {on_error: fail}\n")
+        person.adds()
+        (problem,) = person.says("apply", "flow.yaml", "--wait", "4m", status=1)
+        assert problem["code"] == "not-reached"
+        assert "flow numbers is failed" in problem["message"]
+        assert "no such id" in problem["message"]
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from scribengin.local.contract import RunSettings
 from scribengin.local.meter import Meter
 from scribengin.local.run import run_flow
 from scribengin.spark.commit import Committed
+from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.query import QueryRun
 from scribengin.state.acks import Waiting
 from scribengin.state.clocks import Clock
@@ -29,7 +30,7 @@ def committed(files: int, rows: int) -> Committed:
 def look(files: int, *, oldest_s: float | None = None, more: bool = False):
     backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": oldest_s, "more": more}}
     progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=(), held=None, held_bytes=None)
-    return SimpleNamespace(state="running", message="", restarts=0, progress=progress, idle=None)
+    return SimpleNamespace(state="running", message="", restarts=0, idled=False, progress=progress, idle=None, tally=DeadTally(()))
 
 
 def test_what_waits_and_what_is_done_add_up_between_two_looks():

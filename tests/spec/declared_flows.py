@@ -17,9 +17,11 @@ from scribengin.spec.model import (
     Filter,
     Flow,
     Join,
+    MaxDead,
     Merge,
     Parse,
     Python,
+    RecordBound,
     Route,
     SchemaSpec,
     Select,
@@ -189,6 +191,13 @@ def alerts(draw: st.DrawFn) -> Alert:
 
 
 @st.composite
+def max_dead(draw: st.DrawFn) -> MaxDead:
+    bounds = st.builds(RecordBound, percent=st.floats(0, 100)) | st.builds(RecordBound, records=st.integers(0, 10**12))
+    batch, run = draw(st.tuples(bounds, st.none() | bounds) | st.tuples(st.none(), bounds))
+    return MaxDead(batch, run, draw(st.sampled_from(["fail", "degrade"])))
+
+
+@st.composite
 def flows(draw: st.DrawFn) -> Flow:
     """A flow that the parser takes: its graph may be nonsense, its keys are right."""
     names_ = draw(st.lists(ids, min_size=3, max_size=7, unique=True))
@@ -215,5 +224,6 @@ def flows(draw: st.DrawFn) -> Flow:
         ),
         **draw(parts(names_, default)),
         max_delay_s=draw(st.none() | durations.filter(lambda s: s >= 1.0)),
+        max_dead=draw(st.none() | max_dead()),
         alerts={alert.id: alert for alert in draw(st.lists(alerts(), max_size=2))},
     )

@@ -29,7 +29,12 @@ def show_summary(result: RunResult, flow: str, console: Console | None = None) -
     """Print it on stdout. `flow` is the argument FLOW, for the commands that it names."""
     console = console or open_console()
     console.print()
-    console.print(Text.assemble((result.flow, "bold"), " ", (result.state, _STYLE[result.state])))
+    # what makes a run that came to its end no success stands before all that looks like one
+    wrong = [problem for problem in result.problems if problem.severity == "error"] if result.state != "failed" else []
+    for problem in wrong:
+        console.print(Text(problem.message, style="bold red"))
+    state = Text(f"{result.state}, with errors", "red") if wrong else Text(result.state, _STYLE[result.state])
+    console.print(Text.assemble((result.flow, "bold"), " ", state))
     if not result.queries:
         console.print(Text("  before it began: nothing was read or written"))
         return

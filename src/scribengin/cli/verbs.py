@@ -10,7 +10,7 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.going import wait_for_operation
 from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
-from scribengin.cli.waiting import wait_for, wait_option
+from scribengin.cli.waiting import Wait, wait_for, wait_option, wait_running_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,18 +48,19 @@ def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
     @click.argument("flows", nargs=-1, metavar="NAME...")
     @labels_option
     @click.option("--workflow", is_flag=True, help="All flows of their workflows (graph NAME), each in its turn.")
-    @wait_option
+    @(wait_running_option if goal == "running" else wait_option)
     @masters_option
-    def command(*, flows: tuple[str, ...], labels: dict[str, str], workflow: bool, wait: float | None, masters: Masters) -> Answer:
+    def command(*, flows: tuple[str, ...], labels: dict[str, str], workflow: bool, wait: Wait | float | None, masters: Masters) -> Answer:
         import msgspec
 
+        limit = Wait(wait) if isinstance(wait, float) else wait
         with masters.client() as client:
             flows = chosen(client, flows, labels)  # all of them are there, or nothing is done
             if workflow:
-                return _over_workflows(client, flows, goal, wait)
+                return _over_workflows(client, flows, goal, None if limit is None else limit.seconds)
             for flow in flows:
                 client.want(flow, goal)
-            found = [{"flow": flow, "wanted": goal, "status": msgspec.to_builtins(wait_for(client, flow, states, wait))} for flow in flows]
+            found = [{"flow": flow, "wanted": goal, "status": msgspec.to_builtins(wait_for(client, flow, states, limit))} for flow in flows]
 
         def show() -> None:
             for each in found:

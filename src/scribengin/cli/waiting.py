@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.api.views import RegistryView
     from scribengin.client.client import Client
-    from scribengin.client.models import FlowStatus
+    from scribengin.client.models import FlowStatus, FlowView
 
 DEFAULT_S = 120.0
 _POLL_S = 0.2
@@ -49,26 +50,79 @@ wait_option = click.option(
 """Gives a command `wait`, in seconds, None where it is not to wait."""
 
 
-def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], wait_s: float | None) -> FlowStatus | None:
-    """The flow's status once it speaks of what is wanted now and is one of these; None where it is not to be waited for.
+_STARTED = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The value of `--wait` of a command that may start flows."""
+
+    seconds: float
+    started: bool = False
+    """a flow that is to run needs to be `running` only: its first Batch is not waited for"""
+
+
+def _wait(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Wait | None:
+    if value is None:
+        return None
+    first, _, rest = value.partition(":")
+    try:
+        if first != _STARTED:
+            return Wait(parse_duration_s(value))
+        return Wait(parse_duration_s(rest) if value != _STARTED else DEFAULT_S, started=True)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; other values: {_STARTED}, {_STARTED}:60s") from None
+
+
+wait_running_option = click.option(
+    "--wait",
+    is_flag=False,
+    flag_value=f"{DEFAULT_S:.0f}s",
+    metavar="[TIME]",
+    callback=_wait,
+    help=f"Wait up to this time ({DEFAULT_S:.0f}s without a value). A flow that is to run must have committed its first Batch, or "
+    "have found nothing to read. With started, or started:TIME, it only has to be running.",
+)
+"""Gives a command `wait`, a Wait, None where it is not to wait."""
+
+
+def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], wait: Wait | None) -> FlowStatus | None:
+    """The flow's status once it speaks of what is wanted now and is one of these; None where it is not to be waited for. A flow that runs
+    is ready, too, unless `wait.started`.
 
     Raises NotReached with what it is instead, at once where it waits for a person.
     """
-    if wait_s is None:
+    if wait is None:
         return None
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + wait.seconds
     while True:
         found = plane.flow(flow)
         now = found.status
+        runs = False
         if now is not None and now.generation == found.wanted.revision:
             # a flow that is only behind runs
-            if now.state in states or ("running" in states and now.reason.startswith(BEHIND)):
+            runs = "running" in states and (now.state == "running" or now.reason.startswith(BEHIND))
+            if (now.state in states and not runs) or (runs and (wait.started or not _unready(found))):
                 return now
-            if now.state in _WITH_END:
+            if now.state in _WITH_END and not runs:
                 raise NotReached(f"flow {flow} is {now.state}: {now.reason}", remedy=now.next)
         if time.monotonic() >= deadline:
-            raise _late(flow, now, states, wait_s)
+            raise _first_batch_late(found, wait.seconds) if runs else _late(flow, now, states, wait.seconds)
         time.sleep(_POLL_S)
+
+
+def _unready(found: FlowView) -> list[str]:
+    """The tiers of it that have neither committed a Batch nor found nothing to read. A worker of an earlier release reports neither."""
+    return [tier.tier for tier in found.tiers if tier.ready is False]
+
+
+def _first_batch_late(found: FlowView, wait_s: float) -> NotReached:
+    tiers = _unready(found)
+    which = "" if tiers == [tier.tier for tier in found.tiers] else f" of tier {' and '.join(tiers)}"
+    return NotReached(
+        f"flow {found.flow} is running, but its first Batch{which} is not committed after {wait_s:.0f} s",
+        remedy=f"see what it does: scribengin top {found.flow}; or wait longer: --wait 10m",
+    )
 
 
 def _late(flow: str, now: FlowStatus | None, states: Collection[str], wait_s: float) -> NotReached:

@@ -277,6 +277,8 @@ def _rest(old: Flow, new: Flow) -> Iterator[Change]:
     if old.max_delay_s != new.max_delay_s:
         said = "none" if new.max_delay_s is None else show_duration_exactly(new.max_delay_s)
         yield Change("max_delay", "in place", f"is {said} from now on")
+    if old.max_dead != new.max_dead:
+        yield Change("max_dead", "restart", "is another from now on" if new.max_dead else "is none from now on")
     if old.alerts != new.alerts:
         names = [name for name in {**old.alerts, **new.alerts} if old.alerts.get(name) != new.alerts.get(name)]
         yield Change("alerts", "in place", f"{listed(names)} {'are others' if len(names) > 1 else 'is another'} from now on")

@@ -123,11 +123,12 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
     spec = _record(read_record(registry, SPEC(flow, str(row.desired.version))))
     found = {*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())}
     tiers = sorted(tier for tier in found if RUN.fits(flow, tier))
+    current = frozenset(found if spec is None else spec.tiers)
     return {
         "flow": flow,
         "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
         "status": None if row.status is None else row.status.dump(),
-        "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
+        "tiers": [_described_tier(registry, flow, tier, current=tier in current) for tier in tiers],
         "noticed": read_noticed(registry, flow),
         "accepted": read_accepted(registry, flow),
         "set_aside": read_set_aside(registry, flow),
@@ -135,7 +136,8 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
     }
 
 
-def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
+def _described_tier(registry: Registry, flow: str, tier: str, *, current: bool) -> dict[str, Any]:
+    """`current`: the version that is wanted has it."""
     wish, run = _record(read_record(registry, WANTED(flow, tier))), _record(read_record(registry, RUN(flow, tier)))
     report, lease = _record(read_record(registry, REPORT(flow, tier))), registry.read(LEASE(flow, tier).path)
     spare = waiting(TierSeen(tier, run=run, spare=_record(read_record(registry, SPARE(flow, tier)))))
@@ -149,6 +151,7 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
         "failures": 0 if run is None else run.failures,
         "http": "" if mine is None else mine.http,
+        "ready": None if not current else False if mine is None else mine.ready,
         "starts_again": next_start(run, wish, report),
         "standby": None if spare is None else described_spare(flow, tier, spare, read_known(registry, SPARE_REPORT(flow, tier))),
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),

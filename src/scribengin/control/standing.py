@@ -103,6 +103,8 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
             return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it goes on by itself"
     if (reason := _behind(world, flow)) is not None:
         return "degraded", reason, f"it goes on; producers are told to wait (intake); see: scribengin top {flow.name}"
+    if causes := [f"tier {tier.tier}: {tier.report.cause}" for tier in tiers if tier.report is not None and tier.report.cause]:
+        return "running", causes[0], f"see: scribengin dead list {flow.name}"
     if flow.held_back is not None and (why := held_text(flow.held_back)):
         return "running", why, f"it goes on by itself; see: scribengin graph {flow.name}"
     return "running", "", ""

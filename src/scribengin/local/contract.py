@@ -85,6 +85,8 @@ class QueryView:
     tier: str = ""
     """empty where the flow is not cut"""
     batches: int = 0
+    ready: bool = False
+    """it has committed a Batch, or has found nothing to read, or waits until there is room in what it feeds"""
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
@@ -127,6 +129,10 @@ class QueryView:
     """inputs that hold nobody back any more, because they have brought no rows for as long as their `idle` says"""
     message: str = ""
     """why it waits, stops, recovers or failed"""
+    dead_cause: str = ""
+    """why so many dead letters are no success; empty where there are few"""
+    degraded: bool = False
+    """for that reason the flow is degraded, as its `max_dead` says"""
     slowest: tuple[str, float] | None = None
     """the node in which tasks spent most of their time in the last Batch, and which share, 0 to 1"""
     sources: Mapping[str, EndView] = field(default_factory=dict)

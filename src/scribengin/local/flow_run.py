@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -41,7 +42,7 @@ from scribengin.state.replays import Replays
 from scribengin.state.retention import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -286,9 +287,23 @@ class FlowRun:
         return (
             *self.prepared.warnings,
             *(self._failure(live, error) for live, error in failed),
+            *self._too_many_dead(),
             *(self._mismatched(*each) for each in self._mismatches),
             *(self._unseen(*each) for each in self._hidden),
         )
+
+    def _too_many_dead(self) -> Iterator[Problem]:
+        """Of Queries that did not fail."""
+        for live in self.live:
+            tally, name = live.run.tally, live.bench.plan.name
+            if live.run.state == "failed" or not tally.cause:
+                continue
+            place = live.tier.place_of(name)
+            look = f"see them: scribengin dead list {shlex.quote(place.file)}"
+            if tally.degraded is not None:
+                yield Problem("max-dead", place, f"query {name}: {tally.degraded}", look)
+            else:
+                yield Problem("mostly-dead", place, f"query {name}: {tally}", f"{look}; if so many are expected, set max_dead: 100%")
 
     def _show_all(self, tier: Prepared, bench: QueryBench) -> None:
         error = show_all(tier.plan.flow, bench.plan.sinks)

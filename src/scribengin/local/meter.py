@@ -144,6 +144,7 @@ class Meter:
                 name=name,
                 state=run.state if run is not None else "starting",  # type: ignore[arg-type]
                 batches=self.batches,
+                ready=self.batches > 0 or (run is not None and (run.idled or run.state == "paused")),
                 seconds=self.seconds(),
                 rows_in=self.rows.rows_in,
                 rows_out=self.rows.out,
@@ -169,6 +170,8 @@ class Meter:
                 watermark="" if run is None else run.progress.watermark,
                 **({} if run is None or not self.batches else self._held_back(run)),
                 message="" if run is None else run.message,
+                dead_cause="" if run is None else run.tally.cause,
+                degraded=run is not None and run.tally.degraded is not None,
                 slowest=self._slowest_node,
                 sources={source: self._end_view(source, span, looked.get(source)) for source in self._sources},
                 sinks={sink: self._end_view(sink, span, None) for sink in self._sinks},

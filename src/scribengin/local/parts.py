@@ -14,6 +14,7 @@ from scribengin.local.preflight import blaming
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.spark.compiled import QueryParts
 from scribengin.spark.letters import LetterRules
+from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.program import SourceRef
 from scribengin.spark.query import QueryRun
 from scribengin.state.ledger import Totals, balance, read_totals
@@ -82,6 +83,7 @@ class QueryBench:
             self.starts,
             fed,
             pressure,
+            tally=DeadTally(self.plan.sources, self.parts.plan.flow.max_dead),
         )
 
     def totals(self) -> Totals:

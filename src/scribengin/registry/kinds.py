@@ -162,6 +162,8 @@ class Report(Record):
     state: WorkerState
     commits: int = 0
     """Batches since it began, as of this report"""
+    ready: bool | None = None
+    """each of its Queries has committed a Batch since its start, or has found nothing to read; null where an earlier release says it"""
     cause: str = ""
     remedy: str = ""
     permanent: bool = False

@@ -25,6 +25,7 @@ from scribengin.spark.counting import add_losses, gather_counts, newest_times, s
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import asks_spark, is_data_error
 from scribengin.spark.gate import NEVER_US
+from scribengin.spark.max_dead import DeadTally, too_many_dead
 from scribengin.spark.noticed import together as noticed_by
 from scribengin.spark.offset_log import planned_us, watermark_us
 from scribengin.spark.orders import learned, with_orders
@@ -114,6 +115,7 @@ class BatchRunner:
     reports: Accumulator[dict[Any, Any]] | None = None
     idle: IdleInputs | None = None
     """of a stateful Query"""
+    tally: DeadTally = field(default_factory=lambda: DeadTally(()))
     _last: Decision | None = field(default=None)
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
@@ -162,9 +164,12 @@ class BatchRunner:
             "decide": publish - decide,
             "publish": done - publish,
         }
+        excess = self.tally.add(decision.counts)
         notice = late_notice(self.parts, decision, self.decisions, self._streams_of) if decision.clocks else ""
         self.on_commit(Committed(decision, streams, phases, replayed=False, notice=notice, **told))
         self._let_idle_pass(decision)
+        if excess is not None and self.tally.stops:
+            raise too_many_dead(excess, self.folder, decision.dead, committed=number)
         faults.reached("commit.before")
         # a driver that slept must not write Spark's log any more: its successor would find the entry there, and stop
         self.lease.check()
@@ -259,6 +264,7 @@ class BatchRunner:
         for sink in self.parts.query.sinks:
             counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
         dead = [LineSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
+        self._check_dead(counts, dead, intent)
         plan = plan_of(fingerprint, intent, tail_reports)
         newest = newest_times(middle)
         decision = Decision(
@@ -282,6 +288,13 @@ class BatchRunner:
         )
         told = {"newest_us": {node: us for node, (us, _) in newest.items()}, "seconds": seconds_of(*tail_reports, *middle)}
         return decision, compiling, told
+
+    def _check_dead(self, counts: Mapping[str, Counts], dead: list[LineSegment], intent: Intent | None) -> None:
+        """Raise StepError for a Batch with too many dead letters, while none of it is visible: it runs again. What units have committed, or
+        Spark has written, cannot be held back: such a Batch is decided first."""
+        visible = (intent is not None and intent.units > 0) or any(is_written_by_spark(sink) for sink in self.parts.sinks.values())
+        if not visible and self.tally.stops and (excess := self.tally.excess(counts)) is not None:
+            raise too_many_dead(excess, self.folder, dead, committed=None)
 
     def _clocks(self, number: int, newest: Mapping[str, tuple[int, int | None]]) -> dict[str, Clock]:
         if self.compiled is None or not self.compiled.gated:

@@ -20,6 +20,7 @@ from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed, recheck
 from scribengin.spark.hold import Hold
+from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.session import leave_checkpoints_to_spark
@@ -52,6 +53,10 @@ _POLL_S = 0.1
 _LATE_EVERY_S = 60.0
 _TASKS_EVERY = 5
 """looks at the query for one at its tasks"""
+_PENDING_S = 5.0
+"""how long a source may have records and hand out none until that counts as nothing to read"""
+_NO_DATA = "Waiting for data to arrive"
+"""the status of Spark's query after a look at its sources that found nothing"""
 
 
 @dataclass(slots=True)
@@ -98,6 +103,8 @@ class QueryRun:
     error: ScribenginError | None = None
     message: str = ""
     restarts: int = 0
+    idled: bool = False
+    """since its start in this process it has found nothing to read at least once"""
     progress: Progress = field(default_factory=Progress)
     _busy: threading.Lock = field(default_factory=threading.Lock)
     _ending: bool = False
@@ -110,8 +117,12 @@ class QueryRun:
     _came_through: bool = False
     """a Batch since the last start"""
     _told_late_s: float = -inf
+    _reported_dead: bool = False
+    _waited_since: float = inf
+    """when a look first found nothing to read"""
     idle: IdleInputs | None = None
     """of a Query that keeps state, while it runs"""
+    tally: DeadTally = field(default_factory=lambda: DeadTally(()))
 
     def run(self) -> None:
         """Until finished, stopped or failed; never raises. A Batch that came through lets the tries begin again."""
@@ -168,6 +179,8 @@ class QueryRun:
                     finally:
                         self._busy.release()
                 if looks % _TASKS_EVERY == 0:
+                    if self.parts.query.stateful and not (self.idled or self._came_through) and query.status["message"] == _NO_DATA:
+                        self._note_wait(pending=True)  # Spark looks at the sources of a Query with state, and says no more
                     self.progress.tasks = tasks_under_way(self.spark, str(query.runId)) if self._busy.locked() else None
                 if self.stop.is_set() or self._has_been_fed():
                     self._end(query)
@@ -219,6 +232,7 @@ class QueryRun:
             self.progress.tasks = None
             if batch.notice:
                 self._tell_late(batch.notice)
+            self._report_dead()
             ranges.committed(batch.streams)
             if self.pressure is not None and not batch.replayed:
                 self.pressure.committed(batch)
@@ -245,6 +259,7 @@ class QueryRun:
             compiled,
             reports,
             self.idle,
+            self.tally,
         )
 
         def batch(frame: DataFrame, number: int) -> None:
@@ -279,6 +294,14 @@ class QueryRun:
             self.progress.notices.append(notice)
             self.log.warning("late rows", message=notice)
 
+    def _report_dead(self) -> None:
+        """That too many records are dead letters, once."""
+        if self.tally.cause and not self._reported_dead:
+            self._reported_dead = True
+            notice = f"query {self.parts.query.name}: {self.tally.degraded or self.tally}"
+            self.progress.notices.append(notice)
+            self.log.warning("dead letters", message=notice)
+
     def _recheck(self) -> None:
         last = Decisions(self.folder.decisions).newest()
         ends = self.starts if last is None else {each.source: each.end for each in last.sources}
@@ -305,6 +328,14 @@ class QueryRun:
         self.progress.notices += notices
         self._keep_up()
         self.state = "waiting" if waits else "running"
+        if waits and not self.idled:
+            self._note_wait(pending=any(each.get(figure) for each in backlog.values() for figure in ("rows", "files", "bytes")))
+
+    def _note_wait(self, *, pending: bool) -> None:
+        """A look has found nothing to read. `pending`: a source may see what it does not hand out yet, such as a file that is still being
+        written; that may be the first Batch in a moment."""
+        self._waited_since = min(self._waited_since, time.monotonic())
+        self.idled = not pending or time.monotonic() - self._waited_since > _PENDING_S
 
     def _keep_up(self) -> None:
         """Between Batches: what sinks have kept goes over, if it can."""

@@ -281,6 +281,7 @@ def build_flow(
     edges: Mapping[str, Any] | None = None,
     groups: Mapping[str, Any] | None = None,
     max_delay: str | None = None,
+    max_dead: str | int | Mapping[str, Any] | None = None,
     alerts: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
     tests: Sequence[Mapping[str, Any] | str] = (),
@@ -303,6 +304,7 @@ def build_flow(
         members = {node.id: _data(node) for node in nodes if node.section == section}
         data |= {section: members} if members else {}
     data |= _given(tiers=tiers or None, edges=edges or None, groups=groups or None, max_delay=max_delay, alerts=alerts or None)
+    data |= _given(max_dead=dict(max_dead) if isinstance(max_dead, Mapping) else max_dead)
     data |= _given(tests=list(tests) or None)
     text = write_yaml(plain(data))
     own = Path(place.file).resolve().parent if Path(place.file).exists() else Path.cwd()

@@ -9,7 +9,21 @@ from scribengin.core.secret import Secret
 from scribengin.core.zones import UTC
 from scribengin.spec.alerts import show_condition
 from scribengin.spec.dump_tests import dump_test
-from scribengin.spec.model import PROFILE_TRIGGER_S, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql, Utilities
+from scribengin.spec.model import (
+    PROFILE_TRIGGER_S,
+    Aggregate,
+    Dedupe,
+    Filter,
+    Join,
+    MaxDead,
+    Merge,
+    Parse,
+    Python,
+    Route,
+    Select,
+    Sql,
+    Utilities,
+)
 from scribengin.spec.tier_data import edge_data, parts_data, waters_data
 from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
 from scribengin.spec.yaml_text import escaped, names_data, write_yaml
@@ -17,7 +31,7 @@ from scribengin.spec.yaml_text import escaped, names_data, write_yaml
 if TYPE_CHECKING:
     from scribengin.core.options import NodeType, Option, OptionKind
     from scribengin.spec.alert_model import Alert
-    from scribengin.spec.model import Action, Flow, SchemaSpec, Sink, Source, Step, Watermark
+    from scribengin.spec.model import Action, Flow, RecordBound, SchemaSpec, Sink, Source, Step, Watermark
 
 
 def dump_flow(flow: Flow, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType], resolved: bool = False) -> str:
@@ -50,11 +64,24 @@ def _watched(flow: Flow) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if flow.max_delay_s is not None:
         data["max_delay"] = show_duration_exactly(flow.max_delay_s)
+    if flow.max_dead is not None:
+        data["max_dead"] = _max_dead(flow.max_dead)
     if flow.alerts:
         data["alerts"] = {id_: _alert(alert) for id_, alert in flow.alerts.items()}
     if flow.tests or flow.test_files:
         data["tests"] = [*(escaped(file) for file in flow.test_files), *map(dump_test, flow.tests)]
     return data
+
+
+def _max_dead(most: MaxDead) -> Any:
+    if most.batch is not None and most == MaxDead(most.batch, most.batch):
+        return _bound(most.batch)
+    bounds = {name: _bound(bound) for name, bound in (("batch", most.batch), ("run", most.run)) if bound is not None}
+    return bounds | ({} if most.then == "fail" else {"then": most.then})
+
+
+def _bound(bound: RecordBound) -> str | int:
+    return bound.text() if bound.records is None else bound.records
 
 
 def _alert(alert: Alert) -> dict[str, Any]:

@@ -52,6 +52,7 @@ KeyKind = Literal[
     "secrets",
     "settings",
     "labels",
+    "bound",
     "words",
     "raws",
     "own",
@@ -60,8 +61,8 @@ KeyKind = Literal[
 `selection` that or a list; `cases` the branches of a route; `times` a mapping of input to column; `names` a list of branch names;
 `columns` one column or a list; `inputs` one id or a list; `function` `module:name` or a section; `nodes` a mapping of id to section;
 `word_or_section` one of `choices` or a section; `sections` a list of sections; `bytes` a size; `group` `NAME` or `NAME.MEMBER`;
-`secrets` a mapping of text to text that may be secret; `labels` one of names to texts; `words` a list of texts in their order; `raws` a
-text or such a list, blank or not; `own` what a reader of its own reads, which gets the node."""
+`secrets` a mapping of text to text that may be secret; `labels` one of names to texts; `bound` a percentage or a number; `words` a list of
+texts in their order; `raws` a text or such a list, blank or not; `own` what a reader of its own reads, which gets the node."""
 
 
 @dataclass(frozen=True, slots=True)

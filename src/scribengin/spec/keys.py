@@ -9,7 +9,7 @@ from typing import get_args
 
 from scribengin.spec import alert_keys, tier_keys
 from scribengin.spec.key import Key, Section
-from scribengin.spec.model import Delivery, Emit, Engine, Evolve, Late, OnError, Profile
+from scribengin.spec.model import BeyondMaxDead, Delivery, Emit, Engine, Evolve, Late, OnError, Profile
 
 _ON_ERROR = Key(
     "on_error",
@@ -314,6 +314,25 @@ RETAIN = Section(
     filled=True,
 )
 
+MAX_DEAD = Section(
+    "max_dead",
+    "How many of the records that a Query reads may become dead letters. `max_dead: 1%` is short for `max_dead: {batch: 1%, run: 1%}`.",
+    (
+        Key("batch", "bound", "of the records of one Batch: a percentage of them, or a number", "5%", default="any"),
+        Key("run", "bound", "of all records that the Query has read since the run, or its worker, began", "1%", default="any"),
+        Key(
+            "then",
+            "choice",
+            "what happens beyond it: `fail` stops the Query before the Batch is committed, and the next start runs that Batch again; "
+            "`degrade` continues, and the flow is `degraded`",
+            "degrade",
+            choices=get_args(BeyondMaxDead),
+            default="fail",
+        ),
+    ),
+    filled=True,
+)
+
 DEFAULTS = Section(
     "defaults",
     "What holds for every node that says nothing else.",
@@ -384,12 +403,20 @@ FLOW = Section(
             default="it is not looked at",
             low=1.0,
         ),
+        Key(
+            "max_dead",
+            "bound",
+            "how many of the records that a Query reads may become dead letters, in a Batch and in a run; or a section",
+            "1%",
+            default="any number, but a run with more than half ends with exit status 1",
+            section=MAX_DEAD,
+        ),
         Key("alerts", "nodes", "id → who is told of what", "{stuck: {when: no progress for 5m}}", section=alert_keys.ALERT),
         Key("tests", "own", "examples of input and output for `scribengin test`: tests, or files of them", "[tests/*.yaml]"),
     ),
 )
 
-_OWN = (FLOW, DEFAULTS, RETAIN, SOURCE, STEP, SINK, SCHEMA, WATERMARK, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
+_OWN = (FLOW, DEFAULTS, RETAIN, MAX_DEAD, SOURCE, STEP, SINK, SCHEMA, WATERMARK, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
 SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS, alert_keys.ALERT)
 
 

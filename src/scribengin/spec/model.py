@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -339,6 +340,43 @@ Node = Source | Step | Sink
 
 
 @dataclass(frozen=True, slots=True)
+class RecordBound:
+    """`1%` or `100`: at most so many of some records. One of the two is set."""
+
+    percent: float | None = None
+    """0 to 100"""
+    records: int | None = None
+
+    def text(self) -> str:
+        """As a flow file writes it.
+
+        >>> RecordBound(percent=0.5).text(), RecordBound(records=100).text()
+        ('0.5%', '100')
+        """
+        if self.percent is None:
+            return str(self.records)
+        return f"{Decimal(repr(self.percent)).normalize():f}%"
+
+    def allows(self, records: int, of: int) -> bool:
+        """Whether so many of so many are within it. A percentage of no records allows any number."""
+        if self.percent is not None:
+            return of == 0 or records * 100 <= self.percent * of
+        return records <= (self.records or 0)
+
+
+BeyondMaxDead = Literal["fail", "degrade"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaxDead:
+    """How many of the records that a Query reads may become dead letters, in a Batch and in a run. What is None is not bounded."""
+
+    batch: RecordBound | None = None
+    run: RecordBound | None = None
+    then: BeyondMaxDead = "fail"
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """What a person declares. The mappings keep the file's order; `folder` is where the paths of its data start."""
 
@@ -354,6 +392,7 @@ class Flow:
     groups: Mapping[str, Group] = field(default_factory=dict)
     max_delay_s: float | None = None
     """how old the oldest thing that waits may be before the flow is degraded"""
+    max_dead: MaxDead | None = None
     alerts: Mapping[str, Alert] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     """by which verbs, and rights, choose flows"""

@@ -10,7 +10,7 @@ from scribengin.spec.actions import read_action
 from scribengin.spec.alerts import read_alerts
 from scribengin.spec.document import Document
 from scribengin.spec.edge_model import Edge
-from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Flow, Sink, Source, Step
+from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Flow, MaxDead, RecordBound, Sink, Source, Step
 from scribengin.spec.nodes import Mapping, Node, kind_of
 from scribengin.spec.read_tests import read_tests
 from scribengin.spec.reader import Reader
@@ -118,6 +118,7 @@ class _FlowReader:
             edges=parts.edges,
             groups=parts.groups,
             max_delay_s=read.values.get("max_delay"),
+            max_dead=self._max_dead(read),
             alerts=read_alerts(self._reader, self._sections, read),
             labels=read.values.get("labels") or {},
             tests=tests,
@@ -152,6 +153,15 @@ class _FlowReader:
             values.get("late", plain.late),
         )
         return defaults, given.sound and self._reader.errors == before
+
+    def _max_dead(self, read: Read) -> MaxDead | None:
+        value: Read | RecordBound | None = read.values.get("max_dead")
+        if not isinstance(value, Read):
+            return None if value is None else MaxDead(value, value)
+        if value.sound and not {"batch", "run"} & value.given.keys():
+            message = "`max_dead` of the flow has neither `batch` nor `run`, so it bounds nothing"
+            self._reader.error("missing-key", read.given["max_dead"][0], message, "add run: 1%")
+        return MaxDead(**value.values)
 
     def _check_version(self, read: Read) -> None:
         version = read.values.get("version", _VERSION)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.spec import alert_keys, flow_test_keys, keys, tier_keys
 from scribengin.spec.key import Section
 from scribengin.spec.problems import CATALOG
-from scribengin.spec.reference_prose import ALERTS, EDITORS, HEAD, PYTHON, SCHEMAS, SQL, TESTS, TIERS, TIME
+from scribengin.spec.reference_prose import ALERTS, EDITORS, HEAD, MAX_DEAD, PYTHON, SCHEMAS, SQL, TESTS, TIERS, TIME
 from scribengin.spec.units_text import show_bound, show_bytes_exactly, show_duration_exactly
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _KEY_KINDS = {
     "float": "number",
     "secrets": "mapping of texts",
     "settings": "mapping of texts and numbers",
+    "bound": "percentage or number",
     "labels": "mapping of texts",
     "sections": "list of mappings",
     "words": "list of texts",
@@ -93,6 +94,10 @@ def _top() -> str:
         + _part("### Defaults", keys.DEFAULTS)
         + "\n"
         + _table(_HEAD, [_key_row(key, "retain.") for key in keys.RETAIN.keys])
+        + "\n"
+        + MAX_DEAD
+        + "\n"
+        + _table(_HEAD, [_key_row(key, "max_dead.") for key in keys.MAX_DEAD.keys])
     )
 
 
@@ -161,7 +166,7 @@ def _part(title: str, section: Section) -> str:
 
 def _key_row(key: Key, prefix: str = "") -> tuple[str, ...]:
     value = ", ".join(f"`{choice}`" for choice in key.choices) or _KEY_KINDS.get(key.kind, key.kind)
-    value += " or section" * (key.kind == "word_or_section" or (key.kind in ("duration", "watermark") and key.section is not None))
+    value += " or section" * (key.kind == "word_or_section" or (key.kind in ("duration", "watermark", "bound") and key.section is not None))
     example = "" if key.kind in ("section", "nodes") else f"`{key.example}`"
     return f"`{prefix}{key.name}`", value, key.doc, "must be given" if key.required else _default(key.default), example
 

@@ -328,6 +328,7 @@ flow = Flow(
 | `merge` | `.merge(b, c)`, `.merge(b, how="intersect", key="id")`, `.merge(b, origin="came_by")` |
 | a sink | `.to("files", path=…, format=…)`; hand every sink to `Flow(…)` |
 | `tiers`, `edges`, `groups` | `Flow(…, tiers={"near": {"steps": ["known"]}}, edges={"known -> hot": {"compression": "zstd"}})` |
+| `max_dead` | `Flow(…, max_dead="1%")`, `Flow(…, max_dead={"run": "1%", "then": "degrade"})` |
 | `max_delay`, `alerts` | `Flow(…, max_delay="5m", alerts={"stuck": {"when": "no progress for 5m"}})` |
 
 A source, a list of Python steps and a sink are shorter as an `App`: [utilities](utilities.md#app).
@@ -335,6 +336,29 @@ A source, a list of Python steps and a sink are shorter as an `App`: [utilities]
 Every step takes `id`, `require`, `on_error` and `watermark`, one that keeps state `late` too. Without `id` it is named after its source
 and operation. Texts mean what they mean in the YAML form. A mistake is told at the line of its call. `validate` never runs code of
 yours: of a `.py` file it checks the syntax, and `plan` executes it and checks the rest.
+"""
+
+MAX_DEAD = """\
+### Too many dead letters
+
+Without `max_dead` any number of records may become dead letters. If they are more than half of the records that a Query has read in a
+run, `run` ends with exit status 1 and says so first, and `status` of a running flow says so too. `max_dead: 100%` accepts that.
+
+```yaml
+max_dead: 1%
+```
+
+A Query stops with the error `max-dead` before it commits a Batch in which more than 1 % of the records are dead letters, or with which
+more than 1 % of all records of the run would be. Nothing of that Batch is visible then, and none of its dead letters is kept: the error
+names the step, the reason and the first record. Fix the step or the data and start again: the Batch runs again, with all of its records.
+A sink that commits each task output on its own (`visible: unit`), or that Spark writes, has written the Batch before it is counted: it is
+committed with its dead letters, and the Query stops behind it. So is a Batch of which a store refuses records after the commit.
+
+With `then: degrade` the Query continues. The flow is `degraded` until it is resumed or restarted, and `run` ends with exit status 1.
+
+A percentage of a small Batch is soon reached: one bad record of ten are 10 %. `max_dead: {run: 100}` bounds the number instead. Records
+that a replay sends in again count as read. Records that `on_error: drop` or `late: drop` drops are not dead letters. `scribengin test`
+does not look at `max_dead`.
 """
 
 ALERTS = """\

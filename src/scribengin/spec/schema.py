@@ -25,6 +25,7 @@ _TEXT: Json = {"type": ["string", "number", "boolean"]}
 _NAME: Json = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _DURATION: Json = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|min|h|d)\s*$|\$\{"}
 _BYTES: Json = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(B|[kMGT]B|[KMGT]iB)\s*$|\$\{"}
+_PERCENT: Json = {"type": "string", "pattern": r"^\s*(\d{1,2}(\.\d+)?|100(\.0+)?)\s*%\s*$|^\s*\d+\s*$|\$\{"}
 _WATERMARK: Json = {"type": "string", "pattern": r"^\s*(`[^`]+`|\S+)\s+\d+(\.\d+)?\s*(ms|s|m|min|h|d)\s*$|\$\{"}
 _GROUP: Json = {"type": "string", "pattern": rf"^{NAME_PATTERN}(\.{NAME_PATTERN})?$|\$\{{"}
 _ARROW = "^" + ARROW.pattern.removesuffix(r"\Z") + "$"
@@ -122,6 +123,9 @@ def _value(key: Key) -> Json:
             return {"anyOf": [{"enum": list(key.choices)}, _REFERENCE]}
         case "duration":
             return {"anyOf": [_DURATION, _section(key.section)]} if key.section else _DURATION
+        case "bound":
+            plain: Json = {"anyOf": [{"type": "integer", "minimum": 0}, _PERCENT]}
+            return {"anyOf": [plain, _section(key.section)]} if key.section else plain
         case "name":
             return {"anyOf": [_NAME, _REFERENCE]}
         case "columns" | "inputs":

@@ -15,6 +15,7 @@ from scribengin.spec.values import (
     Bounds,
     comma_trouble,
     read_bool,
+    read_bound,
     read_bytes,
     read_duration,
     read_float,
@@ -167,6 +168,10 @@ class Sections:
                 return self.read(key.section, node, owner.inner(key.name, key_node.start))
             case "duration":
                 return read_duration(reader, node, what, key.form, Bounds(key.kind, key.low, key.high))
+            case "bound" if isinstance(node, Mapping) and key.section:
+                return self.read(key.section, node, owner.inner(key.name, key_node.start))
+            case "bound":
+                return read_bound(reader, node, what, key.form)
             case "name":
                 # a type is looked up, and told, before the section is read
                 return self.reader.name(node, what, key.form) if key.name != "type" else "type"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.core.types import PRIMITIVES, Schema, SchemaSyntaxError, parse_schema
 from scribengin.core.units import parse_bytes, parse_duration_s
-from scribengin.spec.model import Watermark
+from scribengin.spec.model import RecordBound, Watermark
 from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, kind_of, shorten
 from scribengin.spec.old_words import UNITS
 from scribengin.spec.reader import NAME
@@ -45,6 +45,7 @@ class Bounds(NamedTuple):
 
 
 _LABEL = 63
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%\Z")
 
 
 def bounds_of(option: Option) -> Bounds:
@@ -229,6 +230,21 @@ def read_bytes(reader: Reader, node: Node, what: str, example: str, bounds: Boun
     text = reader.text(node, what, example)
     count = None if text is None else _with_unit(reader, node, 0, text, what, parse_bytes)
     return count if count is not None and _within(reader, node, what, count, bounds) else None
+
+
+def read_bound(reader: Reader, node: Node, what: str, example: str) -> RecordBound | None:
+    """`1%`, or a whole number."""
+    text = reader.text(node, what, example)
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return RecordBound(records=int(text))
+    form = _PERCENT.match(text.strip())
+    if form is None or float(form.group(1)) > 100:
+        message = f"{what} is {shorten(text)}, not a percentage from 0% to 100% or a whole number"
+        reader.error("bad-value", node, message, f"write {example}, or a number of records, such as 100")
+        return None
+    return RecordBound(percent=float(form.group(1)))
 
 
 def read_texts_by_name(reader: Reader, node: Node, what: str, example: str, *, secret: bool) -> dict[str, str | Secret] | None:

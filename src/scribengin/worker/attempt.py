@@ -223,11 +223,16 @@ def standing_of(view: RunView) -> Standing | None:
     if view.phase not in ("running", "degraded"):
         return None
     commits = sum(query.batches for query in view.queries)
+    ready = all(query.ready for query in view.queries)
     for state in ("failed", "recovering"):
         ill = next((query for query in view.queries if query.state == state), None)
         if ill is not None:
-            return Standing("degraded" if state == "failed" else "recovering", commits, _cause(ill))
-    return Standing("running", commits)
+            return Standing("degraded" if state == "failed" else "recovering", commits, _cause(ill), ready=ready)
+    # of several the one that degrades the flow
+    many = max((query for query in view.queries if query.dead_cause), key=lambda query: query.degraded, default=None)
+    if many is not None:
+        return Standing("degraded" if many.degraded else "running", commits, f"query {many.name}: {many.dead_cause}", ready=ready)
+    return Standing("running", commits, ready=ready)
 
 
 def _cause(query: QueryView) -> str:

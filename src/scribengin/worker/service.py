@@ -55,6 +55,8 @@ class Standing:
     commits: int = 0
     cause: str = ""
     remedy: str = ""
+    ready: bool = False
+    """each Query has committed a Batch, or has found nothing to read"""
 
 
 class Attempt(Protocol):
@@ -267,6 +269,7 @@ class Service:
             generation=generation,
             state=standing.state,
             commits=commits,
+            ready=standing.ready,
             cause=standing.cause,
             remedy=standing.remedy,
             permanent=permanent,

@@ -12,7 +12,7 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.spreading import AS_NODES, Tiers, branches_option, check_options, tiers_as_nodes
-from scribengin.cli.waiting import wait_for, wait_option
+from scribengin.cli.waiting import wait_for, wait_running_option
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
+    from scribengin.cli.waiting import Wait
     from scribengin.client.models import Submit
     from scribengin.client.verb_models import TopologyPlan
     from scribengin.plan.spread import Spread
@@ -49,7 +50,7 @@ _EFFECTS = {
     help="Cut a flow of utilities into N tiers, each with some of them; without N into as many as nodes are up.",
 )
 @branches_option
-@wait_option
+@wait_running_option
 @masters_option
 def command(
     *,
@@ -60,7 +61,7 @@ def command(
     base: Path | None,
     spread: int | None,
     branches: str | None,
-    wait: float | None,
+    wait: Wait | None,
     masters: Masters,
 ) -> Answer:
     """Submit flows: each with its code becomes the next version of its flow, which then runs. The same again does nothing.

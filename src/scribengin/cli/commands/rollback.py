@@ -10,11 +10,12 @@ from scribengin.cli.accept_option import accept_option
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
-from scribengin.cli.waiting import wait_for, wait_option
+from scribengin.cli.waiting import wait_for, wait_running_option
 
 if TYPE_CHECKING:
     from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
+    from scribengin.cli.waiting import Wait
 
 _STATES = {"running": "running", "paused": "paused"}
 
@@ -24,10 +25,10 @@ _STATES = {"running": "running", "paused": "paused"}
 @click.argument("version", type=int)
 @click.option("--only", is_flag=True, help="This flow alone, not those that were submitted as one with that version.")
 @accept_option
-@wait_option
+@wait_running_option
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, version: int, only: bool, accept: Agreed, wait: float | None, masters: Masters) -> Answer:
+def command(*, flow: str, version: int, only: bool, accept: Agreed, wait: Wait | None, masters: Masters) -> Answer:
     """Go to another version that there was: its code and its flow together. What is wanted of the flow stays as it is.
 
     Flows that were submitted as one with that version go back with it. What rows it would cost is asked for as by `apply`.

@@ -70,7 +70,7 @@ def command(
     return Answer(
         result.as_json(),
         result.problems,
-        _exit_of(result, strict=settings.strict),
+        exit_of(result, strict=settings.strict),
         show=lambda: _show(result, flows[0] if len(flows) == 1 else "FLOW"),
     )
 
@@ -93,9 +93,11 @@ def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> Answer:
     return watch_previews(paths[0], preview_settings(flags=flags))
 
 
-def _exit_of(result: RunResult, *, strict: bool) -> Exit:
+def exit_of(result: RunResult, *, strict: bool) -> Exit:
+    """The exit status of a run. With `strict` one dead letter is a failure."""
     dead = sum(query.rows.dead for query in result.queries)
-    return Exit.FAILED if result.state == "failed" or not result.balanced or (strict and dead) else Exit.DONE
+    wrong = any(problem.severity == "error" for problem in result.problems)
+    return Exit.FAILED if result.state == "failed" or wrong or not result.balanced or (strict and dead) else Exit.DONE
 
 
 def _show(result: RunResult, flow: str) -> None:

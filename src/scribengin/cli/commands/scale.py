@@ -11,10 +11,11 @@ from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import wait_for_operation
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.size_option import bytes_of
-from scribengin.cli.waiting import wait_for, wait_option
+from scribengin.cli.waiting import wait_for, wait_running_option
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
+    from scribengin.cli.waiting import Wait
 
 _STATES = {"running": "running", "paused": "paused"}
 
@@ -25,7 +26,7 @@ _STATES = {"running": "running", "paused": "paused"}
 @click.option("--memory", callback=bytes_of, metavar="SIZE", help="The same, such as 2GiB.")
 @click.option("--executors", type=int, metavar="N", help="Where the launcher has executors.")
 @click.option("--partitions", type=int, metavar="N", help="Over which the state is spread, of the Queries that keep some; none is lost.")
-@wait_option
+@wait_running_option
 @masters_option
 @each_flow("what")
 def command(
@@ -35,7 +36,7 @@ def command(
     memory: int | None,
     executors: int | None,
     partitions: int | None,
-    wait: float | None,
+    wait: Wait | None,
     masters: Masters,
 ) -> Answer:
     """Give a flow, or one of its tiers, other resources. Workers of the tiers that change end after the Batches under way, and others take
@@ -49,7 +50,7 @@ def command(
     with masters.client() as client:
         scaled = client.scale(flow, Scale(tier or None, cores, memory, executors, partitions))
         if scaled.operation is not None:
-            wait_for_operation(client, flow, scaled.operation, wait)
+            wait_for_operation(client, flow, scaled.operation, None if wait is None else wait.seconds)
         goal = client.flow(flow).wanted.state
         status = msgspec.to_builtins(wait_for(client, flow, (_STATES.get(goal, "stopped"),), wait))
 
