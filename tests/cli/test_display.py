@@ -9,12 +9,13 @@ from rich.console import Console
 from scribengin.cli.display import Plain, plain_line
 from scribengin.cli.live import Live, draw
 from scribengin.cli.summary import show_summary
-from scribengin.local.contract import QueryResult, QueryView, RunResult, RunView, SinkResult
+from scribengin.local.contract import EndView, QueryResult, QueryView, RunResult, RunView, SinkResult
+from scribengin.local.ledger import LedgerLine, plain_lines
 from scribengin.state.contract import Counts
 from scribengin.watching.words import lag_text
 
 KEPT = QueryView(
-    "kept", "running", batches=3, rows_in=612_000, rows_out=5402, filtered=606_570, dead=28, rows_per_s=412_000.4,
+    "kept", "running", batches=3, batch=3, seconds=12.0, rows_in=612_000, rows_out=5402, filtered=606_570, dead=28, rows_per_s=412_000.4,
     phases_s={"plan": 0.01, "process": 0.71, "publish": 0.2}, lag_files=3, lag_bytes=54 * 2**20, done=0.62, eta_s=4.0,
     watermark="2026-01-01T12:10:00Z",
 )  # fmt: skip
@@ -47,16 +48,16 @@ def test_a_plain_line_says_everything_that_is_known():
 
 
 def test_the_batch_under_way_is_shown_before_any_is_through():
-    view = QueryView("kept", "running", lag_bytes=2**20, done=0.25, tasks=(2, 8))
-    assert "Batch 1: 2 of 8 tasks, 25%" in plain_line(replace(VIEW, queries=(view,)))
-    assert "Batch 1: 2 of 8 tasks" in "\n".join(rendered(replace(VIEW, queries=(view,)), height=40))
+    view = QueryView("kept", "running", batch=0, lag_bytes=2**20, done=0.25, tasks=(2, 8))
+    assert "Batch 0: 2 of 8 tasks, 25%" in plain_line(replace(VIEW, queries=(view,)))
+    assert "Batch 0: 2 of 8 tasks" in "\n".join(rendered(replace(VIEW, queries=(view,)), height=40))
 
 
 def test_a_batch_of_which_nothing_moves_is_called_slow_and_not_failed():
-    view = QueryView("kept", "running", tasks=(2, 8), still_s=45.0)
-    assert "Batch 1: 2 of 8 tasks, slow: nothing has moved for 30s" in plain_line(replace(VIEW, queries=(view,)))
+    view = QueryView("kept", "running", batch=17, tasks=(2, 8), still_s=45.0)
+    assert "Batch 17: 2 of 8 tasks, slow: nothing has moved for 30s" in plain_line(replace(VIEW, queries=(view,)))
     publishing = QueryView("kept", "running", batches=3, still_s=100.0)
-    line = "Batch 4: slow: nothing has moved for 1m30s"
+    line = "Batch 3: slow: nothing has moved for 1m30s"
     assert line in plain_line(replace(VIEW, queries=(publishing,)))
     assert line in "\n".join(rendered(replace(VIEW, queries=(publishing,)), height=40))
     assert "slow" not in plain_line(replace(VIEW, queries=(replace(view, still_s=29.0),)))
@@ -91,6 +92,12 @@ def rendered(view, *, height, width=110):
     console = Console(file=io.StringIO(), width=width, force_terminal=False, color_system=None)
     console.print(draw(view, height=height))
     return console.file.getvalue().splitlines()
+
+
+def test_a_rate_of_the_first_seconds_is_not_shown():
+    young = replace(VIEW, queries=(replace(KEPT, seconds=1.0),))
+    assert "rows/s" not in plain_line(young)
+    assert "rows/s" not in "\n".join(rendered(young, height=40))
 
 
 def test_the_live_drawing_fits_the_terminal():
@@ -166,9 +173,12 @@ def test_the_summary_and_the_answer_say_what_still_waits():
 
 def result(**changes):
     nodes = {"tweets": Counts(100, 98, dead=2), "tagged": Counts(98, 10, 88), "kept": Counts(10, 10)}
+    here = {"tweets": Counts(60, 59, dead=1), "tagged": Counts(59, 6, 53), "kept": Counts(6, 6)}
+    view = QueryView("kept", "finished", batches=1, sinks={"kept": EndView(6)})
     query = QueryResult(
-        "kept", "finished", 2, 4.0, Counts(100, 10, 88, 2), Counts(60, 6, 53, 1), nodes, (SinkResult("kept", 10, "out/kept"),)
-    )
+        "kept", "finished", 2, 4.0, Counts(100, 10, 88, 2), Counts(60, 6, 53, 1), nodes, (SinkResult("kept", 10, "out/kept"),), view=view,
+        lines=plain_lines(nodes), lines_of_run=plain_lines(here),
+    )  # fmt: skip
     return replace(RunResult("tweets", "finished", ".scribengin", (query,), True), **changes)
 
 
@@ -180,11 +190,58 @@ def summary(run):
 
 def test_the_summary_shows_rows_sinks_and_a_ledger_without_empty_columns():
     text = summary(result())
-    assert "10 rows in out/kept" in text
-    assert "100 with earlier runs" in text
+    assert "kept  finished  60 rows in 1 Batch, 4.0s\n" in text, "no rate of a few seconds"
+    assert "all runs: 100 rows in 2 Batches" in text
+    assert "6 rows to out/kept (10 with earlier runs)" in text
+    assert "2 dead letters, 1 of this run; look at them" in text
     assert "The ledger balances" in text
     header = next(line for line in text.splitlines() if "Query" in line)
     assert header.split() == ["Query", "node", "in", "out", "filtered", "dead"]
+    assert text.index("This run") < text.index("tweets  60") < text.index("All runs") < text.index("tweets  100")
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+def test_a_run_that_found_nothing_new_says_so_and_shows_what_all_runs_did():
+    (query,) = result().queries
+    idle = replace(query, this_run=Counts(), view=QueryView("kept", "finished", sinks={"kept": EndView(0)}), lines_of_run=())
+    text = summary(result(queries=(idle,)))
+    assert "kept  finished  nothing new, 4.0s" in text
+    assert "0 rows to out/kept (10 with earlier runs)" in text
+    assert "2 dead letters, none of this run" in text
+    assert "This run" not in text
+    assert "tweets  100" in text
+
+
+def test_a_first_run_has_one_table_and_a_failed_one_does_not_claim_to_balance():
+    (query,) = result().queries
+    first = replace(query, batches=1, this_run=query.rows, view=QueryView("kept", "finished", batches=1), lines_of_run=query.lines)
+    text = summary(result(queries=(first,)))
+    assert "All runs" not in text
+    assert text.count("tweets  100") == 1
+    failed = replace(query, state="failed", batches=0, view=QueryView("kept", "failed"), lines=(), lines_of_run=(), rows=Counts())
+    assert "balances" not in summary(result(state="failed", queries=(failed,)))
+
+
+def test_each_line_of_the_ledger_adds_up_and_a_lookup_is_no_input():
+    lines = (
+        LedgerLine("events", 330, 330),
+        LedgerLine("countries", 6, 6, lookup=True),
+        LedgerLine("hourly", 299, 30, folded=267, late=2, held=3),
+    )
+    text = summary(result(queries=(replace(result().queries[0], lines=lines, lines_of_run=lines, batches=1),)))
+    assert "each line: in = out + folded + late" in text
+    assert "folded: " in text
+    assert "held: " in text
+    assert "countries: lookup table of query kept, 6 rows over all Batches; they are no input" in text
+    assert not any(line.split()[:1] == ["countries"] for line in text.splitlines())
+
+
+def test_no_number_of_a_ledger_is_cut_on_a_narrow_terminal():
+    lines = (LedgerLine("known+enriched+by_hour", 123_456_789, 100_000_000, filtered=23_456_789, made=0, late=0, dead=0),)
+    run = result(queries=(replace(result().queries[0], lines=lines, lines_of_run=lines, batches=1),))
+    console = Console(file=io.StringIO(), width=40, color_system=None, highlight=False)
+    show_summary(run, "flow.yaml", console)
+    assert all(number in console.file.getvalue() for number in ("123,456,789", "100,000,000", "23,456,789"))
 
 
 def test_the_summary_of_a_failure_names_state_and_violations_and_leaves_the_error_to_the_problems():
@@ -196,4 +253,4 @@ def test_the_summary_of_a_failure_names_state_and_violations_and_leaves_the_erro
 
 
 def test_a_run_without_a_batch_has_no_table():
-    assert "Query" not in summary(result(queries=(replace(result().queries[0], nodes={}),)))
+    assert "Query" not in summary(result(queries=(replace(result().queries[0], lines=(), lines_of_run=()),)))

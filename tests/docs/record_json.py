@@ -50,7 +50,9 @@ COMMANDS = (
     (
         "audit shop/flow.yaml",
         "`decided` is what the decision records say, `found` what was read again. `losses` is what was gone before it was read: `source`, "
-        "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. Where there are any, counts of rows have `lost` and "
+        "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. `lines` is the ledger as people add it up: in + made = "
+        "out + filtered +\nfolded + dead + late, without what is looked up in static tables (`lookup`); `held` is beside the "
+        "sum. Where there are any losses, counts\nof rows have `lost` and "
         "`lost_unknown` too. A sink\nthat goes to a group has `members` beside `found`: each one's Batches, of those whose details are "
         "there. `channels` (none in a flow that is\nnot cut): for each reader of a channel, of how many of the feeder's Batches both ends "
         "were compared, of how many they could not be, and how\nmany differ.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from scribengin.core.units import show_duration
-from scribengin.watching.words import gate_text, lag_text, lost_text, slowest_text, soon_text, under_way, watermark_text
+from scribengin.watching.words import gate_text, lag_text, lost_text, rate_text, slowest_text, soon_text, under_way, watermark_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,8 +78,7 @@ def plain_line(view: RunView) -> str:
 def _query(query: QueryView) -> str:
     parts: list[str] = [] if query.state == "running" else [query.state]
     moving = query.state in ("running", "stopping")
-    if moving and query.rows_per_s >= 1:
-        parts.append(f"{query.rows_per_s:,.0f} rows/s")
+    parts += filter(None, [rate_text(query)])
     parts.append(f"in {query.rows_in:,}")
     parts.append(f"out {query.rows_out:,}")
     parts += [f"{name} {count:,}" for name, count in (("dead", query.dead), ("late", query.late)) if count]

@@ -12,7 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from scribengin.core.units import show_duration
-from scribengin.watching.words import gate_text, lag_text, lost_text, slowest_text, soon_text, under_way, watermark_text
+from scribengin.watching.words import (
+    batch_of,
+    gate_text,
+    lag_text,
+    lost_text,
+    rate_text,
+    slowest_text,
+    soon_text,
+    under_way,
+    watermark_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -97,7 +107,7 @@ def _headline(query: QueryView, width: int) -> RenderableType:
         row.append(ProgressBar(total=1.0, completed=query.done, width=_BAR_WIDTH, complete_style="green", finished_style="green"))
         row.append(Text(f"{query.done:4.0%}"))
     moving = query.state in ("running", "stopping")
-    row.append(Text(f"{query.rows_per_s:>9,.0f} rows/s" if moving and query.rows_per_s >= 1 else query.state, style=style))
+    row.append(Text(f"{rate:>16}" if (rate := rate_text(query)) else query.state, style=style))
     if moving and query.eta_s:
         row.append(Text(f"{show_duration(query.eta_s)} left"))
     line.add_row(*row)
@@ -131,7 +141,7 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
     if query.batches:
         phases = " ".join(f"{name} {show_duration(seconds)}" for name, seconds in query.phases_s.items() if seconds >= 0.05)
         total = show_duration(sum(query.phases_s.values()))
-        facts.append(Text(f"Batch {query.batches} took {total}" + (f" ({phases})" if phases else "")))
+        facts.append(Text(f"Batch {batch_of(query) - 1} took {total}" + (f" ({phases})" if phases else "")))
     lines: list[RenderableType] = [counts]
     if facts:
         line = Text(indent, style="dim", no_wrap=True, overflow="ellipsis")

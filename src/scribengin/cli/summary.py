@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
 from rich.text import Text
 
 from scribengin.cli.summaries import show_summaries
-from scribengin.cli.tables import open_console
+from scribengin.cli.tables import open_console, print_grid
 from scribengin.core.units import show_duration
 from scribengin.state.orders import order_texts
-from scribengin.watching.words import catch_up_text, lag_text, lost_text
+from scribengin.watching.words import STEADY_S, catch_up_text, lag_text, lost_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
     from scribengin.local.contract import QueryResult, RunResult
+    from scribengin.local.ledger import LedgerLine
     from scribengin.state.contract import Counts
 
 _STYLE = {"finished": "green", "stopped": "yellow", "failed": "red"}
-_COLUMNS = ("in", "made", "out", "filtered", "dead", "late", "held", "replayed")
+_BEFORE, _BEHIND = ("in", "made"), ("out", "filtered", "folded", "dead", "late")
+_COLUMNS = (*_BEFORE, *_BEHIND, "held", "replayed")
+_MEANINGS = {
+    "folded": "rows that went into a group, a join, or were duplicates, so that no row of their own came out",
+    "held": "groups or rows that the state keeps now; they are among the folded ones, or came out already",
+    "replayed": "dead letters that were sent in again; they are part of in",
+}
 
 
 def show_summary(result: RunResult, flow: str, console: Console | None = None) -> None:
@@ -40,13 +46,20 @@ def show_summary(result: RunResult, flow: str, console: Console | None = None) -
         return
     for query in result.queries:
         _show_query(query, console)
+    earlier = any(query.batches > _batches_of_run(query) for query in result.queries)
+    if any(query.lines_of_run for query in result.queries):
+        console.print(Text("\nThis run" if earlier else ""))
+        show_ledger({query.name: query.lines_of_run for query in result.queries}, console)
+    if earlier:
+        console.print(Text("\nAll runs"))
+        show_ledger({query.name: query.lines for query in result.queries}, console)
     console.print()
-    if any(query.nodes for query in result.queries):
-        console.print(ledger_table({query.name: query.nodes for query in result.queries}))
-    show_verdict(result.violations, console)
+    if any(query.batches for query in result.queries) or result.violations:
+        show_verdict(result.violations, console)
     show_losses({query.name: query.nodes for query in result.queries}, console)
     if dead := sum(query.rows.dead for query in result.queries):
-        letters = f"{dead:,} dead letter{'s' * (dead != 1)}"
+        here = sum(query.this_run.dead for query in result.queries)
+        letters = f"{dead:,} dead letter{'s' * (dead != 1)}" + (f", {f'{here:,}' if here else 'none'} of this run" if earlier else "")
         console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (f"scribengin dead list {flow}", "bold")))
     if result.summaries:
         console.print()
@@ -76,49 +89,71 @@ def show_losses(queries: Mapping[str, Mapping[str, Counts]], console: Console) -
                 )
 
 
+def _batches_of_run(query: QueryResult) -> int:
+    return 0 if query.view is None else query.view.batches
+
+
 def _show_query(query: QueryResult, console: Console) -> None:
-    rate = f", {query.this_run.rows_in / query.seconds:,.0f} rows/s" if query.seconds and query.this_run.rows_in else ""
-    batches = f"{query.batches:,} Batch{'es' * (query.batches != 1)}"
-    earlier = "" if query.rows.rows_in == query.this_run.rows_in else f" ({query.rows.rows_in:,} with earlier runs)"
+    ran = _batches_of_run(query)
+    rate = f", {query.this_run.rows_in / query.seconds:,.0f} rows/s" if query.seconds >= STEADY_S and query.this_run.rows_in else ""
+    what = (
+        f"{query.this_run.rows_in:,} rows in {ran:,} Batch{'es' * (ran != 1)}"
+        if ran
+        else "nothing new"
+        if query.state == "finished"
+        else "no Batch"
+    )
     console.print(
         Text.assemble(
-            "  ", (query.name, "bold"), "  ", (query.state, _STYLE.get(query.state, "")),
-            f"  {query.this_run.rows_in:,} rows in {show_duration(query.seconds)}{rate}, {batches}{earlier}",
+            "  ", (query.name, "bold"), "  ", (query.state, _STYLE.get(query.state, "")), f"  {what}, {show_duration(query.seconds)}{rate}"
         )
-    )  # fmt: skip
+    )
+    if query.batches > ran:
+        all_runs = f"{query.rows.rows_in:,} rows in {query.batches:,} Batch{'es' * (query.batches != 1)}"
+        console.print(Text(f"    all runs: {all_runs}", style="dim"))
     for sink in query.sinks:
         weaker = ", at least once" if sink.guarantee == "at least once" else ""
-        console.print(Text(f"    {sink.rows:,} rows in {sink.place or sink.sink}{weaker}"))
+        wrote = sink.rows if query.view is None or sink.sink not in query.view.sinks else query.view.sinks[sink.sink].rows
+        more = f" ({sink.rows:,} with earlier runs)" if sink.rows != wrote else ""
+        console.print(Text(f"    {wrote:,} rows to {sink.place or sink.sink}{weaker}{more}"))
     if query.view is not None and (lag := lag_text(query.view)):
         console.print(Text(f"    {', '.join(filter(None, [f'lag {lag}', catch_up_text(query.view)]))}", style="dim"))
     for note in (*query.notes, *order_texts(query.orders)):
         console.print(Text(f"    {note}", style="dim"))
 
 
-def ledger_table(queries: Mapping[str, Mapping[str, Counts]]) -> Table:
-    """Query → node → rows over the whole lineage; columns that are empty everywhere are left out."""
-    rows = [
-        (query, name, each.as_json()) for query, nodes in queries.items() for node in nodes for name, each in _with_parts(node, nodes[node])
-    ]
-    columns = [column for column in _COLUMNS if column in ("in", "out") or any(cells.get(column) for _, _, cells in rows)]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("Query")
-    table.add_column("node")
-    for column in columns:
-        table.add_column(column, justify="right")
-    before = ""
-    for query, node, cells in rows:
-        numbers = [_number(column, cells.get(column)) for column in columns]
-        table.add_row("" if query == before else query, node, *numbers)
+def show_ledger(queries: Mapping[str, Sequence[LedgerLine]], console: Console) -> None:
+    """Query → its lines; columns that are empty everywhere are left out, and what the others mean stands below."""
+    rows = [(query, line) for query, lines in queries.items() for line in lines if not line.lookup]
+    if not rows:
+        return
+    columns = [column for column in _COLUMNS if column in ("in", "out") or any(_count(line, column) for _, line in rows)]
+    cells, before = list[list[Text]](), ""
+    for query, line in rows:
+        node = f"  .{line.node}" if line.part_of else line.node
+        cells.append([Text("" if query == before else query), Text(node), *(_number(column, _count(line, column)) for column in columns)])
         before = query
-    return table
+    shape = [False, False, *[True] * len(columns)]
+    print_grid([Text(name) for name in ("Query", "node", *columns)], cells, right=shape, whole=shape, console=console)
+    if len(columns) > len(("in", "out")):
+        left, sums = [[name for name in names if name in columns] for names in (_BEFORE, _BEHIND)]
+        _explain(f"each line: {' + '.join(left)} = {' + '.join(sums)}", console)
+    for column, meaning in _MEANINGS.items():
+        if column in columns:
+            _explain(f"{column}: {meaning}", console)
+    for query, lines in queries.items():
+        for line in lines:
+            if line.lookup:
+                _explain(f"{line.node}: lookup table of query {query}, {line.rows_in:,} rows over all Batches; they are no input", console)
 
 
-def _with_parts(node: str, counts: Counts) -> Iterator[tuple[str, Counts]]:
-    """A node, and below it each of its utilities, by what it was asked."""
-    yield node, counts
-    for name, part in counts.parts.items():
-        yield f"  .{name}", part
+def _explain(text: str, console: Console) -> None:
+    console.print(Text(text, style="dim"), soft_wrap=True)
+
+
+def _count(line: LedgerLine, column: str) -> int | None:
+    count: int | None = line.rows_in if column == "in" else getattr(line, column)
+    return count
 
 
 def _number(column: str, count: int | None) -> Text:

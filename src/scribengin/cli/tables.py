@@ -1,16 +1,28 @@
-"""Tables without lines, on stdout."""
+"""Tables without lines, on stdout: as wide as the terminal, no number and no time cut, no blanks at the ends of lines."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
+from scribengin.core.moments import shown_moment
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console
+    from rich.text import Text
 
 _WIDE = 200
+_GAP = 2
+_NARROWEST = 8
+"""what a column of text keeps, however little room there is"""
+STATE_STYLES = {
+    **dict.fromkeys(("running", "finished", "done", "ok", "ready", "up"), "green"),
+    **dict.fromkeys(("degraded", "recovering", "paused", "pausing", "stopping", "draining", "starting", "silent"), "yellow"),
+    **dict.fromkeys(("failed", "firing", "lost"), "red"),
+}
+"""state → its colour; others have none"""
 
 
 def open_console() -> Console:
@@ -21,15 +33,66 @@ def open_console() -> Console:
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
-    """`columns` maps keys of the rows to headings. Numbers stand right; a text that is too long for the terminal is folded."""
-    from rich.table import Table
+    """`columns` maps keys of the rows to headings. Numbers stand right; times have one form, whatever the rows have; a text that is too
+    long for the terminal is folded."""
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for key, heading in columns.items():
-        numbers = all(isinstance(row[key], int) for row in rows)
-        table.add_column(heading, justify="right" if numbers else "left", no_wrap=numbers)
-    for row in rows:
-        cells = [row[key] for key in columns]
-        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in cells))
-    open_console().print(table)
+    numbers = {key for key in columns if rows and all(isinstance(row[key], int) for row in rows)}
+    cells = [[_cell(key, row[key]) for key in columns] for row in rows]
+    times = {key for index, key in enumerate(columns) if rows and all(_is_time(row[index].plain) or not row[index].plain for row in cells)}
+    print_grid(
+        [Text(heading) for heading in columns.values()],
+        cells,
+        right=[key in numbers for key in columns],
+        whole=[key in numbers or key in times for key in columns],
+    )
+
+
+def print_grid(
+    head: Sequence[Text],
+    rows: Sequence[Sequence[Text]],
+    *,
+    right: Sequence[bool],
+    whole: Sequence[bool],
+    console: Console | None = None,
+) -> None:
+    """Print cells below their headings. `right`: columns that stand right; `whole`: those that are never folded."""
+    from rich.text import Text
+
+    console = console or open_console()
+    widths = [max(cell.cell_len for cell in column) for column in zip(head, *rows, strict=True)]
+    while sum(widths) + _GAP * (len(widths) - 1) > console.width:
+        foldable = [index for index, width in enumerate(widths) if not whole[index] and width > _NARROWEST]
+        if not foldable:
+            break
+        widths[max(foldable, key=lambda index: widths[index])] -= 1
+    for number, row in enumerate((head, *rows)):
+        folded = [
+            cell.wrap(console, width, overflow="fold") if cell.cell_len > width else [cell] for cell, width in zip(row, widths, strict=True)
+        ]
+        for place in range(max(map(len, folded))):
+            line = Text()
+            for index, parts in enumerate(folded):
+                part = parts[place] if place < len(parts) else Text()
+                part.rstrip()
+                blanks = " " * (widths[index] - part.cell_len)
+                line.append(blanks if right[index] else "")
+                line.append_text(part)
+                line.append("" if right[index] else blanks).append(" " * _GAP)
+            line.rstrip()
+            if number == 0:
+                line.stylize("dim")
+            console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _cell(key: str, value: Any) -> Text:
+    from rich.text import Text
+
+    if isinstance(value, int):
+        return Text(f"{value:,}")
+    text = shown_moment(str(value))
+    return Text(text, STATE_STYLES.get(text, "") if key == "state" else "")
+
+
+def _is_time(text: str) -> bool:
+    return len(text) == len("2026-01-31T12:00:00Z") and text.endswith("Z") and text[10] == "T"

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
+from scribengin.local.ledger import ledger_lines, plain_lines
 from scribengin.plan.guarantee import written_by_spark
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def audit_as_json(prepared: PreparedFlow, audit: FlowAudit) -> dict[str, Any]:
         "flow": prepared.name,
         "state": "running" if audit.running else "stopped",
         "folder": str(prepared.folder),
-        "queries": [_query(report, by_spark) for report in audit.reports],
+        "queries": [_query(report, by_spark) | {"lines": _lines(prepared, report)} for report in audit.reports],
         "channels": [_channel(channel) for channel in audit.channels],
         "ledger": {"balanced": audit.balanced, "violations": violations},
     }
@@ -56,6 +57,16 @@ def _query(report: AuditReport, by_spark: Collection[str]) -> dict[str, Any]:
         "dead": {"decided": report.totals.dead, "found": report.dead_found, "expired": report.dead_expired, "purged": report.dead_purged},
         "losses": [loss.as_json() for loss in report.losses],
     }
+
+
+def _lines(prepared: PreparedFlow, report: AuditReport) -> list[dict[str, Any]]:
+    """The ledger as people add it up; of a Query that the flow does not make any more as it was counted."""
+    counts = report.totals.nodes
+    for tier in prepared.tiers:
+        for query in tier.plan.queries:
+            if query.name == report.query:
+                return [line.as_json() for line in ledger_lines(counts, query, tier.plan.flow)]
+    return [line.as_json() for line in plain_lines(counts)]
 
 
 def _channel(channel: ChannelAudit) -> dict[str, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.core.problems import Problem
+    from scribengin.local.ledger import LedgerLine
     from scribengin.local.limits import FlowLimits
     from scribengin.state.accepted import Word
     from scribengin.state.contract import Counts
@@ -85,6 +86,8 @@ class QueryView:
     tier: str = ""
     """empty where the flow is not cut"""
     batches: int = 0
+    batch: int | None = None
+    """the number of the Batch that is under way, or comes next; None where an earlier release says nothing of it"""
     ready: bool = False
     """it has committed a Batch, or has found nothing to read, or waits until there is room in what it feeds"""
     seconds: float = 0.0
@@ -259,6 +262,10 @@ class QueryResult:
     """its figures at the end; None where it was never looked at"""
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """as Decision has them"""
+    lines: tuple[LedgerLine, ...] = ()
+    """the ledger of all runs, for people"""
+    lines_of_run: tuple[LedgerLine, ...] = ()
+    """the same of this process; its counts of state are as of now"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
 from scribengin.local.gates import Gate, Pressure
 from scribengin.local.learning import Learning, NoticedNow, keep_all_learned, read_noticed
-from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
+from scribengin.local.ledger import in_plan_order, ledger_lines, query_rows, stateful_runs
 from scribengin.local.levels import Levels
 from scribengin.local.limits import Paced
 from scribengin.local.meter import Meter
@@ -348,6 +348,11 @@ class FlowRun:
         sinks = tuple(
             SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
         )
+        flow = bench.parts.plan.flow
+        nodes = in_plan_order(totals.nodes, plan, flow)
+        here = {node: live.meter.nodes[node] for node in nodes if node in live.meter.nodes}
+        for node in stateful.intersection(here):
+            here[node].held = nodes[node].held
         return QueryResult(
             plan.name,
             live.run.state,  # type: ignore[arg-type]
@@ -355,13 +360,15 @@ class FlowRun:
             live.meter.seconds(),
             query_rows(totals.nodes, plan.sources, plan.sinks),
             live.meter.rows,
-            in_plan_order(totals.nodes, plan, bench.parts.plan.flow),
+            nodes,
             sinks,
             error.message if error else "",
             self.prepared.named(error.remedy) if error else "",
             tuple(filter(None, notes)),
             live.meter.view(plan.name, live.run),
             {} if (newest := Decisions(bench.folder.decisions).newest()) is None else newest.orders,
+            ledger_lines(nodes, plan, flow),
+            ledger_lines(here, plan, flow),
         )
 
 

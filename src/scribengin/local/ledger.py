@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
+from scribengin.plan.graph import Graph
+from scribengin.plan.tiers import is_static
 from scribengin.spec.model import Utilities
 from scribengin.state.contract import Counts
 
@@ -48,3 +51,83 @@ def in_plan_order(nodes: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> d
             names = step.action.names
             counts.parts = {name: counts.parts[name] for name in (*names, *counts.parts) if name in counts.parts}
     return dict(sorted(nodes.items(), key=lambda item: order.get(item[0].split("+")[0], len(order))))
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """The rows of a node as people add them up: rows_in + made == out + filtered + folded + dead + late."""
+
+    node: str
+    """of a run of steps that Spark counts as one, `known+hot`"""
+    rows_in: int
+    out: int
+    made: int = 0
+    filtered: int = 0
+    folded: int = 0
+    """rows that a step with state took in without putting one out for them: into groups, into joins, as duplicates"""
+    dead: int = 0
+    late: int = 0
+    held: int | None = None
+    """groups or rows in the state now, beside the sum; None where the node keeps none"""
+    replayed: int = 0
+    lookup: bool = False
+    """a table that each Batch reads again: it comes from no stream"""
+    part_of: str = ""
+    """of one of several utilities, their step"""
+
+    def as_json(self) -> dict[str, Any]:
+        """`node`, `in`, `out`, `made`, …"""
+        data = asdict(self)
+        return {"node": data.pop("node"), "in": data.pop("rows_in"), **data}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> LedgerLine:
+        """The line that `as_json` wrote."""
+        return LedgerLine(rows_in=data["in"], **{name: value for name, value in data.items() if name != "in"})
+
+
+def ledger_lines(counts: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> tuple[LedgerLine, ...]:
+    """The ledger of a Query in the order of `counts`. What a join looks up in a static table is neither input of the join nor dropped by
+    it: of a table that two nodes read each gets half."""
+    graph = Graph(flow)
+    stateful = stateful_runs(counts, plan)
+    tables = frozenset(node.id for node in plan.nodes if node.id in graph.nodes and is_static(graph, node.id))
+    steps = {name: frozenset(name.split("+")) for name in counts}
+    lookups = frozenset(name for name, ids in steps.items() if ids <= tables)
+    readers = {name: _readers(graph, steps, name) for name in lookups}
+    lines: list[LedgerLine] = []
+    for name, count in counts.items():
+        looked_up = 0
+        if name not in lookups:
+            looked_up = sum(counts[table].out // len(reading) for table, reading in readers.items() if name in reading)
+        lines.append(_line(name, count, looked_up, stateful=name in stateful, lookup=name in lookups))
+        lines += [_line(part, each, 0, part_of=name) for part, each in count.parts.items()]
+    return tuple(lines)
+
+
+def plain_lines(counts: Mapping[str, Counts]) -> tuple[LedgerLine, ...]:
+    """The same where nobody knows the plan: as the decisions count."""
+    return tuple(
+        line
+        for name, count in counts.items()
+        for line in (_line(name, count, 0), *(_line(part, each, 0, part_of=name) for part, each in count.parts.items()))
+    )
+
+
+def _readers(graph: Graph, steps: Mapping[str, frozenset[str]], table: str) -> list[str]:
+    """The ledger's nodes that read a table directly."""
+    ids = steps[table]
+    return [name for name, own in steps.items() if name != table and any(ids.intersection(graph.parents.get(id_, ())) for id_ in own)]
+
+
+def _line(name: str, count: Counts, looked_up: int, *, stateful: bool = False, lookup: bool = False, part_of: str = "") -> LedgerLine:
+    made, filtered, folded = count.made, count.filtered, 0
+    rows_in, out, dead, late = count.rows_in - looked_up, count.out, count.dead, count.late
+    if stateful:
+        surplus = rows_in - out
+        made, filtered, folded = max(0, -surplus), 0, max(0, surplus)
+        rows_in += dead + late  # the state takes in neither
+    elif looked_up:
+        surplus = rows_in - out - dead
+        made, filtered = max(0, -surplus), max(0, surplus)
+    return LedgerLine(name, rows_in, out, made, filtered, folded, dead, late, count.held, count.replayed, lookup, part_of)

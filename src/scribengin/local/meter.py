@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from scribengin.state.clocks import Clock
 
 RATE_WINDOW_S = 10.0
+_LEAST_LEFT = 0.01
+"""of all work while a Batch is under way"""
 _FIGURES = ("files", "bytes", "rows")
 
 
@@ -79,6 +81,7 @@ class Meter:
         self.last = last
         self.batches = 0
         self.rows = Counts()
+        self.nodes: dict[str, Counts] = {}
 
     def begun(self, streams: Mapping[str, Sequence[SourceStream]]) -> None:
         """A Batch reads these from now on."""
@@ -106,6 +109,8 @@ class Meter:
             self.batches += 1
             self.rows.add(rows)
             counts = batch.decision.counts
+            for node, count in counts.items():
+                self.nodes.setdefault(node, Counts()).add_batch(count)
             ends = {end: counts[end].out if end in self._sinks else counts[end].rows_in for end in self._ends if end in counts}
             for end, moved in ends.items():
                 self._ends[end] += moved
@@ -144,6 +149,7 @@ class Meter:
                 name=name,
                 state=run.state if run is not None else "starting",  # type: ignore[arg-type]
                 batches=self.batches,
+                batch=self.last + 1,
                 ready=self.batches > 0 or (run is not None and (run.idled or run.state == "paused")),
                 seconds=self.seconds(),
                 rows_in=self.rows.rows_in,
@@ -288,7 +294,8 @@ class Meter:
             waits = backlog.get(figure)
             total = (waits or 0) + self._done[figure] + (self._done_rows if figure == "rows" else 0)
             if waits is not None and total:
-                left = max(0.0, waits - share * self._under_way(figure)) / total
+                # until it is through, the Batch under way is never all that there is to do
+                left = max(_LEAST_LEFT if self._streams else 0.0, max(0.0, waits - share * self._under_way(figure)) / total)
                 return left, 1.0 - left
         return None, None
 

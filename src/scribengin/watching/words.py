@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LONG_S = 10.0
 """what waits for less is no sign that a Query is too slow"""
+STEADY_S = 5.0
+"""how long a Query must have run for its rate to mean something"""
 _SILENT_S = 60.0
 """how long an input may bring nothing without a word"""
 
@@ -97,7 +99,18 @@ def under_way(query: QueryView) -> str:
     if query.is_slow:
         # in steps: a log should not get a line a second
         parts.append(f"slow: nothing has moved for {show_duration(query.still_s // SLOW_S * SLOW_S)}")
-    return f"Batch {query.batches + 1}: {', '.join(parts)}" if parts else ""
+    return f"Batch {batch_of(query)}: {', '.join(parts)}" if parts else ""
+
+
+def batch_of(query: QueryView) -> int:
+    """The number of the Batch under way, by which decisions, dead letters and files call it."""
+    return query.batches if query.batch is None else query.batch
+
+
+def rate_text(query: QueryView) -> str:
+    """`412,000 rows/s`; empty where nothing moves, or the Query has not run for long enough that a rate means something."""
+    steady = query.seconds >= STEADY_S and query.state in ("running", "stopping")
+    return f"{query.rows_per_s:,.0f} rows/s" if steady and query.rows_per_s >= 1 else ""
 
 
 def lost_text(of: QueryView | Counts) -> str:

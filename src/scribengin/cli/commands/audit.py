@@ -69,8 +69,9 @@ def _others(found: dict[str, Any]) -> Iterator[str]:
 def _show(found: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from scribengin.cli.summary import ledger_table, show_losses, show_verdict
+    from scribengin.cli.summary import show_ledger, show_losses, show_verdict
     from scribengin.cli.tables import open_console, print_table
+    from scribengin.local.ledger import LedgerLine
     from scribengin.state.contract import Counts
 
     rows: list[dict[str, Any]] = []
@@ -102,7 +103,8 @@ def _show(found: dict[str, Any]) -> None:
     console = open_console()
     console.print()
     counts = {_name(query): {node: Counts.from_json(each) for node, each in query["nodes"].items()} for query in queries}
-    console.print(ledger_table(counts))
+    # a master of an earlier release knows no lines
+    show_ledger({_name(query): [LedgerLine.from_json(each) for each in query.get("lines", ())] for query in queries}, console)
     if any(query["batches"] for query in queries) or found["ledger"]["violations"]:
         show_verdict(found["ledger"]["violations"], console, besides=any(_others(found)))
     else:
