@@ -2,36 +2,114 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
+from scribengin.core.errors import Unreachable
+from scribengin.core.units import parse_duration_s
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from scribengin.cli.plane_option import Masters
+
+_MOST = 10_000
+_FOLLOWED = 1_000
+"""lines of each file that a look asks for: more than a worker prints between two"""
+_EVERY_S = 1.0
+
+
+def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return datetime.now(UTC) - timedelta(seconds=parse_duration_s(value))
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value} is neither a duration nor a time; write 10m or 2026-01-31T12:00:00Z") from None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 @click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.option("--tier", help="Of this tier only.")
-@click.option("-n", "--lines", type=click.IntRange(1, 10_000), default=50, show_default=True, help="So many of each file, the last ones.")
+@click.option(
+    "-n", "--tail", "--lines", "lines", type=click.IntRange(1, _MOST), help="So many lines of each file, the last ones; 50 without --since."
+)
+@click.option("--since", metavar="TIME", callback=_moment, help="Only lines from then on: 10m, or 2026-01-31T12:00:00Z.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
+@click.option("--all", "everything", is_flag=True, help="Do not fold the frames of Scribengin, Spark and Python in tracebacks.")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, tier: str | None, lines: int, masters: Masters) -> Answer:
-    """Show what the newest worker of each tier has printed, on whichever host, and the run logs of the tiers."""
+def command(
+    *, flow: str, tier: str | None, lines: int | None, since: datetime | None, follow: bool, everything: bool, masters: Masters
+) -> Answer:
+    """Show what the newest worker of each tier has printed, on whichever host, and the run logs of the tiers.
+
+    Of a traceback the line of your own code stands first. --json has all lines as they are.
+    """
     import msgspec
 
+    from scribengin.cli import log_text
+
+    count = lines or (_MOST if since is not None else 50)
     with masters.client() as client:
-        found = msgspec.to_builtins(client.logs(flow, tier=tier, lines=lines))
 
-    def show() -> None:
-        for each in found:
-            where = f"{each['node']}:{each['file']}" if each["node"] else each["file"]
-            click.echo(f"--- tier {each['tier']}: {each['problem'] or where}")
-            for line in each["lines"]:
-                click.echo(line)
+        def look(most: int) -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = msgspec.to_builtins(client.logs(flow, tier=tier, lines=most))
+            return found if since is None else [each | {"lines": log_text.since(each["lines"], since)} for each in found]
 
-    return Answer(found, show=show)
+        if follow:
+            if sys.stdout is sys.stderr:  # --json has taken it
+                raise click.UsageError("--follow prints lines as they come; leave it out with --json")
+            _follow(look, count, everything=everything)
+            return Answer()
+        # tracebacks are folded before lines are counted
+        found = look(max(count, _FOLLOWED))
+    raw = [each | {"lines": each["lines"][-count:]} for each in found]
+    return Answer(raw, show=lambda: _show(found, count, everything=everything))
+
+
+def _show(found: Sequence[dict[str, Any]], count: int, *, everything: bool) -> None:
+    from scribengin.cli import log_text
+
+    for each in found:
+        if not each["lines"] and not each["problem"]:
+            continue
+        where = f"{each['node']}:{each['file']}" if each["node"] else each["file"]
+        click.echo(f"--- tier {each['tier']}: {each['problem'] or where}")
+        log_text.print_lines((each["lines"] if everything else log_text.folded(each["lines"]))[-count:])
+
+
+def _follow(look: Callable[[int], list[dict[str, Any]]], count: int, *, everything: bool) -> None:
+    """Until Ctrl-C."""
+    from scribengin.cli import log_text
+
+    found = look(_FOLLOWED)
+    _show(found, count, everything=everything)
+    before = {(each["tier"], each["node"], each["file"]): each["lines"] for each in found}
+    try:
+        while True:
+            time.sleep(_EVERY_S)
+            try:
+                now = look(_FOLLOWED)
+            except Unreachable:  # a take-over of the masters
+                continue
+            fresh = [
+                each | {"lines": log_text.new_lines(before.get((each["tier"], each["node"], each["file"]), ()), each["lines"])}
+                for each in now
+            ]
+            before |= {(each["tier"], each["node"], each["file"]): each["lines"] for each in now}
+            _show([each for each in fresh if each["lines"]], _MOST, everything=everything)
+    except KeyboardInterrupt:
+        return
