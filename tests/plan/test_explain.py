@@ -38,6 +38,16 @@ def test_the_text_fits_a_hundred_columns(plan: FlowPlan) -> None:
     assert max(len(line) for line in explain(plan, diff_plans({}, plan.tiers[0])).splitlines()) <= 100
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_on_a_terminal_the_text_is_as_wide_as_that(plan: FlowPlan, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    whole = explain(plan)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = explain(plan)
+    assert text.split() == whole.split(), "no word is lost"
+    assert max(map(len, text.splitlines())) <= max(columns, 76), "names of nodes and the least text beside them"
+
+
 def test_no_line_ends_in_a_blank(plan: FlowPlan) -> None:
     assert [line for line in explain(plan).splitlines() if line != line.rstrip()] == []
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _WIDE = 200
 _GAP = 2
+_NONE = ("", "-", "–")
+"""what stands where there is no number"""
 _NARROWEST = 8
 """what a column of text keeps, however little room there is"""
 STATE_STYLES = {
@@ -37,7 +39,11 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -
     long for the terminal is folded."""
     from rich.text import Text
 
-    numbers = {key for key in columns if rows and all(isinstance(row[key], int) for row in rows)}
+    numbers = {
+        key
+        for key in columns
+        if any(isinstance(row[key], int) for row in rows) and all(isinstance(row[key], int) or row[key] in _NONE for row in rows)
+    }
     cells = [[_cell(key, row[key]) for key in columns] for row in rows]
     times = {key for index, key in enumerate(columns) if rows and all(_is_time(row[index].plain) or not row[index].plain for row in cells)}
     print_grid(

@@ -1,7 +1,9 @@
-"""The plan of a tier for people (text in 100 columns), its Queries for programs (JSON) and as pictures (Mermaid)."""
+"""The plan of a tier for people (text as wide as the terminal), its Queries for programs (JSON) and as pictures (Mermaid)."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow, Node
 
 WIDTH = 100
+"""columns where stdout is no terminal"""
+_LEAST = 30
+"""columns of text behind a line's beginning, however narrow the terminal is"""
 _HEADINGS = {
     "decode": "decoded in an Arrow stage",
     "native": "Spark",
@@ -48,7 +53,7 @@ def _lines(plan: Plan, changes: Changes | None, advice: Sequence[str]) -> Iterat
 def about_lines(flow: Flow) -> Iterator[str]:
     """What the flow says of itself."""
     if flow.about:
-        yield from textwrap.wrap(" ".join(flow.about.split()), WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield from textwrap.wrap(" ".join(flow.about.split()), _width(), initial_indent="  ", subsequent_indent="  ")
 
 
 def tier_lines(plan: Plan, words: Mapping[str, str] | None = None) -> Iterator[str]:
@@ -165,10 +170,15 @@ def _feeds(node: PlannedNode) -> str:
 
 
 def wrapped(start: str, text: str) -> list[str]:
-    """Lines of 100 columns, those behind the first as far in as its text."""
+    """Lines as wide as the terminal, those behind the first as far in as its text."""
+    width = max(_width(), len(start) + _LEAST)
     return textwrap.wrap(
-        text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False
+        text, width, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False
     )
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
 
 
 def query_json(plan: Plan, query: QueryPlan) -> dict[str, Any]:

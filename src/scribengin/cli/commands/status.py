@@ -15,6 +15,7 @@ from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import ScribenginError
+from scribengin.core.moments import shown_moment
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from scribengin.client.client import Client
 
 
+_AT_REST = ("created", "failed", "paused", "stopped")
+"""states in which nothing is read, so that nothing is said of how fast"""
 _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stopped": "ending"}
 
 
@@ -71,10 +74,11 @@ def read_named(plane: Client | RegistryView, flow: str) -> dict[str, Any]:
 
 def show_named(found: dict[str, Any]) -> None:
     """A flow that was submitted, for people."""
-    from scribengin.cli.tables import print_table
+    from scribengin.cli.tables import STATE_STYLES, print_table
 
     wanted, now = found["wanted"], found["status"] or {"state": "created"}
-    click.echo(f"flow {found['flow']} is {now['state']}" + (f" since {now['since']}" if now.get("since") else ""))
+    state = click.style(now["state"], fg=STATE_STYLES.get(now["state"]))
+    click.echo(f"flow {found['flow']} is {state}" + (f" since {shown_moment(now['since'])}" if now.get("since") else ""))
     for key, said in (("reason", "why"), ("next", "next")):
         if now.get(key):
             click.echo(f"  {said}: {now[key]}")
@@ -84,23 +88,25 @@ def show_named(found: dict[str, Any]) -> None:
         click.echo(f"  refused: {path} {said['why']}\n    {said['remedy']}")
     for each in found["set_aside"]:
         click.echo(f"  set aside: {each['path']} {each['why']}; it is kept in {each['kept']}")
-    if found["now"] is not None:
-        click.echo(f"  goes: {_going(found['now'])}")
+    if found["now"] is not None and now["state"] not in _AT_REST:
+        click.echo(f"  now: {_going(found['now'])}")
         for line in found["now"]["orders"]:
             click.echo(f"  {line}")
-    click.echo(f"wanted {wanted['state']}, version {wanted['version']}, by {wanted['by']} at {wanted['at']}")
+    click.echo(f"wanted {wanted['state']}, version {wanted['version']}, by {wanted['by']} at {shown_moment(wanted['at'])}")
     click.echo()
     rows = []
     for tier in found["tiers"]:
         process = tier["process"]
         by = f"{process['pid']} on {process['host']}" if process else "–"
-        rows.append({**tier, "process": by, "worker": tier["worker"] or "–"})
-    print_table(rows, {name: name for name in ("tier", "state", "worker", "process", "failures", "cause")})
+        told = tier["cause"] and tier["cause"] in now.get("reason", "")  # why the flow is as it is stands above
+        rows.append({**tier, "process": by, "worker": tier["worker"] or "–", "cause": "" if told else tier["cause"]})
+    columns = ("tier", "state", "worker", "process", "failures", *(["cause"] if any(row["cause"] for row in rows) else []))
+    print_table(rows, {name: name for name in columns})
     for tier in found["tiers"]:
-        if tier["remedy"] and tier["failures"]:
+        if tier["remedy"] and tier["failures"] and tier["remedy"] not in now.get("next", ""):
             click.echo(f"tier {tier['tier']}: {tier['remedy']}")
         if tier["starts_again"]:
-            click.echo(f"tier {tier['tier']}: its next worker starts at {tier['starts_again']}")
+            click.echo(f"tier {tier['tier']}: its next worker starts at {shown_moment(tier['starts_again'])}")
         if tier["standby"]:
             spare = tier["standby"]
             click.echo(
@@ -111,18 +117,20 @@ def show_named(found: dict[str, Any]) -> None:
 
 
 def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
-    """Who keeps the folders of sinks, and what came of it, for people."""
+    """Which folders of sinks nobody maintains, and what was done in the others, for people; nothing of one where nothing had to be done."""
     for folder in folders:
+        if folder["keeper"] is not None and not folder["did_at"] and not folder["error"]:
+            continue
         if not folder["node"]:
             said = "nobody keeps it yet"
         elif folder["keeper"] is None:
             said = f"{folder['node']} is to keep it, and does not yet"
         else:
-            said = f"kept by {folder['node']}, looked at {folder['looked_at'] or 'not yet'}"
+            said = f"kept by {folder['node']}, looked at {shown_moment(folder['looked_at']) or 'not yet'}"
         if folder["did_at"]:
             cleared = f"{folder['files']:,} file{'' if folder['files'] == 1 else 's'} ({show_bytes(folder['bytes'])}) cleared away"
             done = f"{folder['folded']:,} commit records folded, {cleared}"
-            said += f"; {folder['did_at']}: {done}"
+            said += f"; {shown_moment(folder['did_at'])}: {done}"
         click.echo(f"folder {folder['path']}: {said}")
         if folder["error"]:
             click.echo(f"  upkeep fails: {folder['error']}")
@@ -162,12 +170,13 @@ def _going(now: dict[str, Any]) -> str:
 
 
 def _show(found: dict[str, Any], flow: str) -> None:
+    """`flow` is the argument FLOW, for the command that it names."""
     from scribengin.cli.tables import print_table
     from scribengin.state.orders import order_lines
 
     for tier in found["tiers"]:
         holder = tier["holder"]
-        by = f"runs: process {holder['pid']} on {holder['host']} since {holder['since']}" if holder else "does not run"
+        by = f"runs: process {holder['pid']} on {holder['host']} since {shown_moment(holder['since'])}" if holder else "does not run"
         click.echo(f"tier {tier['tier']} {by}")
     click.echo()
     queries = [
@@ -220,7 +229,8 @@ def _show(found: dict[str, Any], flow: str) -> None:
     print_table(sources, {"tier": "tier", "query": "Query", "source": "source", "released": "entries released", "last": "last released"})
     _show_columns(found)
     if found["dead"]:
-        click.echo(f"\n{found['dead']:,} dead letters: scribengin dead list {shlex.quote(flow)}")
+        letters = f"{found['dead']:,} dead letter{'s' * (found['dead'] != 1)}"
+        click.echo(f"\n{letters}; see: scribengin dead list {shlex.quote(flow)}")
 
 
 def _watermark_line(query: dict[str, Any]) -> str:
@@ -328,5 +338,5 @@ def _lag(lag: dict[str, Any] | None) -> str:
     return lag_text(QueryView("", "running", lag_rows=lag["rows"], lag_bytes=lag["bytes"], lag_s=lag["seconds"])) or "-"
 
 
-def _or_dash(number: int | None) -> str:
-    return "-" if number is None else f"{number:,}"
+def _or_dash(number: int | None) -> int | str:
+    return "-" if number is None else number

@@ -1,0 +1,61 @@
+"""`status` for people."""
+
+import pytest
+
+from scribengin.cli.commands.status import _show_columns, show_named
+
+KEPT = {"path": "/data/out", "node": "a", "keeper": {"pid": 7}, "looked_at": "2026-01-02T03:04:05Z", "did_at": "", "error": ""}
+FAILED = {
+    "flow": "drift",
+    "wanted": {"state": "running", "version": 1, "by": "me", "at": "2026-01-02T03:04:05.123+00:00"},
+    "status": {"state": "failed", "since": "2026-01-02T03:05:05+00:00", "reason": "tier main: query kept: no such id", "next": "fix it"},
+    "workflow": None,
+    "set_aside": [],
+    "now": {"silent": ["main"], "orders": []},
+    "tiers": [
+        {
+            "tier": "main", "state": "ended", "worker": "drift.main-1", "process": None, "failures": 1, "cause": "query kept: no such id",
+            "remedy": "fix it", "starts_again": None, "standby": None,
+        }
+    ],
+    "folders": [KEPT],
+    "noticed": [],
+    "accepted": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("new", "a new column"),
+        ("renamed", "no value; the file has eventId"),
+        ("null", "no value in 12 records"),
+        ("nulled", "does not fit: 12 values"),
+        ("of-tomorrow", "of-tomorrow"),
+    ],
+)
+def test_each_kind_is_said_in_words(kind, said, capsys):
+    row = {"source": "events", "column": "event_id", "kind": kind, "type": "eventId", "records": 12}
+    _show_columns({"noticed": [row | {"file": "b.jsonl", "line": 3, "batch": 0, "now": "null"}], "accepted": []})
+    assert said in capsys.readouterr().out
+
+
+def test_a_failed_flow_says_its_error_once_and_nothing_of_rates(capsys):
+    show_named(FAILED)
+    said = capsys.readouterr().out
+    assert said.count("no such id") == 1
+    assert said.count("fix it") == 1
+    assert "rows/s" not in said
+    assert "cause" not in said
+    assert "flow drift is failed since 2026-01-02T03:05:05Z" in said
+    assert "by me at 2026-01-02T03:04:05Z" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({}, ""), ({"error": "disk full"}, "upkeep fails: disk full"), ({"node": "", "keeper": None}, "nobody keeps it yet")],
+)
+def test_a_folder_is_named_only_where_something_is_to_be_said(change, said, capsys):
+    show_named({**FAILED, "folders": [KEPT | change]})
+    out = capsys.readouterr().out
+    assert ("/data/out" in out, said in out) == (bool(change), True)
