@@ -84,7 +84,7 @@ def test_a_failed_member_is_named_on_the_others_and_changes_none_of_them(bench: 
         ]
     said = CliRunner().invoke(status, ["mail", "--master", master.url], standalone_mode=False).output
     assert "is fed by bills, at folder /bills" in said
-    assert "orders, which feeds this one, is failed since 2026-01-31T12:00:00+00:00: tier core: disk full; make room" in said
+    assert "orders, which feeds this one, is failed since 2026-01-31T12:00:00Z: tier core: disk full; make room" in said
     listed = CliRunner().invoke(list_flows, ["--master", master.url], standalone_mode=False).output
     assert "fed by" in listed
 

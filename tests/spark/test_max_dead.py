@@ -53,7 +53,18 @@ def test_the_bound_of_a_run_is_over_all_of_its_batches() -> None:
 
 def test_letters_of_a_batch_that_reads_nothing_are_no_percentage() -> None:
     assert tally(MaxDead(batch=PERCENT)).excess(counted(0, 3)) is None
+    assert tally(MaxDead(batch=RecordBound(percent=100.0))).excess(counted(10, 30)) is None, "a step may make several rows of a record"
     assert tally(MaxDead(batch=RecordBound(records=2))).excess(counted(0, 3)) == Excess(3, 0, "2", of_run=False)
+
+
+def test_letters_that_are_replayed_and_die_again_do_not_count() -> None:
+    counts = {"events": Counts(6, 6, replayed=6), "even": Counts(8, 0, dead=8, replayed=2)}
+    for bounds in (None, MaxDead(RecordBound(records=0), RecordBound(records=0))):
+        replaying = tally(bounds)
+        assert replaying.add(counts) is None
+        assert (replaying.records, replaying.dead, replaying.cause) == (0, 0, "")
+    mixed = {"events": Counts(16, 16, replayed=6), "even": Counts(16, 8, dead=8)}
+    assert tally(MaxDead(RecordBound(records=1))).excess(mixed) == Excess(2, 10, "1", of_run=False)
 
 
 def test_without_a_bound_more_than_half_is_reported_and_100_percent_accepts_it() -> None:

@@ -19,7 +19,7 @@ from scribengin.local.prepare import source_place
 from scribengin.plan.columns import schema_of
 from scribengin.plan.resolve import source_columns
 from scribengin.spec.edge_model import Edge
-from scribengin.spec.model import MaxDead, SchemaSpec
+from scribengin.spec.model import MaxDead, RecordBound, SchemaSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ def make_twin(flow: Flow, given: Mapping[str, Any], scratch: Scratch) -> Flow:
         edges={},
         groups={},
         max_delay_s=None,
-        max_dead=MaxDead(),  # the records of a test are meant to show what dies
+        max_dead=MaxDead(run=RecordBound(percent=100.0)),  # the records of a test are meant to show what dies
         alerts={},
         tests=(),
         test_files=(),

@@ -99,9 +99,10 @@ class DeadTally:
 
 
 def _of(counts: Mapping[str, Counts], sources: Iterable[str]) -> tuple[int, int]:
-    """(records that came in, dead letters)."""
-    records = sum(count.rows_in if node in sources else count.replayed for node, count in counts.items())
-    return records, sum(count.dead for count in counts.values())
+    """(records that the sources gave, dead letters). What a replay has sent in is neither: a letter that dies again costs no new record."""
+    replayed = sum(count.replayed for count in counts.values())
+    records = sum(counts[source].rows_in - counts[source].replayed for source in sources if source in counts)
+    return records, max(0, sum(count.dead for count in counts.values()) - replayed)
 
 
 def is_mostly_dead(dead: int, records: int) -> bool:

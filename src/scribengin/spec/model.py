@@ -358,9 +358,10 @@ class RecordBound:
         return f"{Decimal(repr(self.percent)).normalize():f}%"
 
     def allows(self, records: int, of: int) -> bool:
-        """Whether so many of so many are within it. A percentage of no records allows any number."""
+        """Whether so many of so many are within it. A percentage of no records allows any number, and so does 100 %: a step may make
+        several rows of a record, and each may die."""
         if self.percent is not None:
-            return of == 0 or records * 100 <= self.percent * of
+            return of == 0 or self.percent >= 100 or records * 100 <= self.percent * of
         return records <= (self.records or 0)
 
 

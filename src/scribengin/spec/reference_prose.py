@@ -356,9 +356,9 @@ committed with its dead letters, and the Query stops behind it. So is a Batch of
 
 With `then: degrade` the Query continues. The flow is `degraded` until it is resumed or restarted, and `run` ends with exit status 1.
 
-A percentage of a small Batch is soon reached: one bad record of ten are 10 %. `max_dead: {run: 100}` bounds the number instead. Records
-that a replay sends in again count as read. Records that `on_error: drop` or `late: drop` drops are not dead letters. `scribengin test`
-does not look at `max_dead`.
+A percentage of a small Batch is soon reached: one bad record of ten are 10 %. `max_dead: {run: 100}` bounds the number instead. Dead
+letters that are replayed are not counted, neither as records nor, if they die again, as dead letters. Records that `on_error: drop` or
+`late: drop` drops are not dead letters. `scribengin test` does not look at `max_dead`.
 """
 
 ALERTS = """\
