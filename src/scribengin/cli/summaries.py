@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scribengin.core.moments import shown_moment
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -33,7 +35,7 @@ def _told(each: Mapping[str, Any]) -> str:
         told = f"{each['rows_in']:,} rows through Batch {each['batch']:,} at {each['decided_at']}"
     if each["since"] is None:
         return told
-    begun = f"Batch {each['since_batch']:,}" if each["since_batch"] else each["since"]
+    begun = f"Batch {each['since_batch']:,}" if each["since_batch"] else shown_moment(each["since"])
     return f"{told}, from {begun} on: what came before does not count in it"
 
 

@@ -9,6 +9,7 @@ import click
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
+from scribengin.core.moments import shown_moment
 from scribengin.core.units import show_bytes
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _row(node: dict[str, Any]) -> dict[str, Any]:
 def _show(view: dict[str, Any]) -> None:
     row, now = _row(view["node"]), view["now"]
     click.echo(f"node {row['node']} is {row['state']}" + (f", {row['http']}" if row["up"] else ""))
-    click.echo(f"  on {row['host']} in {row['home']}, registered {row['since']}")
+    click.echo(f"  on {row['host']} in {row['home']}, registered {shown_moment(row['since'])}")
     click.echo(f"  cores: {row['cores']}, memory: {row['memory']}, Spark: {row['spark']}; mapped to it: {row['mapped']}")
     if now is None:
         click.echo(f"  {view['silent']}; its workers, as far as it has told: {row['workers']}")

@@ -121,6 +121,12 @@ class _Latest:
             self._put_at = time.monotonic()
             self._notices += view.notices
 
+    @property
+    def is_running(self) -> bool:
+        """Whether Queries run, so that a Batch may be under way. For signal handlers: it takes no lock."""
+        view = self._view
+        return view is not None and view.phase in ("running", "degraded", "stopping")
+
     def take(self) -> RunView | None:
         """What is now; None before the first view. Between two views only the seconds go on."""
         now = time.monotonic()
@@ -150,7 +156,8 @@ def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResul
     def interrupt(number: int, _frame: Any) -> None:
         if signals:
             display.close()
-            click.echo("left at once; the Batch under way will be run again at the next start", err=True)
+            then = "the Batch under way will be run again at the next start" if latest.is_running else "nothing was read"
+            click.echo(f"left at once; {then}", err=True)
             os._exit(Exit.INTERRUPTED)
         signals.append(number)
         settings.stop.set()
@@ -164,8 +171,7 @@ def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResul
         while not ended.wait(_DRAW_EVERY_S):
             if signals and not said:
                 said = True
-                begun = view is not None and view.phase in ("running", "degraded", "stopping")
-                waits = "stopping when the Batch under way is finished" if begun else "stopping before it begins"
+                waits = "stopping when the Batch under way is finished" if latest.is_running else "stopping before it begins"
                 display.say(f"{waits}; Ctrl-C again leaves at once, and is safe too")
             if view := latest.take():
                 display.show(view)

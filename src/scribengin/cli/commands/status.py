@@ -147,7 +147,7 @@ def _show_workflow(part: dict[str, Any]) -> None:
         waits = f": {'; '.join(asked['waits_for'])}" if asked["waits_for"] else ""
         click.echo(f"  operation {asked['id']} wants its workflow {asked['goal']}{waits}")
     for each in part["ill"]:
-        since = f" since {each['since']}" if each["since"] else ""
+        since = f" since {shown_moment(each['since'])}" if each["since"] else ""
         why, then = (f"{sign}{each[key]}" if each[key] else "" for sign, key in ((": ", "reason"), ("; ", "next")))
         click.echo(f"  {each['flow']}, which {each['relation']}, is {each['state']}{since}{why}{then}")
 
@@ -238,10 +238,10 @@ def _watermark_line(query: dict[str, Any]) -> str:
     mark = query.get("watermark")
     if not mark or (not mark["held_back_by"] and not mark["idle"]):
         return ""
-    text = f"{query['query']}: watermark {mark['at'] or 'none yet'}"
+    text = f"{query['query']}: watermark {shown_moment(mark['at'] or 'none yet')}"
     if mark["held_back_by"]:
         behind = "" if mark["behind_s"] is None else f"{show_duration(mark['behind_s'])} behind the next, "
-        text += f", held back by {mark['held_back_by']} ({behind}no rows since {mark['silent_since']})"
+        text += f", held back by {mark['held_back_by']} ({behind}no rows since {shown_moment(mark['silent_since'] or '')})"
     return text + (f", without {' and '.join(mark['idle'])} (idle)" if mark["idle"] else "")
 
 
@@ -252,7 +252,7 @@ def _show_columns(found: dict[str, Any]) -> None:
     if found["noticed"]:
         _show_noticed(found["noticed"])
     for row in found["accepted"]:
-        click.echo(f"\n{row['at']} {accepted_text(row)}")
+        click.echo(f"\n{shown_moment(row['at'])} {accepted_text(row)}")
 
 
 def _show_noticed(noticed: list[dict[str, Any]]) -> None:
