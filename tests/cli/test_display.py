@@ -53,6 +53,12 @@ def test_the_batch_under_way_is_shown_before_any_is_through():
     assert "Batch 0: 2 of 8 tasks" in "\n".join(rendered(replace(VIEW, queries=(view,)), height=40))
 
 
+def test_the_drawing_says_how_long_a_batch_has_been_under_way_and_a_log_does_not():
+    view = QueryView("kept", "running", batch=0, tasks=(0, 1), batch_s=6.2)
+    assert "Batch 0: 0 of 1 task, for 6.2s" in "\n".join(rendered(replace(VIEW, queries=(view,)), height=40))
+    assert "6.2s" not in plain_line(replace(VIEW, queries=(view,)))
+
+
 def test_a_batch_of_which_nothing_moves_is_called_slow_and_not_failed():
     view = QueryView("kept", "running", batch=17, tasks=(2, 8), still_s=45.0)
     assert "Batch 17: 2 of 8 tasks, slow: nothing has moved for 30s" in plain_line(replace(VIEW, queries=(view,)))

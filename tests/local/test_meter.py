@@ -310,6 +310,23 @@ def test_a_long_history_of_looks_is_not_kept():
     assert slow.seconds(9 * 3600.0, 10) == pytest.approx(36_000.0)
 
 
+def test_a_batch_under_way_has_its_number_its_time_and_is_never_all_there_is_to_do():
+    now = [0.0]
+    meter = Meter(("rows",), ("kept",), last=6, now=lambda: now[0])
+    run = look(files=2)
+    assert (meter.view("q", run).batch, meter.view("q", run).batch_s) == (7, 0.0)
+    batch = committed(2, 200)
+    meter.begun(batch.streams)
+    run.progress.tasks = (4, 4)
+    now[0] = 6.0
+    view = meter.view("q", run)
+    assert (view.batch, view.batch_s, view.done) == (7, 6.0, 0.99)
+    meter.committed(replace(batch, decision=replace(batch.decision, batch=replace(batch.decision.batch, number=7))))
+    run.progress.tasks = None
+    view = meter.view("q", run)
+    assert (view.batch, view.batch_s, view.done, view.ready) == (8, 0.0, 1.0, True)
+
+
 def test_what_waits_for_a_query_with_state_is_what_spark_told_last():
     """Spark tells it with each Batch; what was committed since the first of these tellings must not be taken off all later ones."""
     run = QueryRun(*[None] * 12)

@@ -136,7 +136,7 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
         facts.append(Text(f"lag {lag}"))
         if soon := soon_text(query):
             facts.append(Text(soon, style="yellow" if query.falls_behind else ""))
-    if batch := under_way(query):
+    if batch := under_way(query, timed=True):
         facts.append(Text(batch, style="yellow" if query.is_slow else ""))
     if query.batches:
         phases = " ".join(f"{name} {show_duration(seconds)}" for name, seconds in query.phases_s.items() if seconds >= 0.05)

@@ -106,6 +106,8 @@ class QueryView:
     """the same, summed over this process's Batches"""
     tasks: tuple[int, int] | None = None
     """(through, all) of the Batch under way"""
+    batch_s: float = 0.0
+    """since the Batch under way began; 0 where none is under way"""
     still_s: float = 0.0
     """since the Batch under way began or a task of it ended, whichever is later; 0 where none is under way"""
     restarts: int = 0

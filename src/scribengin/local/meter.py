@@ -72,6 +72,7 @@ class Meter:
         self._streams: Mapping[str, Sequence[SourceStream]] = {}
         """that the Batch under way reads"""
         self._moved: float | None = None
+        self._batch_begun: float | None = None
         self._tasks: tuple[int, int] | None = None
         self._looked: Mapping[str, Mapping[str, Any]] = {}
         self._done_at_look = dict(self._done)
@@ -87,7 +88,7 @@ class Meter:
         """A Batch reads these from now on."""
         with self._lock:
             self._streams = streams
-            self._moved = self._now()
+            self._moved = self._batch_begun = self._now()
 
     def committed(self, batch: Committed) -> None:
         """Count a Batch that is through, once: one that was through before this process is published again, and counts nothing."""
@@ -98,7 +99,7 @@ class Meter:
             for phase, spent in batch.phases_s.items():
                 self._phases_total[phase] += spent
             self._streams = {}
-            self._moved = None
+            self._moved = self._batch_begun = None
             self._clocks = batch.decision.clocks
             for origin, newest_us in batch.newest_us.items():
                 self._newest_us[origin] = max(newest_us, self._newest_us.get(origin, newest_us))
@@ -163,6 +164,7 @@ class Meter:
                 phases_s=dict(self._phases),
                 phases_total_s=dict(self._phases_total),
                 tasks=tasks,
+                batch_s=0.0 if self._moved is None or self._batch_begun is None else at - self._batch_begun,
                 still_s=still_s,
                 restarts=0 if run is None else run.restarts,
                 lag_rows=backlog.get("rows"),

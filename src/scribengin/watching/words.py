@@ -91,11 +91,14 @@ def watermark_text(query: QueryView) -> str:
     return (query.watermark or "none yet") + held + (f", without {' and '.join(query.idle)} (idle)" if query.idle else "")
 
 
-def under_way(query: QueryView) -> str:
-    """`Batch 4: 3 of 8 tasks, slow: nothing has moved for 1m30s`; empty where there is nothing to tell of one."""
+def under_way(query: QueryView, *, timed: bool = False) -> str:
+    """`Batch 4: 3 of 8 tasks, slow: nothing has moved for 1m30s`; empty where there is nothing to tell of one. `timed`: with how long it
+    has been under way, which changes at each look."""
     parts = []
     if query.tasks is not None:
         parts.append(f"{query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}")
+    if timed and query.batch_s >= 1:
+        parts.append(f"for {show_duration(query.batch_s)}")
     if query.is_slow:
         # in steps: a log should not get a line a second
         parts.append(f"slow: nothing has moved for {show_duration(query.still_s // SLOW_S * SLOW_S)}")
