@@ -97,7 +97,7 @@ def test_one_short_id_names_a_letter_everywhere(command, flow):
     assert traced["letter"] == shown["id"]
     refused = command("dead", "replay", flow, "kept:0:0").out
     assert refused.startswith("kept:0:0 stays: ")
-    assert "scribengin dead edit FLOW kept:0:0" in refused
+    assert f"scribengin dead edit {flow} kept:0:0" in refused
     assert command("dead", "edit", flow, "kept:0:1", "--set", "id=3", "--json").status == 0
     assert command("dead", "replay", flow, "kept:0:1", "--json").object["result"]["replayed"] == 1
 

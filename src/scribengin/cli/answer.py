@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.extras import missing_extra
+from scribengin.cli.flow_argument import as_called
 from scribengin.core.errors import Exit, InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
-from scribengin.core.remedies import for_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,9 @@ class AnsweringCommand(click.Command):
         try:
             answer = super().invoke(ctx)
         except ScribenginError as error:
-            return Answer(problems=_about_flow(problems_of(error), ctx.params), exit=error.exit)
+            return Answer(
+                problems=[replace(each, remedy=as_called(each.remedy, ctx.params)) for each in problems_of(error)], exit=error.exit
+            )
         except (click.exceptions.Exit, click.ClickException, KeyboardInterrupt, BrokenPipeError):
             raise
         except ModuleNotFoundError as error:
@@ -132,16 +134,6 @@ def problems_of(error: ScribenginError) -> Sequence[Problem]:
     if isinstance(error, InputError):
         return error.problems
     return [Problem(error.code, error.place or Place(""), error.message, error.remedy)]
-
-
-def _about_flow(problems: Sequence[Problem], params: Mapping[str, Any]) -> Sequence[Problem]:
-    """With remedies that name the one flow of the command, as it was written there, and where its state is."""
-    flows: Sequence[str] = params.get("flows") or ()
-    flow = params.get("flow") or (flows[0] if len(flows) == 1 else "")
-    if not flow:
-        return problems
-    settings = ("--state", str(params["state"])) if params.get("state") else ()
-    return [replace(problem, remedy=for_flow(problem.remedy, str(flow), *settings)) for problem in problems]
 
 
 def _bug(error: Exception) -> Problem:

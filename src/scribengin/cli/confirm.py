@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from scribengin.cli.flow_argument import as_called
 from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
     for line in lines:
         click.echo(f"  {line}", err=True)
     if remedy:
-        click.echo(remedy, err=True)
+        context = click.get_current_context(silent=True)
+        click.echo(remedy if context is None else as_called(remedy, context.params), err=True)
     click.confirm("Go on?", abort=True, err=True)
 
 

@@ -16,7 +16,7 @@ from scribengin.cli.answer import Answer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.dead_filters import Filters, letter_filters
 from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.flow_argument import flow_argument, is_name
+from scribengin.cli.flow_argument import as_called, flow_argument, is_name
 from scribengin.cli.flow_state import open_state, prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
@@ -240,6 +240,8 @@ def replay(
     if not dry_run:
         _ask_first(ask(dry_run=True), everything=not filters.said() and file is None and not yes)
     found = ask(dry_run=dry_run)
+    params = {"flow": flow, "state": state}
+    found["refusals"] = [row | {"remedy": as_called(row["remedy"], params)} for row in found["refusals"]]
     return Answer(found, show=_shown(found, flow))
 
 

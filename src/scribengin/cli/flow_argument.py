@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem, did_you_mean
+from scribengin.core.remedies import for_flow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _SUFFIXES = (".yaml", ".yml", ".py")
 
@@ -35,3 +40,11 @@ def flow_path(text: str) -> Path:
         near = [str(other) for other in path.parent.glob("*") if other.suffix in _SUFFIXES] if path.parent.is_dir() else []
         raise InputError([Problem("flow-missing", Place(text), "there is no such file", did_you_mean(text, near))])
     return path
+
+
+def as_called(remedy: str, params: Mapping[str, Any]) -> str:
+    """A remedy whose commands name the one flow of a command with these `params`, as it was written there, and where its state is."""
+    flows: Sequence[str] = params.get("flows") or ()
+    flow = params.get("flow") or (flows[0] if len(flows) == 1 else "")
+    settings = ("--state", str(params["state"])) if params.get("state") else ()
+    return for_flow(remedy, str(flow), *settings) if flow else remedy
