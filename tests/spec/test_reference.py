@@ -91,17 +91,19 @@ def test_validate_has_nothing_to_say_of_the_steps_on_the_page(block: str, tmp_pa
 def test_validate_has_nothing_to_say_of_the_other_parts_on_the_page(tmp_path: Path) -> None:
     (whole,) = [block for block in blocks("yaml") if block.startswith("version:")]
     (alerts,) = [block for block in blocks("yaml") if block.startswith("max_delay:")]
+    (dead,) = [block for block in blocks("yaml") if block.startswith("max_dead:")]
     (quoted,) = [block for block in blocks("yaml") if block.startswith("sources:")]
     (tmp_path / "steps.py").write_text("def has_tag(row) -> bool:\n    return True\n")
     (tmp_path / "data").mkdir()
     file = tmp_path / "flow.yaml"
-    for text in (whole, whole + alerts, f"version: 1\nname: shop\n{quoted}sinks:\n  k: {{from: per, type: console}}\n"):
+    for text in (whole, whole + dead + alerts, f"version: 1\nname: shop\n{quoted}sinks:\n  k: {{from: per, type: console}}\n"):
         file.write_text(text)
         assert [str(problem) for problem in validate_file(file, {})[1]] == []
 
 
 def test_every_yaml_on_the_page_is_one_that_a_test_above_reads() -> None:
-    assert {block.partition(":")[0] for block in blocks("yaml")} == {"version", "tiers", "tests", "steps", "max_delay", "sources"}
+    known = {"version", "tiers", "tests", "steps", "max_dead", "max_delay", "sources"}
+    assert {block.partition(":")[0] for block in blocks("yaml")} == known
 
 
 def test_the_python_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
