@@ -341,8 +341,18 @@ class CountingSink(Sink, Protocol):
 
 BESIDE_OUTPUTS = ".scribengin-trash"
 """The folder below a sink's own in which removed files are kept: readers pass over names that begin with a dot"""
-REMOVED = ".removed"
-"""What is put behind their names: readers that look into such folders too go by how a name ends."""
+_REMOVED = "removed-", ".removed"
+
+
+def removed_name(name: str) -> str:
+    """What a removed file is called: readers that look into such folders too go by how a name begins or ends."""
+    return name.join(_REMOVED)
+
+
+def name_before(removed: str) -> str:
+    """What a file was called before it was removed; the names of folders stay."""
+    begin, end = _REMOVED
+    return removed[len(begin) : -len(end)] if removed.startswith(begin) and removed.endswith(end) else removed
 
 
 class RestorableSink(Sink, Protocol):
@@ -353,8 +363,8 @@ class RestorableSink(Sink, Protocol):
     path: Path
 
     def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
-        """As `clear`, but move the files to the folder `kept`, with the names that they have below `path`, and `REMOVED` behind the
-        names of files. May be killed at any point and done again; moved back, what says whose the files are last, all is as before."""
+        """As `clear`, but move the files to the folder `kept`, below the folders that they have in `path`, each as `removed_name`
+        says. May be killed at any point and done again; moved back, what says whose the files are last, all is as before."""
 
 
 @dataclass(frozen=True, slots=True)

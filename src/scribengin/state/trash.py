@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scribengin.connectors.contract import REMOVED
+from scribengin.connectors.contract import name_before
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.records import seal, unseal
@@ -193,7 +193,7 @@ def _check_free(kept: Path, place: Path, id_: str) -> None:
     """Raise Refused where something is in the place of a file."""
     if kept.is_dir():
         for name in names_in(kept):
-            _check_free(kept / name, place / name.removesuffix(REMOVED), id_)
+            _check_free(kept / name, place / name_before(name), id_)
         if not place.exists() or place.is_dir():
             return
     if place.exists():
@@ -209,7 +209,7 @@ def _move_back(kept: Path, place: Path) -> None:
     if kept.is_dir() and place.is_dir():
         # what says whose the files are goes last: killed before, no run takes them up
         for name in sorted(names_in(kept), key=lambda name: (name.startswith("_"), name)):
-            to = place / name.removesuffix(REMOVED)
+            to = place / name_before(name)
             if (kept / name).is_dir() and not name.startswith("_"):
                 make_folder(to)  # its files have other names here
             _move_back(kept / name, to)

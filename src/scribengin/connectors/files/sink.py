@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import REMOVED, Unaccounted
+from scribengin.connectors.contract import Unaccounted, removed_name
 from scribengin.connectors.files.keeping import COMPLETE, Keeping
 from scribengin.connectors.files.roll_audit import Rolled
 from scribengin.connectors.files.roll_heir import begin
@@ -155,7 +155,7 @@ class PublishedFiles(ABC):
         files = self._written(owner, flow)
         folders = {kept, self.path}
         for file in files:
-            to = kept / f"{file.relative_to(self.path)}{REMOVED}"
+            to = kept / file.relative_to(self.path).with_name(removed_name(file.name))
             make_folder(to.parent)
             file.rename(to)
             folders.add(to.parent)
