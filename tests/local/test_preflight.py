@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.cli.commands import plan
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import Place, SourceStream
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError, SinkError, SourceError
 from scribengin.core.storage import folder_fault, make_folder
@@ -20,6 +20,7 @@ from scribengin.local.contract import RunSettings
 from scribengin.local.preflight import blaming
 from scribengin.local.prepare import open_sinks, prepare
 from scribengin.state.lineage import open_lineage
+from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +156,17 @@ def test_plan_says_all_at_once(tmp_path: Path) -> None:
     status, problems = planned(write(tmp_path / "flow", source="dta", sink="a_file"))
     assert status == 2
     assert [problem["code"] for problem in problems] == ["source", "sink-folder"]
+
+
+def test_plan_says_that_the_first_file_has_other_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow")
+    (path.parent / "data" / "a.jsonl").write_text('{"number": 1}\n')
+    status, (problem,) = planned(path)
+    assert (status, problem["code"], problem["line"]) == (2, "source-columns", 4)
+    begin(path)
+    (tier,) = prepare(path, state=None).tiers
+    SourceLog(tier.folder.query("kept").sources, "events").append(0, [SourceStream("a.jsonl", {})])
+    assert planned(path) == (0, [])
 
 
 def test_plan_opens_what_it_does_not_connect_to(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from scribengin.connectors.contract import Claimant
 from scribengin.core.errors import EnvironmentFault, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.local.migrate import first_refusal
-from scribengin.local.prepare import sink_place, source_place
+from scribengin.local.prepare import first_file_faults, sink_place, source_place
 from scribengin.plan.split import CHANNEL
 from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
@@ -57,6 +57,12 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
         raise fault from error
 
 
+def _first_files(prepared: PreparedFlow) -> Iterator[ScribenginError]:
+    """Sources on this machine whose first file has other columns than the flow says; not known where Arrow is not installed."""
+    with suppress(ModuleNotFoundError):
+        yield from (error for error in first_file_faults(prepared, types=["files"]) if error.code == "source-columns")
+
+
 def _open(open_: Callable[[], object]) -> None:
     """Nothing is connected by it. A flow may be planned where the clients of its connectors are not installed."""
     with suppress(EnvironmentFault, ModuleNotFoundError):
@@ -72,7 +78,9 @@ def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> 
         moves: that belong to it.
     """
     arriving = {arrival.key for arrival in moves.arrivals}
-    found = [*state_refusals(prepared, arriving), *source_refusals(prepared), *sink_refusals(prepared, arriving)]
+    sources = [*source_refusals(prepared)]
+    found = [*state_refusals(prepared, arriving), *sources, *sink_refusals(prepared, arriving)]
+    found += _first_files(prepared) if not sources else ()
     problems = [_problem(error, prepared) for error in found]
     return [*problems, *_of_changes(prepared, changes, known={error.code for error in found})]
 

@@ -190,15 +190,20 @@ def is_begun(tier: Prepared, source: str) -> bool:
     return False
 
 
-def first_file_faults(flow: PreparedFlow) -> Iterator[SourceError | Unreachable]:
-    """What sources say of the files that they are going to read first, where nobody has begun to read them; each with its place."""
+def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterator[SourceError | Unreachable]:
+    """What sources say of the files that they are going to read first, where nobody has begun to read them; each with its place.
+
+    `types`: of sources of these types alone."""
     for tier in flow.tiers:
-        for node, source in open_sources(tier.plan.flow).items():
+        for node in tier.plan.flow.sources.values():
+            if (types and node.type not in types) or is_begun(tier, node.id):
+                continue
             try:
-                if not is_handed_over(source) and looks_ahead(source) and not is_begun(tier, node):
+                source = catalog.open_source(node.type, source_place(tier.plan.flow, node.id))
+                if not is_handed_over(source) and looks_ahead(source):
                     source.check_first()
             except (SourceError, Unreachable) as error:
-                error.place = tier.place_of(node)
+                error.place = tier.place_of(node.id)
                 yield error
 
 
