@@ -220,9 +220,10 @@ def test_a_state_folder_that_cannot_be_is_a_fault_with_a_remedy(state: str, tmp_
 
 def test_what_the_system_says_of_a_nodes_path_is_an_error_of_the_node(tmp_path: Path) -> None:
     (tier,) = prepare(write(tmp_path / "flow"), state=None).tiers
-    for node, kind in (("events", SourceError), ("kept", SinkError)):
+    for node, kind, code in (("events", SourceError, "source-folder"), ("kept", SinkError, "sink-folder")):
         with pytest.raises(kind) as caught, blaming(tier, node):
             os.listdir(tmp_path / "nowhere")  # noqa: PTH208 (any call that the system refuses)
+        assert caught.value.code == code
         assert f'"{node}"' in caught.value.message
         assert "nowhere" in caught.value.message
         assert caught.value.place is not None

@@ -45,12 +45,13 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
             error.place = tier.place_of(node, _WHERE if where else ())
         raise
     except OSError as error:
-        role, kind = ("source", SourceError) if node in flow.sources else ("sink", SinkError)
+        of_source = node in flow.sources
+        role, code = ("source", "source-folder") if of_source else ("sink", "sink-folder")
         path = f" {error.filename}" if error.filename else ""
-        fault = kind(
+        fault = (SourceError if of_source else SinkError)(
             f'{role} "{node}": the system refuses{path}: {error.strerror or error}',
-            remedy="correct the node's path, or what stands there",
-            code=f"{role}-folder",
+            remedy="correct the node's path, or what is there",
+            code=code,
             node=node,
         )
         fault.place = tier.place_of(node, _WHERE)

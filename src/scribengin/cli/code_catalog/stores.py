@@ -33,6 +33,20 @@ CATALOG: tuple[Entry, ...] = (
         "tests/api/test_groups_api.py::test_members_are_seen_taken_out_and_let_back",
     ),
     met(
+        "source-folder",
+        "The system does not let a source read its path",
+        "Reading the path failed: a disk, a mounted file system or a right.",
+        "Correct the path of the source, or what is there. The message has the system's own words.",
+        "tests/local/test_preflight.py::test_what_the_system_says_of_a_nodes_path_is_an_error_of_the_node",
+    ),
+    met(
+        "sink-folder",
+        "A sink cannot write to its folder",
+        "The path, or one above it, is a file, or the folder cannot be made or written to. Nothing has started.",
+        "Name another folder, or move the file away.",
+        "tests/local/test_preflight.py::test_plan_says_all_at_once",
+    ),
+    met(
         "row-refused",
         "A sink refuses a row",
         "The place does not take it, and `on_error` of the sink is `fail`.",
