@@ -114,6 +114,15 @@ def test_ctrl_c_in_a_command_leaves_with_130(monkeypatch, command):
     assert command("version").status == 130
 
 
+def test_a_question_that_is_answered_with_no_is_no_mistake_of_ours(monkeypatch, command):
+    def refused():
+        raise click.Abort
+
+    made_command(monkeypatch, refused)
+    ended = command("version")
+    assert (ended.status, ended.err) == (130, "")
+
+
 def test_a_reader_that_leaves_early_is_no_traceback():
     command = f"{sys.executable} -m scribengin.cli completion bash --json"
     ended = subprocess.run(["bash", "-c", f"{command} | true"], capture_output=True, text=True, check=False)

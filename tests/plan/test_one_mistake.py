@@ -154,4 +154,5 @@ def test_no_sentence_has_an_empty_list(tmp_path: Path) -> None:
 def _problems(tmp_path: Path, text: str) -> list[Problem]:
     file = tmp_path / "flow.yaml"
     file.write_text(text)
+    (tmp_path / "steps.py").write_text("def check(row):\n    return row\n")
     return validate_file(file, {}, tests=True)[1]

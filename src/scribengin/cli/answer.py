@@ -74,7 +74,7 @@ class AnsweringCommand(click.Command):
             return Answer(
                 problems=[replace(each, remedy=as_called(each.remedy, ctx.params)) for each in problems_of(error)], exit=error.exit
             )
-        except (click.exceptions.Exit, click.ClickException, KeyboardInterrupt, BrokenPipeError):
+        except (click.exceptions.Exit, click.ClickException, click.Abort, KeyboardInterrupt, BrokenPipeError):
             raise
         except ModuleNotFoundError as error:
             fault = missing_extra(error, ctx.command_path.partition(" ")[2])

@@ -21,7 +21,7 @@ from scribengin.cli.flow_state import open_state, prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
-from scribengin.core.remedies import flow_command
+from scribengin.core.remedies import flow_command, for_flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -275,7 +275,7 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
             click.echo("no dead letters are meant")
             return
         for row in found["refusals"]:
-            click.echo(f"{click.style(row['key'], bold=True)} stays: {row['why']}; {click.style(row['remedy'], dim=True)}")
+            click.echo(f"{click.style(row['key'], bold=True)} stays: {row['why']}; {click.style(for_flow(row['remedy'], flow), dim=True)}")
         if found["refused"] > len(found["refusals"]):
             click.echo(f"… and {found['refused'] - len(found['refusals']):,} more")
         will = "would enter" if found["dry_run"] else "enter"
@@ -289,7 +289,8 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
         parts += [f"{found['refused']:,} stay"] if found["refused"] else []
         click.echo(", ".join(parts))
         if found["replayed"] and not found["dry_run"]:
-            click.echo("the flow runs, and takes them up now" if found["running"] else f"they wait for the next run: scribengin run {flow}")
+            waits = f"they wait for the next run: {flow_command('run')}"
+            click.echo("the flow runs, and takes them up now" if found["running"] else for_flow(waits, flow))
 
     return show
 
@@ -311,7 +312,7 @@ def purge(*, flow: str, filters: Filters, replayed: bool, dry_run: bool, yes: bo
     if count and not dry_run:
         never = f", {found['unreplayed']:,} of which were never replayed" if found["unreplayed"] else ""
         lines = [f"{count:,} dead letters of {', '.join(found['queries'])}{never}"]
-        remedy = f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}"
+        remedy = for_flow(f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}", flow)
         confirm("this deletes for good:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
         found = purged(replayed=replayed, dry_run=False)
         count = found["purged"]

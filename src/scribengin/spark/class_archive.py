@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def archive_path(java: Java) -> Path:
 def archive_options(java: Java) -> str:
     """The options that name it; empty where there is no archive, or a person has named one."""
     path = archive_path(java)
-    return f"{_FLAG}={path} -Xshare:auto" if _is_wanted(path) and path.exists() else ""
+    return f"{shlex.quote(f'{_FLAG}={path}')} -Xshare:auto" if _is_wanted(path) and path.exists() else ""
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import threading
 from contextlib import closing
 from importlib.util import find_spec
@@ -83,7 +84,8 @@ class SparkStart:
         log.parent.mkdir(parents=True, exist_ok=True)
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_command(folder, self._master)
         log.write_text(_LOG4J)
-        options = f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
+        # both who starts Java, we and Spark's launcher, split this as a shell does: a folder's name may hold blanks
+        options = shlex.join([f"-Dlog4j2.configurationFile={log.resolve().as_uri()}", f"-Djava.io.tmpdir={folder.resolve()}"])
         if "spark.driver.extraJavaOptions" not in settings:
             words = [options, *java_options(plans_only=plans_only, cores=cores), archive_options(java)]
             settings["spark.driver.extraJavaOptions"] = " ".join(word for word in words if word)

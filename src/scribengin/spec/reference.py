@@ -64,7 +64,7 @@ def problems_page(more: Iterable[Entry] = ()) -> str:
         "be corrected before a flow runs; with warnings it runs. Entries without an example need a state, a server, a machine or a command",
         "line.",
         "",
-        *(f"- [{entry.code}](#{entry.code}): {_sentence(entry.title)}" for entry in entries),
+        *(f"- [{entry.code}](#{entry.code.removesuffix('*')}): {_sentence(entry.title)}" for entry in entries),
         "",
     ]
     for entry in entries:
