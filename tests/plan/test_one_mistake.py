@@ -75,7 +75,7 @@ STRANGERS = re.compile(r"\b(tweets|tagged|known|kept|hosts_a|retweets|followers)
         ("from: [valid, countries]", "from: [valid, hourly]", "cycle", "such as countries, which nothing reads"),
         ("sum(amount)", "summ(amount)", "sql-function-unknown", 'did you mean "sum"?'),
         ("    from: events", "    from: event", "input-unknown", 'did you mean "events"?'),
-        ("filter: amount > 0", 'python: "steps.py:check"', "function-syntax", 'did you mean "steps:check"?'),
+        ("filter: amount > 0", 'python: "steps.py:check"', "python-module-missing", 'did you mean "steps:check"?'),
         ("    watermark: ts 10m\n", "", "watermark-missing", "give events one: watermark: ts 10m"),
         ("type: files\n    path: data/events", "type: s3\n    path: data/events", "unknown-type", "write type: objects, with `url: s3:"),
         ("type: files\n    path: data/events", "type: jdbc\n    path: data/events", "unknown-type", "type: postgres, for PostgreSQL [unk"),

@@ -126,7 +126,11 @@ def _fault(code: str, message: str, remedy: str = "", place: Place | None = None
 def _inspect(module: str, name: str, folder: Path, *, depth: int) -> FunctionInfo:
     file = find_module(module, folder)
     if file is None:
-        near = did_you_mean(module, (path.stem for path in folder.glob("*.py")))
+        own = module.removesuffix(".py")
+        if own != module and find_module(own, folder) is not None:  # the file is named in place of its module
+            near = f'did you mean "{own}:{name}"?'
+        else:
+            near = did_you_mean(module, (path.stem for path in folder.glob("*.py")))
         remedy = near or f"put {module.replace('.', '/')}.py beside the flow file, or install the package"
         return _fault("python-module-missing", f'there is no module "{module}" in {folder} or on the Python path', remedy)
     if file.suffix != ".py":

@@ -178,7 +178,7 @@ def _python(reader: Reader, value: str | Read, read: Read, owner: Owner) -> Acti
 
 
 def _is_function(reader: Reader, text: str, node: Node, owner: Owner, key: str = "python") -> bool:
-    if _FUNCTION.match(text) and not _names_a_file(reader, text.partition(":")[0]):
+    if _FUNCTION.match(text):
         return True
     if text.endswith(".py"):
         module = text.removesuffix(".py").replace("/", ".").strip(".")
@@ -191,11 +191,6 @@ def _is_function(reader: Reader, text: str, node: Node, owner: Owner, key: str =
     remedy = f'did you mean "{better}"?' if _FUNCTION.match(better) else 'write "module:function"'
     reader.error("function-syntax", node, f"`{key}` of {owner.called} is {shorten(text)}, not module:function", remedy)
     return False
-
-
-def _names_a_file(reader: Reader, module: str) -> bool:
-    """Whether it is the name of a module's file, as in `steps.py:check`, and not a module `py` in a package."""
-    return module.endswith(".py") and (reader.folder / f"{module.removesuffix('.py').replace('.', '/')}.py").is_file()
 
 
 def _utilities(reader: Reader, value: tuple[str, ...], read: Read, owner: Owner) -> Action | None:

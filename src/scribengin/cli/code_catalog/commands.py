@@ -17,6 +17,7 @@ CATALOG: tuple[Entry, ...] = (
         "There is no such code",
         "`scribengin explain` was asked for a code that no message has.",
         "Write it as the message does, without the brackets.",
+        "tests/cli/test_codes.py::test_explain_of_no_code_names_the_nearest",
     ),
     met(
         "bug",

@@ -50,6 +50,7 @@ CATALOG: tuple[Entry, ...] = (
         "`--wait` ended before the state was reached",
         "The flow is not in the expected state yet. It goes on all the same.",
         "Wait longer, or look: `scribengin status NAME`.",
+        "tests/control/test_verbs_up.py::test_a_flow_is_planned_goes_back_is_set_and_goes_on",
     ),
     met(
         "flow-unknown",

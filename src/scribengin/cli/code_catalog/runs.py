@@ -33,6 +33,7 @@ CATALOG: tuple[Entry, ...] = (
         "give wrong rows.",
         "Undo the change; or give the sink another id and another place: it reads everything again, and what was written stays; or start "
         "over: `scribengin reset FLOW --outputs` lists what it removes, and asks.",
+        "tests/cli/test_codes.py::test_explain_prints_an_entry",
     ),
     met(
         "state-copied",
@@ -67,6 +68,7 @@ CATALOG: tuple[Entry, ...] = (
         "would mix or double rows.",
         "Give the sink another place. If the state was removed by mistake, bring it back: `scribengin reset FLOW --undo`. `run --append-"
         "new-lineage` writes beside what is there, and duplicates what is read again.",
+        "tests/cli/test_codes.py::test_explain_of_no_code_names_the_nearest",
     ),
     met(
         "fenced",
@@ -255,5 +257,19 @@ CATALOG: tuple[Entry, ...] = (
         "A sink's place holds rows that no record of this flow names",
         "They are of a lineage that the state does not know, or of another program. The ledger does not count them.",
         "Look at the files that the message names; readers of the place see them too.",
+    ),
+    met(
+        "max-dead",
+        "More records became dead letters than `max_dead` allows",
+        "The bound of the flow was reached in a Batch or in the run.",
+        "Look at the letters: `scribengin dead list FLOW`; correct the source, the schema or the step; or raise `max_dead`.",
+        "tests/spark/test_max_dead.py::test_a_batch_with_too_many_is_not_committed_and_runs_again_once_the_step_is_fixed",
+    ),
+    met(
+        "mostly-dead",
+        "Most records became dead letters",
+        "More than half of what a run has read was refused, and the flow has no `max_dead`.",
+        "Look at the letters: `scribengin dead list FLOW`. If so many are expected, write `max_dead: 100%`.",
+        "tests/spark/test_max_dead.py::test_a_run_of_which_more_than_half_dies_is_no_success",
     ),
 )
