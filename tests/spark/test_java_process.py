@@ -60,8 +60,10 @@ def test_the_command_is_the_one_of_sparks_launcher_but_for_the_vector_module(tmp
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the arguments of a process are read from /proc")
 def test_odd_values_arrive_and_no_value_is_in_the_list_of_processes(tmp_path: Path) -> None:
+    folder = tmp_path / "My Shop"  # a blank in the name of a flow's folder
+    folder.mkdir()
     ended = subprocess.run(
-        [sys.executable, "-c", _ODD, str(tmp_path)], capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}, check=False
+        [sys.executable, "-c", _ODD, str(folder)], capture_output=True, text=True, env=os.environ | {"TMPDIR": str(folder)}, check=False
     )
     assert "ODD 'a=b: c\\\\d #x !é'" in ended.stdout, ended.stdout + ended.stderr
     assert "HUSH False" in ended.stdout
