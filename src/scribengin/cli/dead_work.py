@@ -275,7 +275,7 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
             click.echo("no dead letters are meant")
             return
         for row in found["refusals"]:
-            click.echo(f"{click.style(row['key'], bold=True)} stays: {row['why']}; {click.style(for_flow(row['remedy'], flow), dim=True)}")
+            click.echo(f"{click.style(row['key'], bold=True)} stays: {row['why']}; {click.style(row['remedy'], dim=True)}")
         if found["refused"] > len(found["refusals"]):
             click.echo(f"… and {found['refused'] - len(found['refusals']):,} more")
         will = "would enter" if found["dry_run"] else "enter"
@@ -312,7 +312,7 @@ def purge(*, flow: str, filters: Filters, replayed: bool, dry_run: bool, yes: bo
     if count and not dry_run:
         never = f", {found['unreplayed']:,} of which were never replayed" if found["unreplayed"] else ""
         lines = [f"{count:,} dead letters of {', '.join(found['queries'])}{never}"]
-        remedy = for_flow(f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}", flow)
+        remedy = f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}"
         confirm("this deletes for good:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
         found = purged(replayed=replayed, dry_run=False)
         count = found["purged"]
