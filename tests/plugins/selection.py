@@ -61,7 +61,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 NEEDS_BY_FIXTURE: dict[str, dict[str, str]] = {
     "connectors/cassandra": {"server": "cassandra"},
     "connectors/hbase": {"server": "hbase"},
-    "connectors/postgres": {"server": "postgres"},
+    "connectors/postgres": {"server": "postgres", "guarded": "postgres", "small": "postgres"},
     "connectors/opensearch": {"server": "opensearch"},
     "connectors/objects": {"server": "objects", "hdfs": "hdfs"},
     "connectors/delta": {"server": "objects"},

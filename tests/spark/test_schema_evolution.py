@@ -124,7 +124,7 @@ def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told
     # it holds for these columns in that folder, and the word is used up
     folder.flow((PLAIN % ("STRING", format)).replace("path: out", "path: other"))
     with pytest.raises(InputError, match="would be STRING"):
-        folder.run()
+        folder.run(append_new_lineage=True)
     folder.flow(PLAIN % ("DOUBLE", format))
     with pytest.raises(InputError, match="would be DOUBLE"):
         folder.run(word=Word("2026-01-01T00:00:00Z", "ann"))

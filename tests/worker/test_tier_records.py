@@ -238,5 +238,6 @@ def test_it_writes_by_itself_until_it_is_closed(bench: Bench, monkeypatch: pytes
     while not bench.tasks():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    bench.records.close()
+    bench.records.close()  # which waits no longer than until its next look
+    bench.records._thread.join(120)
     assert not bench.records._thread.is_alive()

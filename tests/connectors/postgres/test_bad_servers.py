@@ -101,9 +101,10 @@ def test_a_wrong_password_is_told_and_shown_nowhere(guarded: Guarded) -> None:
 
 def test_a_standby_is_read_once_and_not_as_it_grows(guarded: Guarded) -> None:
     server, signal = guarded.server, guarded.folder / "server/data/standby.signal"
+    asks = str(guarded.folder / "hba.conf")  # also of who comes behind this test
     server.stop()
     signal.touch()
-    server.start()
+    server.start(hba_file=asks)
     try:
         given = {"server": server.uri, "table": "orders", "every": 0.0}
         once = PostgresSource(Place("in", guarded.folder, SOURCE.filled(given)))
@@ -114,7 +115,7 @@ def test_a_standby_is_read_once_and_not_as_it_grows(guarded: Guarded) -> None:
     finally:
         server.stop()
         signal.unlink()
-        server.start()
+        server.start(hba_file=asks)
 
 
 class SmallServer(Postgres):
