@@ -113,7 +113,7 @@ def test_all_letters_are_replayed_only_when_a_person_agrees(command, flow, monke
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     asked = []
-    monkeypatch.setattr("click.confirm", lambda text, **_: asked.append(text))
+    monkeypatch.setattr("click.confirm", lambda text, **_: asked.append(text) or True)
     ended = command("dead", "replay", flow, "kept:0:0")
     assert (asked, "1 of them are not repaired" in ended.err) == ([], True)
     assert "2 are on their way, 1 had been asked for before" in command("dead", "replay", flow).out

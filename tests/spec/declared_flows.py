@@ -119,7 +119,11 @@ def actions(draw: st.DrawFn, inputs: tuple[str, ...]) -> Any:
             lambda: Aggregate(draw(st.just(()) | names), draw(pairs), draw(st.none() | windows())),
             lambda: Parse(draw(columns), "json", draw(schemas), time=draw(st.sampled_from(["exact", "truncate"]))),
             lambda: Parse(
-                draw(columns), "csv", draw(schemas), draw(st.sampled_from([",", ";", "\t", " ", "$"])), draw(st.just("") | texts)
+                draw(columns),
+                "csv",
+                draw(schemas),
+                draw(st.sampled_from([",", ";", "\t", " ", "$"])),
+                draw(st.just("") | texts.filter(lambda text: not {"\r", "\n"}.intersection(text))),
             ),
             lambda: Route(tuple((name, draw(texts)) for name in branches[1:]), draw(st.sampled_from([None, branches[0]]))),
             lambda: Python("steps:f"),

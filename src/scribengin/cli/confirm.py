@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.flow_argument import as_called
-from scribengin.core.errors import Refused
+from scribengin.core.errors import Exit, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,8 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
 
     Raises:
         Refused: Nobody is at a terminal who could answer.
-        click.Abort: The answer was no.
+        click.exceptions.Exit: The answer was no.
+        click.Abort: There was none: Ctrl-C.
     """
     if yes:
         return
@@ -39,7 +40,8 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
     if remedy:
         context = click.get_current_context(silent=True)
         click.echo(remedy if context is None else as_called(remedy, context.params), err=True)
-    click.confirm("Go on?", abort=True, err=True)
+    if not click.confirm("Go on?", err=True):
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 def _asks() -> bool:
