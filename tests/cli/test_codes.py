@@ -152,6 +152,8 @@ def test_what_a_newcomer_meets_is_explained(code: str) -> None:
 # --- what the source says, read as text ---
 
 _CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*\Z")
+_MAY_HAVE = re.compile(r"\bcode\b|Codes\(|_REMEDIES|_LASTING|(?:\.error|roblem|ault|_error|_warn|_failed)\w*\(")
+"""a file without it has no code: most have none"""
 _TABLES = {"_REMEDIES", "_LASTING", "_ANSWERS"}
 """tables of what servers say, with our code for each"""
 
@@ -160,9 +162,9 @@ _TABLES = {"_REMEDIES", "_LASTING", "_ANSWERS"}
 def source_codes() -> dict[str, str]:
     """Code → a place where it stands; one that is made of a part ends in `-*`."""
     folder = Path(scribengin.__file__).parent
-    trees = {
-        file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(folder.rglob("*.py")) if "catalog" not in file.parent.name
-    }
+    files = [file for file in sorted(folder.rglob("*.py")) if "catalog" not in file.parent.name]
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    trees = {file: list(ast.walk(ast.parse(text))) for file, text in texts.items() if _MAY_HAVE.search(text)}
     places = _parameters(trees.values())
     found: dict[str, str] = {}
     for file, tree in trees.items():
@@ -174,11 +176,11 @@ def source_codes() -> dict[str, str]:
     return found
 
 
-def _parameters(trees: Iterable[ast.Module]) -> dict[str, set[int]]:
+def _parameters(trees: Iterable[list[ast.AST]]) -> dict[str, set[int]]:
     """Name of a function, method or dataclass → where its `code` stands among the arguments."""
     found: dict[str, set[int]] = {}
     for tree in trees:
-        for node in ast.walk(tree):
+        for node in tree:
             if isinstance(node, ast.FunctionDef):
                 names = [argument.arg for argument in node.args.args if argument.arg not in ("self", "cls")]
             elif isinstance(node, ast.ClassDef):
@@ -190,9 +192,9 @@ def _parameters(trees: Iterable[ast.Module]) -> dict[str, set[int]]:
     return found
 
 
-def _values(tree: ast.Module, places: dict[str, set[int]]) -> Iterator[tuple[ast.stmt | ast.expr, ast.expr, bool]]:
+def _values(tree: list[ast.AST], places: dict[str, set[int]]) -> Iterator[tuple[ast.stmt | ast.expr, ast.expr, bool]]:
     """(where, what may be a code, whether it certainly is one)"""
-    for node in ast.walk(tree):
+    for node in tree:
         match node:
             case ast.Call():
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -233,11 +235,11 @@ def _texts(value: ast.expr, constants: dict[str, str]) -> list[str]:
     return []
 
 
-def _constants(tree: ast.Module) -> dict[str, str]:
+def _constants(tree: list[ast.AST]) -> dict[str, str]:
     """Names of the module that are a text."""
     return {
         target.id: node.value.value
-        for node in ast.walk(tree)
+        for node in tree
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         for target in node.targets
         if isinstance(target, ast.Name)
