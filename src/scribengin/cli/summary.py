@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -60,7 +61,7 @@ def show_summary(result: RunResult, flow: str, console: Console | None = None) -
     if dead := sum(query.rows.dead for query in result.queries):
         here = sum(query.this_run.dead for query in result.queries)
         letters = f"{dead:,} dead letter{'s' * (dead != 1)}" + (f", {f'{here:,}' if here else 'none'} of this run" if earlier else "")
-        console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (f"scribengin dead list {flow}", "bold")))
+        console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (f"scribengin dead list {shlex.quote(flow)}", "bold")))
     if result.summaries:
         console.print()
         show_summaries({"summaries": result.summaries})

@@ -151,30 +151,36 @@ def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResul
         finally:
             ended.set()
 
-    signals: list[int] = []
+    interrupts: list[bool] = []
+    """for each: whether a Batch may have been under way when it came"""
 
-    def interrupt(number: int, _frame: Any) -> None:
-        if signals:
+    said = False
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        if interrupts:
             display.close()
             then = "the Batch under way will be run again at the next start" if latest.is_running else "nothing was read"
             click.echo(f"left at once; {then}", err=True)
             os._exit(Exit.INTERRUPTED)
-        signals.append(number)
+        interrupts.append(latest.is_running)
         settings.stop.set()
+
+    def say_once() -> None:
+        nonlocal said
+        if interrupts and not said:
+            said = True
+            waits = "stopping when the Batch under way is finished" if interrupts[0] else "stopping before it begins"
+            display.say(f"{waits}; Ctrl-C again leaves at once, and is safe too")
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     thread = threading.Thread(target=work, name="run", daemon=True)
     try:
         thread.start()
-        said = False
-        view: RunView | None = None
         while not ended.wait(_DRAW_EVERY_S):
-            if signals and not said:
-                said = True
-                waits = "stopping when the Batch under way is finished" if latest.is_running else "stopping before it begins"
-                display.say(f"{waits}; Ctrl-C again leaves at once, and is safe too")
+            say_once()
             if view := latest.take():
                 display.show(view)
+        say_once()  # of a run that ended before the next look
         if view := latest.take():
             display.show(view)
     finally:
