@@ -50,9 +50,11 @@ COMMANDS = (
     (
         "audit shop/flow.yaml",
         "`decided` is what the decision records say, `found` what was read again. `losses` is what was gone before it was read: `source`, "
-        "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. `lines` is the ledger as people add it up: in + made = "
-        "out + filtered +\nfolded + dead + late, without what is looked up in static tables (`lookup`); `held` is beside the "
-        "sum. Where there are any losses, counts\nof rows have `lost` and "
+        "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. `others` is what a sink's place holds besides, of which "
+        "this state knows nothing: rows\nof other lineages, and files that no record names; each is a warning too (`audit-others`). "
+        "`left_out` is the newest Batch where a run is still at\nit, null where all is covered. `lines` is the ledger as people add it "
+        "up: in + made = out + filtered +\nfolded + dead + late, without what is looked up in static tables (`lookup`); `held` is "
+        "beside the sum. Where there are any losses, counts\nof rows have `lost` and "
         "`lost_unknown` too. A sink\nthat goes to a group has `members` beside `found`: each one's Batches, of those whose details are "
         "there. `channels` (none in a flow that is\nnot cut): for each reader of a channel, of how many of the feeder's Batches both ends "
         "were compared, of how many they could not be, and how\nmany differ.",
@@ -109,7 +111,11 @@ COMMANDS = (
     ("version", ""),
     ("completion bash", ""),
     ("schema", "`result` is the JSON Schema itself; most of it is left out here."),
-    ("reset shop/flow.yaml --outputs --yes", "What was forgotten, and how many files were deleted."),
+    (
+        "reset shop/flow.yaml --outputs --yes",
+        "What was removed, and until when `reset --undo` brings it back. `--dry-run` gives the same without `trash`. `items` are files, or "
+        "rows where a\nsink has no files; what is not `restorable` is deleted for good.",
+    ),
 )
 HEAD = """# What `--json` prints
 
