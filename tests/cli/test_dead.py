@@ -269,3 +269,9 @@ def test_letters_of_a_query_whose_sink_is_gone_are_listed_as_such_with_those_tha
     assert "1 wait to be replayed in a Query that no sink makes any more" in said
     said = command("dead", "replay", flow, "--json").object["result"]
     assert (said["replayed"], said["refused"], ["waits" in row["why"] for row in said["refusals"]]) == (0, 2, [True, False])
+
+
+def test_that_there_are_more_letters_than_are_shown_is_said(command, flow):
+    bury(flow, [letter(1), letter(2), letter(3)])
+    assert command("dead", "show", flow, "--limit", "2").out.endswith("… and more: these are the first 2; --limit shows others\n")
+    assert "… and more" not in command("dead", "show", flow, "--limit", "3").out

@@ -132,6 +132,28 @@ def test_a_reset_is_not_undone_over_what_was_written_since_and_the_remedy_brings
     assert audit_flow(prepare(shop.path / "flow.yaml", state=None)).balanced
 
 
+def test_after_a_reset_of_the_state_alone_the_refusal_says_how_to_undo_it(shop, command):
+    assert command("reset", "flow.yaml", "--yes").status == 0
+    with pytest.raises(Exception, match="another lineage") as refused:
+        shop.run()
+    assert refused.value.remedy.startswith("bring back what a reset removed: scribengin reset FLOW --undo; or start over")
+    (told,) = command("audit", "flow.yaml", "--json").object["problems"]
+    assert told["remedy"] == "bring back what a reset removed: scribengin reset flow.yaml --undo"
+    assert command(*shlex.split(told["remedy"].partition(": scribengin ")[2])).status == 0
+    assert shop.run().balanced
+    assert ids(shop) == [1, 2, 3]
+
+
+def test_of_two_resets_each_undo_says_what_it_brought_back_and_what_is_left(shop, command):
+    first = command("reset", "flow.yaml", "--yes", "--json").object["result"]["trash"]["id"]
+    assert command("reset", "flow.yaml", "--outputs", "--yes").status == 0
+    said = command("reset", "flow.yaml", "--undo").out
+    assert "3 files of sink kept" in said
+    assert f"still in the trash: {first} (the state of query kept); scribengin reset flow.yaml --undo {first}" in said
+    assert "the state of query kept" in command("reset", "flow.yaml", "--undo").out
+    assert audit_flow(prepare(shop.path / "flow.yaml", state=None)).balanced
+
+
 def killed(folder: Path, point: str, *words: str) -> int:
     """The status of a command that dies at a point."""
     environment = {**os.environ, VARIABLE: f"{point}:die"}

@@ -17,14 +17,16 @@ from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError, Sink
 from scribengin.core.storage import folder_fault, make_folder
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
-from scribengin.local.preflight import blaming
-from scribengin.local.prepare import open_sinks, prepare
+from scribengin.local.preflight import blaming, empty_lookups
+from scribengin.local.prepare import first_file_faults, open_sinks, prepare
 from scribengin.state.lineage import open_lineage
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from conftest import FlowFolder
 
 FLOW = """\
 version: 1
@@ -237,3 +239,39 @@ def test_a_folder_that_is_not_there_yet_has_no_fault_and_is_not_made(tmp_path: P
     fault = folder_fault(tmp_path / "link")
     assert fault is not None
     assert "link to nothing" in fault[0]
+
+
+LOOKUP = """\
+version: 1
+name: looked
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT, code STRING"}
+  names: {type: files, path: names, format: csv, static: true, schema: "code STRING, name STRING"}
+steps:
+  named: {from: [rows, names], join: {key: [code], how: left}}
+sinks:
+  kept: {from: named, type: files, path: out, format: json}
+"""
+
+
+def test_a_lookup_table_without_a_record_is_a_warning_of_plan_and_run(folder: FlowFolder) -> None:
+    folder.flow(LOOKUP).data("data/a.jsonl", [{"id": 1, "code": "x"}])
+    (folder.path / "names").mkdir()
+    (told,) = empty_lookups(prepare(folder.path / "flow.yaml", state=None))
+    assert (told.code, told.severity, told.place.line) == ("lookup-empty", "warning", 5)
+    assert str(folder.path / "names") in told.message
+    result = folder.run()
+    assert [problem.code for problem in result.problems] == ["lookup-empty"]
+    folder.data("names/names.csv", ["code,name", "x,ex"])
+    assert empty_lookups(prepare(folder.path / "flow.yaml", state=None)) == []
+
+
+def test_a_misspelt_name_in_the_header_of_a_first_file_stops_before_spark(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(LOOKUP)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "names.csv").write_text("code,naem\nx,ex\n")
+    (error,) = first_file_faults(prepare(tmp_path / "flow.yaml", state=None))
+    assert error.code == "source-columns"
+    assert 'no column "name", and one of nearly that name' in error.message
+    assert error.remedy.startswith('write columns: {name: "naem"}')

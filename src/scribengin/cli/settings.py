@@ -59,7 +59,7 @@ SETTINGS = (
     Setting("state", "path", "The state folder, or hdfs://NAMENODE:PORT/FOLDER; .scribengin beside the flow by default."),
     Setting("metrics", "port", "Serve Prometheus metrics on this port of 127.0.0.1."),
     Setting("fail_fast", "flag", "Stop all Queries when one fails.", False),
-    Setting("strict", "flag", "Exit 1 when there were dead letters.", False),
+    Setting("strict", "flag", "Exit 1 when this run had dead letters.", False),
     Setting(
         "progress",
         "choice",

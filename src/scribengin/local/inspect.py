@@ -25,6 +25,7 @@ from scribengin.state.losses import read_losses
 from scribengin.state.moves import read_moved
 from scribengin.state.orders import order_texts
 from scribengin.state.topology import tiers_with_state
+from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -98,7 +99,8 @@ def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     audits = [_audit_left(prepared), *(_audit_tier(tier, known) for tier in prepared.tiers)]
     reports = tuple(report for audit in audits for report in audit.reports)
     if not reports:
-        raise Refused(f'flow "{prepared.name}" has no state in {prepared.folder}', remedy="run it first", code="state-missing")
+        remedy = Trash(prepared.root, prepared.name).hint() or "run it first"
+        raise Refused(f'flow "{prepared.name}" has no state in {prepared.folder}', remedy=remedy, code="state-missing")
     channels = tuple(audit_channels(topology_of(prepared.plan, prepared.root)))
     told = mismatches_by_query(prepared.plan, prepared.root, channels)
     reports = tuple(

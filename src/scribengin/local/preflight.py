@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.connectors.contract import Claimant
+from scribengin.connectors.files.discovery import Discovery
 from scribengin.core.errors import EnvironmentFault, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.local.migrate import first_refusal
@@ -18,6 +20,7 @@ from scribengin.local.prepare import first_file_faults, sink_place, source_place
 from scribengin.plan.split import CHANNEL
 from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
+from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -86,6 +89,24 @@ def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> 
     return [*problems, *_of_changes(prepared, changes, known={error.code for error in found})]
 
 
+def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
+    """A warning for each table of files to look things up in that has no record yet."""
+    found = []
+    for tier in prepared.tiers:
+        flow = tier.plan.flow
+        for id_ in sorted({source for query in tier.plan.queries for source in query.static_sources}):
+            if flow.sources[id_].type != "files":
+                continue
+            path = source_place(flow, id_).folder / Path(flow.sources[id_].options["path"]).expanduser()
+            with suppress(SourceError, OSError):
+                files = Discovery(path)
+                if not any((files.root / name).stat().st_size for name in files.changed() or ()):
+                    message = f'lookup table "{id_}": {path} has no file with a record, so that nothing is found in it'
+                    remedy = "put the table there before the flow starts"
+                    found.append(Problem("lookup-empty", tier.place_of(id_, _WHERE), message, remedy, "warning"))
+    return found
+
+
 def state_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = ()) -> Iterator[ScribenginError]:
     """Why the state does not fit: a copy, another installation's, or made by other steps. `arriving`: (tier, Query) of those that are going
     to begin in place of others."""
@@ -144,6 +165,8 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
                         if not catalog.look_at_sink(node.type, place, claimant):
                             _open(partial(catalog.open_sink, node.type, place))
                 except ScribenginError as error:
+                    if error.code == "output-foreign" and (hint := Trash(prepared.root, prepared.name).hint()):
+                        error.remedy = f"{hint}; or {error.remedy}"
                     yield error
 
 

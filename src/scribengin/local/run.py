@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Problem
 from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
-from scribengin.local.preflight import blaming, check_before_spark
+from scribengin.local.preflight import blaming, check_before_spark, empty_lookups
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.session import begin
 from scribengin.plan.meetings import circle, meetings, way_text
@@ -56,6 +57,7 @@ def run_flows(
 
     show("checking")
     flows = [prepare(path, state=settings.state, tier=settings.tier, base=settings.base) for path in paths]
+    flows = [replace(flow, warnings=(*flow.warnings, *empty_lookups(flow))) for flow in flows]
     met = _meetings(flows)
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import StepError
+from scribengin.core.remedies import flow_command
 from scribengin.state.dead import read_segment
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ def too_many_dead(excess: Excess, folder: QueryFolder, segments: Sequence[LineSe
     node, why = _most_common(letters)
     if committed is None:
         after = "the Batch is not committed, and runs again at the next start"
-        remedy = "fix the step or the data, and start again"
+        given_up = flow_command("source skip", "FILE")
+        remedy = f"fix the step, and start again; where a file is wrong, put a corrected one beside it and give it up: {given_up}"
     else:
         after = f"Batch {committed} is committed with its dead letters"
         remedy = "fix the step, replay the dead letters, and start again"

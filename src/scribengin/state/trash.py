@@ -93,13 +93,17 @@ class Trash:
             )
         return chosen
 
+    def hint(self) -> str:
+        """For a remedy, where a reset can be undone: how. Empty where nothing is kept."""
+        return f"bring back what a reset removed: {flow_command('reset', '--undo')}" if self.all() else ""
+
     def begin(self, owner: str, lost: Iterable[Mapping[str, Any]]) -> Discarded:
         """A new one, or the newest where its reset was cut short."""
         lost = tuple(lost)
         newest = next(iter(self.all()), None)
         if newest is not None and not newest.whole:
             return replace(newest, lost=(*newest.lost, *(each for each in lost if each not in newest.lost)))
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="microseconds")  # two in one second have an order
         begun = Discarded(f"{now[:10]}-{uuid4().hex[:6]}", self._flow, now, owner, lost=lost)
         self._write(begun)
         return begun

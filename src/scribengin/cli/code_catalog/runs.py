@@ -62,11 +62,18 @@ CATALOG: tuple[Entry, ...] = (
         "tests/api/test_answers_api.py::test_state_on_another_host_is_asked_of_the_master_there_or_named",
     ),
     met(
+        "lookup-empty",
+        "A lookup table has no record",
+        "The table is read again at each Batch; nothing is found in an empty one, and a left join gives nulls.",
+        "Put the table there before the flow starts.",
+        "tests/local/test_preflight.py::test_a_lookup_table_without_a_record_is_a_warning_of_plan_and_run",
+    ),
+    met(
         "output-foreign",
         "The place of a sink holds rows of somebody else",
         "It has commits of another lineage (a flow whose state was removed, or another flow), or files that no flow wrote. Writing there "
         "would mix or double rows.",
-        "Give the sink another place. If the state was removed by mistake, bring it back: `scribengin reset FLOW --undo`. `run --append-"
+        "Give the sink another place. If a `reset` removed the state, bring it back: `scribengin reset FLOW --undo`. `run --append-"
         "new-lineage` writes beside what is there, and duplicates what is read again.",
         "tests/cli/test_codes.py::test_explain_of_no_code_names_the_nearest",
     ),

@@ -88,13 +88,16 @@ def show(*, flow: str, filters: Filters, limit: int, state: Path | None, masters
 
     Of a flow that was submitted the bytes of records are shown to operators and above.
     """
-    name, letters = (_of_name if is_name(flow) else _of_file)(flow, filters, limit, state, masters)
+    name, found = (_of_name if is_name(flow) else _of_file)(flow, filters, limit + 1, state, masters)
+    letters = found[:limit]
 
     def display() -> None:
         if not letters:
             click.echo("no dead letters")
         for letter in letters:
             _print(letter)
+        if len(found) > limit:
+            click.echo(f"… and more: these are the first {limit:,}; --limit shows others")
 
     return Answer({"flow": name, "letters": letters}, show=display)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ from scribengin.cli.flow_state import open_state
 from scribengin.cli.settings import setting_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from scribengin.cli.flow_state import FlowState
@@ -38,7 +39,7 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
     if undo is not None:
         if outputs or dry_run:
             raise click.UsageError("--undo takes neither --outputs nor --dry-run")
-        return _undo(open_state(flow, state), "" if undo == "newest" else undo)
+        return _undo(open_state(flow, state), "" if undo == "newest" else undo, flow)
     from scribengin.local.reset import Reset
 
     found = open_state(flow, state)
@@ -59,23 +60,37 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
     return Answer(result | _trash(discarded), show=lambda: _show_done(lines, discarded, flow))
 
 
-def _undo(found: FlowState, id_: str) -> Answer:
+def _undo(found: FlowState, id_: str, flow: str) -> Answer:
     from scribengin.local.reset import undo
     from scribengin.state.topology import tiers_with_state
+    from scribengin.state.trash import Trash
 
     root, name = found.tiers[0].folder.root, found.declared.name
     own = {tier.folder.tier: tier.folder for tier in found.tiers}
     tiers = [*own.values(), *(tier for tier in tiers_with_state(root, name) if tier.tier not in own)]
     discarded = undo(root, name, tiers, id_)
+    left = Trash(root, name).all()
 
     def show() -> None:
-        click.echo(f"flow {name} is as it was before the reset {discarded.id}; it goes on where it was")
+        click.echo(f"brought back what the reset {discarded.id} removed:")
+        for lost in discarded.lost:
+            click.echo(f"  {_lost_text(lost)}")
+        for other in left:
+            what = ", ".join(_lost_text(lost) for lost in other.lost) or "nothing"
+            click.echo(f"still in the trash: {other.id} ({what}); scribengin reset {shlex.quote(flow)} --undo {other.id}")
 
     return Answer({"flow": name, "folder": str(found.path)} | _trash(discarded), show=show)
 
 
+def _lost_text(lost: Mapping[str, Any]) -> str:
+    """An entry of the trash's list, as a reset has written it."""
+    if "query" in lost:
+        return f"the state of query {lost['query']}"
+    return f"{lost['items']:,} files of sink {lost['sink']}" if lost["restorable"] else f"not sink {lost['sink']}: deleted for good"
+
+
 def _trash(discarded: Discarded) -> dict[str, Any]:
-    return {"trash": {"id": discarded.id, "until": discarded.until.isoformat()}}
+    return {"trash": {"id": discarded.id, "until": discarded.until.isoformat(timespec="seconds")}}
 
 
 def _show_lost(lines: Sequence[str]) -> None:
@@ -89,4 +104,4 @@ def _show_done(lines: Sequence[str], discarded: Discarded, flow: str) -> None:
         return
     for line in lines:
         click.echo(f"removed {line}")
-    click.echo(f"to bring it back, until {discarded.until:%Y-%m-%d}: scribengin reset {flow} --undo {discarded.id}")
+    click.echo(f"to bring it back, until {discarded.until:%Y-%m-%d}: scribengin reset {shlex.quote(flow)} --undo {discarded.id}")

@@ -94,8 +94,8 @@ def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> Answer:
 
 
 def exit_of(result: RunResult, *, strict: bool) -> Exit:
-    """The exit status of a run. With `strict` one dead letter is a failure."""
-    dead = sum(query.rows.dead for query in result.queries)
+    """The exit status of a run. With `strict` one dead letter of this run is a failure."""
+    dead = sum(query.this_run.dead for query in result.queries)
     wrong = any(problem.severity == "error" for problem in result.problems)
     return Exit.FAILED if result.state == "failed" or wrong or not result.balanced or (strict and dead) else Exit.DONE
 

@@ -45,6 +45,10 @@ class Unlike:
     remedy: str
 
 
+_MISSPELT = 0.7
+"""how near a name of a header is to one of the schema that it lacks, 0 to 1, to be taken for it: `regoin`, `cdoe`"""
+
+
 def unlike_encoding(file: str, head: bytes, format: str, encoding: str) -> Unlike | None:
     """Of a file of text whose bytes are not UTF-8, which is what a source reads where it says nothing."""
     marked = marked_encoding(head)
@@ -73,6 +77,8 @@ def unlike_names(file: str, names: Sequence[str], asked: Schema, beside: Iterabl
         found = "none of the columns that are NOT NULL"
     elif near:
         found = f"no column {_quoted(near)}, and one whose name differs only in blanks, case or marks"
+    elif header and (misspelt := [name for name in absent if _close(name, names, there, alike=_MISSPELT) is not None]):
+        found = f"no column {_quoted(misspelt)}, and one of nearly that name"
     else:
         return None
     meant = near or {name: close for name in absent if (close := _close(name, names, there)) is not None}
@@ -164,8 +170,8 @@ def _fold(name: str, *, loose: bool) -> str:
     return folded(kept, "loose") or kept if loose else kept
 
 
-def _close(name: str, names: Sequence[str], taken: Sequence[str]) -> str | None:
-    return nearest(name, [other for other in names if other not in taken])
+def _close(name: str, names: Sequence[str], taken: Sequence[str], *, alike: float = 0.6) -> str | None:
+    return nearest(name, [other for other in names if other not in taken], alike)
 
 
 def _quoted(names: Iterable[str]) -> str:
