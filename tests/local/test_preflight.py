@@ -149,7 +149,7 @@ def test_plan_says_what_run_refuses_in_the_same_words_and_neither_starts_spark(
     assert problem["remedy"]
     error = refused(path, monkeypatch)
     remedy = prepare(path, state=None).named(error.remedy)
-    assert (error.code, error.message, remedy) == (code, problem["message"], problem["remedy"])
+    assert (error.code, error.message, remedy, int(error.exit)) == (code, problem["message"], problem["remedy"], status)
     assert error.place is not None
     assert (error.place.file, error.place.line, error.place.column) == (str(path), *place)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors import catalog
 from scribengin.connectors.contract import Claimant
 from scribengin.connectors.files.discovery import Discovery
-from scribengin.core.errors import EnvironmentFault, InputError, Refused, ScribenginError, SinkError, SourceError
+from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.local.migrate import first_refusal
 from scribengin.local.prepare import first_file_faults, sink_place, source_place
@@ -46,6 +46,8 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
         if error.place is None:
             where = isinstance(error, (SourceError, SinkError)) and not isinstance(error, Refused)
             error.place = tier.place_of(node, _WHERE if where else ())
+            if where:
+                error.exit = Exit.INPUT  # nothing has begun: it is what the flow says, as `plan` judges it
         raise
     except OSError as error:
         of_source = node in flow.sources
@@ -58,6 +60,7 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
             node=node,
         )
         fault.place = tier.place_of(node, _WHERE)
+        fault.exit = Exit.INPUT
         raise fault from error
 
 

@@ -10,7 +10,7 @@ from scribengin.connectors import catalog
 from scribengin.connectors.abilities import is_handed_over, looks_ahead
 from scribengin.connectors.contract import Limits, Place, Sink, SourceStream
 from scribengin.connectors.contract import Source as OpenSource
-from scribengin.core.errors import InputError, Refused, SourceError, Unreachable
+from scribengin.core.errors import Exit, InputError, Refused, SourceError, Unreachable
 from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import did_you_mean
 from scribengin.core.remedies import for_flow
@@ -204,6 +204,8 @@ def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterat
                     source.check_first()
             except (SourceError, Unreachable) as error:
                 error.place = tier.place_of(node.id)
+                if isinstance(error, SourceError):
+                    error.exit = Exit.INPUT
                 yield error
 
 
