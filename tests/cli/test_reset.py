@@ -154,6 +154,13 @@ def test_of_two_resets_each_undo_says_what_it_brought_back_and_what_is_left(shop
     assert audit_flow(prepare(shop.path / "flow.yaml", state=None)).balanced
 
 
+def test_a_query_whose_sink_is_not_in_the_flow_leaves_what_it_wrote(shop, command):
+    shop.flow(FLOW.replace("kept: {", "other: {").replace("path: out,", "path: elsewhere,"))
+    (line,) = command("reset", "flow.yaml", "--outputs", "--dry-run").out.splitlines()
+    assert line.startswith("query kept: ")
+    assert line.endswith("; no sink of the flow makes it any more, and what it wrote stays")
+
+
 def killed(folder: Path, point: str, *words: str) -> int:
     """The status of a command that dies at a point."""
     environment = {**os.environ, VARIABLE: f"{point}:die"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import can_restore
@@ -14,6 +14,7 @@ from scribengin.local.migrate import open_left_sinks
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import open_sinks
 from scribengin.local.stored import letters_waiting
+from scribengin.plan.graph import query_sinks
 from scribengin.state.channels import FOLDER
 from scribengin.state.dead import read_expired
 from scribengin.state.decisions import Decisions
@@ -46,6 +47,8 @@ class LostQuery:
     positions: Mapping[str, int]
     dead_letters: int
     replays: int
+    made: bool = True
+    """False where no sink of the flow makes it any more: then what it wrote is not looked for"""
 
     def as_json(self) -> dict[str, Any]:
         """Its form in a result."""
@@ -65,7 +68,8 @@ class LostQuery:
             said.append(f"{self.dead_letters:,} dead letter{'s' * (self.dead_letters != 1)}")
         if self.replays:
             said.append(f"{self.replays:,} replay{'s' * (self.replays != 1)} that no Batch has taken yet")
-        return f"query {self.query}: the ledger and state of {', '.join(said)}"
+        stays = "" if self.made else "; no sink of the flow makes it any more, and what it wrote stays"
+        return f"query {self.query}: the ledger and state of {', '.join(said)}{stays}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class Reset:
 
     flow: Flow
     tiers: tuple[StateFolder, ...]
+    made: frozenset[str] = frozenset()
+    """the Queries that sinks of the flow, and channels, make now"""
     sinks: Mapping[str, Sink] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
 
@@ -112,7 +118,8 @@ class Reset:
                 options = {id_: channel.sink for id_, channel in left.items()}
                 places |= {id_: channel.place for id_, channel in left.items()}
                 sinks |= open_left_sinks(declared, first.root, first.query("reset"), first.tier, (), options)
-        return Reset(declared, (*own.values(), *earlier), sinks, places)
+        made = frozenset(name for flow, _ in tiers for name in query_sinks(flow))
+        return Reset(declared, (*own.values(), *earlier), made, sinks, places)
 
     @property
     def root(self) -> Path:
@@ -127,7 +134,7 @@ class Reset:
     def lost(self) -> tuple[list[LostQuery], list[LostOutput]]:
         """What would be removed, without changing anything. Raises Refused where a sink's place holds what others have written."""
         owner = _owner(self.tiers[0])
-        queries = [_lost(tier, query) for tier in self.tiers for query in tier.queries()]
+        queries = [replace(_lost(tier, query), made=query.name in self.made) for tier in self.tiers for query in tier.queries()]
         outputs = [
             LostOutput(id_, self.places[id_], sink.clear(owner=owner, flow=self.flow.name, dry_run=True), can_restore(sink))
             for id_, sink in self.sinks.items()
