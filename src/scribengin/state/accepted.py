@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import names_in, read_or_none, remove_tree, replace
+from scribengin.core.storage import names_in, read_or_none, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,11 +68,6 @@ def is_used(root: Path, flow: str, tier: str, word: Word) -> bool:
     """Whether the tier has started with it already."""
     path = _words(root, flow) / f"{tier}.json"
     return path.name in names_in(path.parent) and unseal(path.read_bytes(), _WORD, _FORMAT, path) == asdict(word)
-
-
-def forget_accepted(root: Path, flow: str) -> None:
-    """As if nothing had ever been accepted."""
-    remove_tree(root / FOLDER / flow)
 
 
 def _sink(root: Path, flow: str, sink: str) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import names_in, put_if_absent, remove_tree
+from scribengin.core.storage import names_in, put_if_absent
 from scribengin.core.types import Field, SchemaSyntaxError, parse_schema
 
 if TYPE_CHECKING:
@@ -69,11 +69,6 @@ def read_learned(root: Path, flow: str, source: str) -> list[Learned]:
         body = unseal((folder / name).read_bytes(), _KIND, _FORMAT, folder / name)
         learned.append(Learned(parse_schema(body["column"]).fields[0], body["at"], body["file"]))
     return sorted(learned, key=lambda each: (each.at, each.field.name))
-
-
-def forget_learned(root: Path, flow: str) -> None:
-    """As if its sources had been what is declared from the start."""
-    remove_tree(root / FOLDER / flow)
 
 
 def _folder(root: Path, flow: str, source: str) -> Path:

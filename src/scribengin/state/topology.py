@@ -78,11 +78,6 @@ def write_topology(root: Path, flow: str, topology: Topology) -> None:
         replace(_file(root, flow), seal(_KIND, _FORMAT, topology.as_json()))
 
 
-def forget_topology(root: Path, flow: str) -> None:
-    """What `reset` does, under the leases."""
-    _file(root, flow).unlink(missing_ok=True)
-
-
 def tiers_with_state(root: Path, flow: str) -> list[StateFolder]:
     """The tiers that have run, those too that the flow has no more; by name."""
     folders = [StateFolder(root, flow, name) for name in sorted(names_in(root / flow)) if name != FOLDER]
