@@ -143,10 +143,29 @@ class Reset:
 
     def run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
         """Under leases, which it takes: remove it. Raises Refused where a tier runs. May be killed at any point and done again."""
+        with self._leases():
+            return self._run(lost)
+
+    def undo(self, id_: str = "") -> Discarded:
+        """Under leases, which it takes: bring back what the newest reset has removed, or the one of that id. Raises Refused where there is
+        none, where the flow has run since, or where a tier runs."""
+        with self._leases():
+            found = self.trash.find(id_)
+            if found.owner != _owner(self.tiers[0]):
+                raise Refused(
+                    f"what {found.id} has removed belongs to another installation: this state folder was a copy",
+                    remedy="run the flow from the original folder",
+                    code="state-foreign",
+                )
+            self.trash.restore(found)
+        return found
+
+    def _leases(self) -> ExitStack:
+        """Those of all tiers, taken already."""
         with ExitStack() as stack:
             for tier in self.tiers:
                 stack.enter_context(take_lease(tier))
-            return self._run(lost)
+            return stack.pop_all()
 
     def _run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
         owner = _owner(self.tiers[0])
@@ -181,24 +200,6 @@ class Reset:
         for name in sorted(names_in(folder)):
             if name not in tiers and name != FOLDER:
                 yield folder / name
-
-
-def undo(root: Path, flow: str, tiers: Sequence[StateFolder], id_: str = "") -> Discarded:
-    """Bring back what the newest reset has removed, or the one of that id. Raises Refused where there is none, where the flow has run
-    since, or where a tier runs."""
-    trash = Trash(root, flow)
-    with ExitStack() as stack:
-        for tier in tiers:
-            stack.enter_context(take_lease(tier))
-        found = trash.find(id_)
-        if found.owner != _owner(tiers[0]):
-            raise Refused(
-                f"what {found.id} has removed belongs to another installation: this state folder was a copy",
-                remedy="run the flow from the original folder",
-                code="state-foreign",
-            )
-        trash.restore(found)
-    return found
 
 
 def _lost(tier: StateFolder, query: QueryFolder) -> LostQuery:

@@ -61,15 +61,11 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
 
 
 def _undo(found: FlowState, id_: str, flow: str) -> Answer:
-    from scribengin.local.reset import undo
-    from scribengin.state.topology import tiers_with_state
-    from scribengin.state.trash import Trash
+    from scribengin.local.reset import Reset
 
-    root, name = found.tiers[0].folder.root, found.declared.name
-    own = {tier.folder.tier: tier.folder for tier in found.tiers}
-    tiers = [*own.values(), *(tier for tier in tiers_with_state(root, name) if tier.tier not in own)]
-    discarded = undo(root, name, tiers, id_)
-    left = Trash(root, name).all()
+    reset = Reset.of(found.declared, [(tier.flow, tier.folder) for tier in found.tiers], outputs=False)
+    discarded = reset.undo(id_)
+    left = reset.trash.all()
 
     def show() -> None:
         click.echo(f"brought back what the reset {discarded.id} removed:")
@@ -79,7 +75,7 @@ def _undo(found: FlowState, id_: str, flow: str) -> Answer:
             what = ", ".join(_lost_text(lost) for lost in other.lost) or "nothing"
             click.echo(f"still in the trash: {other.id} ({what}); scribengin reset {shlex.quote(flow)} --undo {other.id}")
 
-    return Answer({"flow": name, "folder": str(found.path)} | _trash(discarded), show=show)
+    return Answer({"flow": found.declared.name, "folder": str(found.path)} | _trash(discarded), show=show)
 
 
 def _lost_text(lost: Mapping[str, Any]) -> str:
