@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 90.0
 SHORT_S = 4.0
+"""a session's time, for tests that wait until it is over"""
+LONG_S = 60.0
+"""a session's time, for tests in which it must not be over"""
 LOGIN = DigestLogin(Secret("masters:sesame", "${secret:env/MASTERS}"))
 WORKER = DigestLogin(Secret("tweets-edge:open", "${secret:env/WORKER}"))
 STRANGER = DigestLogin(Secret("masters:guess", "${secret:env/STRANGER}"))
@@ -40,7 +43,7 @@ def until(true: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) ->
 class Bench(Protocol):
     """One registry, empty, whose root the login LOGIN may do all to and everybody may read."""
 
-    def client(self, login: DigestLogin = LOGIN) -> Registry: ...
+    def client(self, login: DigestLogin = LOGIN, session_s: float = LONG_S) -> Registry: ...
 
     def cut(self, client: Registry) -> None:
         """Until the session is SUSPENDED."""
@@ -66,7 +69,7 @@ class MemoryBench:
         self.store = MemoryStore(grants=(Grant(LOGIN.who, May.ALL), READABLE))
         self.clients: list[MemoryRegistry] = []
 
-    def client(self, login: DigestLogin = LOGIN) -> MemoryRegistry:
+    def client(self, login: DigestLogin = LOGIN, session_s: float = LONG_S) -> MemoryRegistry:
         self.clients.append(self.store.client(login.who))
         return self.clients[-1]
 
@@ -179,10 +182,10 @@ class ZooKeeperBench:
         self.clients: list[ZooKeeperRegistry] = []
         self.other = self.client()
 
-    def client(self, login: DigestLogin = LOGIN) -> ZooKeeperRegistry:
+    def client(self, login: DigestLogin = LOGIN, session_s: float = LONG_S) -> ZooKeeperRegistry:
         wire = Wire(self.port)
         address = Address((f"127.0.0.1:{wire.port}",), self.root)
-        client = open_zookeeper(address, login=login, grants=(READABLE,), session_s=SHORT_S, wait_s=DEADLINE_S)
+        client = open_zookeeper(address, login=login, grants=(READABLE,), session_s=session_s, wait_s=DEADLINE_S)
         self.wires[id(client)] = wire
         self.clients.append(client)
         return client

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from registry_benches import DEADLINE_S, LOGIN, STRANGER, WORKER, until
+from registry_benches import DEADLINE_S, LOGIN, SHORT_S, STRANGER, WORKER, until
 
 from scribengin.core.errors import FencedError, Refused, Unreachable
 from scribengin.registry.contract import (
@@ -353,7 +353,7 @@ def test_a_session_that_is_cut_off_is_suspended_and_comes_back_with_its_records(
 
 
 def test_a_session_that_is_cut_off_too_long_knows_by_its_own_clock(bench: Bench) -> None:
-    one, other = bench.client(), bench.client()
+    one, other = bench.client(session_s=SHORT_S), bench.client()
     one.commit(Create("a", {}, ephemeral=True))
     session = one.session().id
     bench.cut(one)
@@ -380,7 +380,7 @@ def test_a_session_that_was_ended_behind_its_back_is_followed_by_another(bench: 
 
 
 def test_without_a_server_nothing_is_done_and_that_is_said(bench: Bench) -> None:
-    one, other = bench.client(), bench.client()
+    one, other = bench.client(session_s=SHORT_S), bench.client()
     bench.cut(one)
     with pytest.raises(Unreachable, match="does not answer"):
         one.read("a")
