@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from scribengin.connectors.contract import Limits, Place, SourceStream
 from scribengin.connectors.kafka import registry as registry_module
@@ -41,17 +41,26 @@ class Topics:
         name = name or f"topic-{next(_numbers)}"
         for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
             future.result(60)
-        self._until_told(name, there=True)
+        within(120, lambda: self._leads(name, partitions))
         return name
 
     def delete(self, name: str) -> None:
         for future in self.admin.delete_topics([name]).values():
             future.result(60)
-        self._until_told(name, there=False)
+        within(120, lambda: name not in self.admin.list_topics(timeout=60).topics)
 
-    def _until_told(self, name: str, *, there: bool) -> None:
-        """Brokers answer before all of their parts know that a topic came, or went."""
-        within(120, lambda: (name in self.admin.list_topics(timeout=60).topics) == there)
+    def _leads(self, name: str, partitions: int) -> bool:
+        """Whether each partition has a leader that knows it is one: brokers answer before all of their parts know of a topic."""
+        found = self.admin.list_topics(timeout=60).topics.get(name)
+        if found is None or len(found.partitions) != partitions:
+            return False
+        asked = {TopicPartition(name, partition): OffsetSpec.latest() for partition in range(partitions)}
+        try:
+            for future in self.admin.list_offsets(asked).values():
+                future.result(60)
+        except KafkaException:
+            return False
+        return True
 
     def make_anew(self, name: str) -> None:
         """Delete it, and make another one of one partition under its name."""
@@ -69,7 +78,7 @@ class Topics:
     def widen(self, name: str, partitions: int) -> None:
         for future in self.admin.create_partitions([NewPartitions(name, partitions)]).values():
             future.result(60)
-        within(120, lambda: len(self.admin.list_topics(name, timeout=60).topics[name].partitions) == partitions)
+        within(120, lambda: self._leads(name, partitions))
 
     def forget(self, name: str, partition: int, before: int) -> None:
         """What retention does, at once."""
