@@ -106,6 +106,15 @@ def test_one_compiler_where_the_jvm_only_plans_and_a_second_one_later_where_it_w
     assert "-XX:Tier4InvocationThreshold=20000" in works
 
 
+@pytest.mark.parametrize("plans_only", [True, False])
+def test_a_java_that_lives_long_has_room_for_all_that_it_compiles(plans_only: bool) -> None:
+    """Spark ends the process where that is full, after minutes or days: with the first compiler alone Java's default is 48 MiB."""
+    shown = [find_java().home / "bin" / "java", *java_options(plans_only=plans_only, cores=2), "-XX:+PrintFlagsFinal", "-version"]
+    flags = subprocess.run(shown, capture_output=True, text=True, check=True).stdout
+    (size,) = (int(line.split()[3]) for line in flags.splitlines() if " ReservedCodeCacheSize " in line)
+    assert size >= 240 * 2**20
+
+
 def test_many_cores_share_the_collection_of_garbage_and_a_persons_collector_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "-XX:+UseSerialGC" in java_options(plans_only=False, cores=2)
     assert "-XX:+UseSerialGC" not in java_options(plans_only=False, cores=16)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OLDEST = 17
+FIRST_COMPILER_ONLY = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""Java's options for a quick start: the second compiler never earns back its cost. They keep Java's room for compiled code at the size
+that it has with both compilers; else it is a fifth, and Spark ends the process when a long one has filled that."""
 _REMEDY = f"install Java {OLDEST} or newer, point JAVA_HOME at one, or take the one of the extra: pip install 'scribengin[jre]'"
 _MAC_REGISTRY = "/usr/libexec/java_home"
 _ANSWER_S = 20.0

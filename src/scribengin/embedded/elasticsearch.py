@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scribengin.core.java import find_java
+from scribengin.core.java import FIRST_COMPILER_ONLY, find_java
 from scribengin.core.process import Process, birth_of
 from scribengin.core.storage import make_folder, remove_tree, replace
 from scribengin.embedded.jars import fetch
@@ -28,7 +28,7 @@ JARS = "elasticsearch"
 _HEAP_MIB = 512
 _READY_WITHIN_S = 180.0
 _GONE_WITHIN_S = 30.0
-_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError")
+_JAVA = ("-XX:+UseSerialGC", *FIRST_COMPILER_ONLY, "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError")
 _LAUNCHERS_JAVA = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _LOGGING = """\
 status = error

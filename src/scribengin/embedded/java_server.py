@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.core.java import find_java
+from scribengin.core.java import FIRST_COMPILER_ONLY, find_java
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
 
@@ -22,7 +22,7 @@ PORTS = range(20_000, 32_000)
 
 _TRIES = 200
 # small, quick to start, one thread for the garbage; and nothing of it under /tmp
-_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
+_FLAGS = ("-XX:+UseSerialGC", *FIRST_COMPILER_ONLY, "-XX:-UsePerfData", "-Djava.awt.headless=true")
 _LOGGING = """\
 appender.console.type = Console
 appender.console.name = console

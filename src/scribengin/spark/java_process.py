@@ -20,6 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.core.java import FIRST_COMPILER_ONLY
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import BinaryIO
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 COMPARED = "4.2"
 """the PySpark whose launcher's command is the one here"""
-_FIRST_COMPILER_ONLY = ("-XX:TieredStopAtLevel=1",)
-"""for a JVM that only plans and schedules: what the second compiler costs at the start is never earned back"""
 _SECOND_COMPILER_LATER = tuple(
     f"-XX:Tier4{name}Threshold={4 * default}"
     for name, default in (("Invocation", 5000), ("MinInvocation", 600), ("Compile", 15000), ("BackEdge", 40000))
@@ -119,7 +119,7 @@ def java_options(*, plans_only: bool, cores: int) -> list[str]:
     """Java's options for compilers and memory. `plans_only`: no rows go through the JVM. A collector set in OPTION_VARIABLES stays."""
     named = any(_COLLECTOR.search(os.environ.get(name, "")) for name in OPTION_VARIABLES)
     serial = [] if named or not (plans_only or cores <= _SERIAL_CORES) else ["-XX:+UseSerialGC"]
-    return [*serial, "-XX:-UsePerfData", *(_FIRST_COMPILER_ONLY if plans_only else _SECOND_COMPILER_LATER)]
+    return [*serial, "-XX:-UsePerfData", *(FIRST_COMPILER_ONLY if plans_only else _SECOND_COMPILER_LATER)]
 
 
 def java_command(settings: Mapping[str, str], java: Java, properties: Path) -> list[str] | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from scribengin.core.java import FIRST_COMPILER_ONLY
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
+_BRIEF = " ".join([*FIRST_COMPILER_ONLY, "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto"])
 _ARCHIVE = "-XX:SharedArchiveFile="
 
 

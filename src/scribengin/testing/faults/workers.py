@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.faults import VARIABLE
-from scribengin.core.java import find_java
+from scribengin.core.java import FIRST_COMPILER_ONLY, find_java
 from scribengin.embedded.java_server import HOST, free_ports
 from scribengin.testing.faults.drivers import fault_variable, plain_environment, session_members
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scribengin.testing.faults.drivers import Strike
 
 _HOSTS = (HOST, "127.0.0.2")
-_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_BRIEF = " ".join([*FIRST_COMPILER_ONLY, "-XX:+UseSerialGC"])
 _UP_WITHIN_S = 120.0
 _POLL_S = 0.1
 _CONF = {
