@@ -6,7 +6,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scribengin.core.storage import make_folder
+from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.java_server import HOST, check_port, java_command
 from scribengin.embedded.lone_server import LoneServer
@@ -23,6 +23,8 @@ _MODULES = "org.opensearch.transport.Netty4Plugin"
 """of those that a distribution brings only HTTP: each more takes longer to start"""
 _PORTS = range(9201, 9299)
 """the runner takes no port beyond for HTTP"""
+_SETTINGS = b"cluster.routing.allocation.disk.threshold_enabled: false\n"
+"""a laptop's disk is nine tenths full for years: no index could be made there"""
 _HEAP_MIB = 512
 _READY_WITHIN_S = 120.0
 
@@ -48,7 +50,10 @@ class OpenSearch(LoneServer):
         if self._server is not None and self._server.alive():
             return
         check_port(self._port, NAME)
-        make_folder(self.folder / "run")
+        config = self.folder / "data" / "node_1" / "config"  # the runner keeps a file that is there
+        for folder in (self.folder / "run", config):
+            make_folder(folder)
+        replace(config / "opensearch.yml", _SETTINGS)
         # nodes of one machine that name the same cluster find each other, and join
         arguments: list[str | Path] = ["-basePath", self.folder / "data", "-clusterName", f"scribengin-{self._port}", "-numOfNode", "1"]
         # the runner adds the node's number, 1

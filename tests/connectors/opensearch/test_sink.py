@@ -48,6 +48,13 @@ def test_the_sink_keeps_the_contract(index: Index, tmp_path: Path) -> None:
     check_sink(lambda: make(index, tmp_path), lambda: told(index), schema=parse_schema(SCHEMA), rows=ROWS)
 
 
+def test_a_server_of_ours_makes_indexes_on_a_disk_that_is_nine_tenths_full(index: Index) -> None:
+    answer = index.http.get(f"{index.address}/_cluster/settings", params={"include_defaults": "true", "flat_settings": "true"})
+    every = answer.json()
+    name = "cluster.routing.allocation.disk.threshold_enabled"
+    assert next(every[kind][name] for kind in ("transient", "persistent", "defaults") if name in every[kind]) == "false"
+
+
 @both_servers
 def test_the_store_keeps_the_contract(index: Index, tmp_path: Path) -> None:
     store = make(index, tmp_path)._store
