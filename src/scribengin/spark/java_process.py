@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from scribengin.core.java import Java
 
-COMPARED = "4.2"
-"""the PySpark whose launcher's command is the one here"""
+COMPARED = ("4.2", "4.3")
+"""the releases of PySpark whose launcher's command is the one here, and that Scribengin is tested with"""
 _SECOND_COMPILER_LATER = tuple(
     f"-XX:Tier4{name}Threshold={4 * default}"
     for name, default in (("Invocation", 5000), ("MinInvocation", 600), ("Compile", 15000), ("BackEdge", 40000))
@@ -127,7 +127,7 @@ def java_command(settings: Mapping[str, str], java: Java, properties: Path) -> l
     arguments of a process. None where only Spark's launcher knows the command."""
     home = spark_home()
     if (
-        not _version().startswith(f"{COMPARED}.")
+        not _version().startswith(tuple(f"{release}." for release in COMPARED))
         or os.name != "posix"
         or any(os.environ.get(name) for name in _ASKS_LAUNCHER)
         or any(name in settings for name in _LAUNCHER_SETTINGS)

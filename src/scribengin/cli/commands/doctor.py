@@ -26,13 +26,13 @@ from scribengin.core.java import find_java
 from scribengin.core.problems import Place, Problem
 from scribengin.core.remote import RemotePath
 from scribengin.core.units import show_bytes, show_duration
+from scribengin.spark.java_process import COMPARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENOUGH_MEMORY = 2 * 2**30
 _ENOUGH_ROOM = 2**30
-_SPARK = "4.2."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,11 @@ def _pyspark() -> Finding:
         found = version("pyspark")
     except PackageNotFoundError:
         return Finding("PySpark", "missing", "not installed", "install it: pip install 'scribengin[spark]'")
-    if not found.startswith(_SPARK):
-        return Finding("PySpark", "warning", found, f"Scribengin is tested with {_SPARK}x: pip install 'pyspark=={_SPARK}0'")
+    if not found.startswith(tuple(f"{release}." for release in COMPARED)):
+        newest = COMPARED[-1]
+        return Finding(
+            "PySpark", "warning", found, f"Scribengin is tested with {' and '.join(COMPARED)}: pip install 'pyspark~={newest}.0'"
+        )
     return Finding("PySpark", "ok", found)
 
 

@@ -47,7 +47,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "sql-function-unknown",
         "A function that Spark does not have",
-        "Neither Spark 4.2's list of functions nor the parser knows it.",
+        "Neither Spark's list of functions nor the parser knows it.",
         "Write one of Spark's functions, or use a python step.",
         ORDERS + "steps:\n  a: {from: orders, filter: \"uper(user) = 'A'\"}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",

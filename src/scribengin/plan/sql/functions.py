@@ -1,4 +1,4 @@
-"""The names of Spark 4.2's own functions, as its `SHOW FUNCTIONS` gives them; those of package `expressions.aggregate` apart."""
+"""The names of Spark's own functions, as `SHOW FUNCTIONS` of 4.2 and 4.3 gives them; those of package `expressions.aggregate` apart."""
 
 from __future__ import annotations
 
@@ -60,6 +60,12 @@ version weekday weekofyear when width_bucket window window_time xpath xpath_bool
 xpath_number xpath_short xpath_string xxhash64 year zeroifnull zip_with
 """
 
+_AGGREGATES_SINCE_4_3 = "collect_union"
+_OTHERS_SINCE_4_3 = """
+counter_diff from_base32 hmac jaro_winkler_similarity localtime timestamp_nanos to_base32 try_variant_array_append try_variant_insert
+try_variant_set unix_nanos variant_array_append variant_delete variant_insert variant_set variant_strip_nulls
+"""
+
 _PLACE = "a source tells it as a column: `metadata: [file, line]` (Kafka: [topic, partition, offset])"
 _CHANCE = "take it from the row, such as pmod(xxhash64(id), 100) < 5 for 5 of 100 rows"
 _ID = "make it of what the row has, such as sha2(concat_ws(':', file, line), 256) with `metadata: [file, line]` at the source"
@@ -80,5 +86,5 @@ REFUSED = {
 }
 """Spark's functions that mean something else here, or give other rows whenever a Batch is made again: (why, what to use instead)"""
 
-AGGREGATES = frozenset(_AGGREGATES.split())
-FUNCTIONS = AGGREGATES | frozenset(_OTHERS.split())
+AGGREGATES = frozenset([*_AGGREGATES.split(), _AGGREGATES_SINCE_4_3])
+FUNCTIONS = AGGREGATES | frozenset([*_OTHERS.split(), *_OTHERS_SINCE_4_3.split()])
