@@ -4,13 +4,18 @@ import ast
 import re
 import shlex
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import scribengin
 from scribengin.cli import confirm
-from scribengin.core.errors import ScribenginError
+from scribengin.cli.commands import run as run_command
+from scribengin.cli.each_flow import each_flow
+from scribengin.core.errors import Refused, ScribenginError
+from scribengin.core.remedies import flow_command
 from scribengin.local.audited import audit_as_json
 from scribengin.local.inspect import audit_flow, planned_changes
 from scribengin.local.prepare import prepare
@@ -163,3 +168,101 @@ def test_a_new_sink_beside_the_old_one_loses_nothing(folder):
     assert folder.run().balanced
     assert folder.read("out") == old
     assert folder.read("out_v2")
+
+
+# --- the state is elsewhere, and so says each command ---
+
+
+@pytest.fixture
+def state(tmp_path):
+    return tmp_path / "the state"
+
+
+@pytest.fixture
+def away(folder, command, monkeypatch):
+    """A folder with a flow of whose four records three are dead letters, and whose state is not at the default place; `run` runs it as
+    `scribengin run` does, in the Spark of the tests."""
+    folder.flow(ROWS).data("data/a.jsonl", [{"id": 1, "kind": "x"}, "no", "record", "here"])
+
+    def runs(_paths, settings, _display):
+        return folder.run(state=settings.state)
+
+    monkeypatch.setattr(run_command, "_run", runs)
+    return folder
+
+
+def printed(text):
+    """The one command that a text prints, without the word scribengin."""
+    (found,) = re.findall(r"scribengin ([^;\n]+?)(?: \[[a-z-]+\])?(?=;|$)", text, re.MULTILINE)
+    return shlex.split(found)
+
+
+def test_what_a_run_says_of_its_dead_letters_finds_them(away, command, state):
+    ended = command("run", "flow.yaml", "--once", "--state", state)
+    assert ended.status == 1, "most of it is dead letters"
+    for text in (ended.out, ended.err):
+        found = command(*printed(text), "--json")
+        assert (found.status, found.object["result"]["dead"]) == (0, 3), text
+
+
+def test_what_status_says_of_dead_letters_finds_them(away, command, state):
+    away.run(state=state)
+    found = command(*printed(command("status", "flow.yaml", "--state", state).out), "--json")
+    assert found.object["result"]["dead"] == 3
+
+
+def test_what_was_reset_comes_back_by_the_commands_that_were_printed(away, command, state):
+    away.run(state=state)
+    first = command("reset", "flow.yaml", "--state", state, "--yes").out
+    away.run(state=state, append_new_lineage=True)
+    second = command("reset", "flow.yaml", "--state", state, "--yes").out
+    left = command(*printed(second))
+    assert left.status == 0
+    assert printed(left.out) == printed(first), "it names what is still in the trash"
+    assert command("dead", "list", "flow.yaml", "--state", state, "--json").object["result"]["dead"] == 3
+    assert command("reset", "flow.yaml", "--state", state, "--yes").status == 0
+    assert command(*printed(first)).status == 0
+
+
+def repair_one(folder, command, state):
+    """Repairs a dead letter, and gives back what that prints."""
+    (letter, *_) = command("dead", "show", "flow.yaml", "--state", state, "--json").object["result"]["letters"]
+    (folder.path / "repaired").write_text('{"id": 2, "kind": "y"}')
+    return command("dead", "edit", "flow.yaml", letter["key"], "--with", "repaired", "--state", state).out
+
+
+def test_a_repaired_letter_is_replayed_and_read_by_the_commands_that_were_printed(away, command, state):
+    away.run(state=state)
+    replayed = command(*printed(repair_one(away, command, state)))
+    assert "1 are on their way" in replayed.out
+    assert command(*printed(replayed.out), "--once").status == 0
+    assert sorted(row["id"] for row in away.read("out")) == [1, 2]
+
+
+def test_the_remedy_of_a_letter_that_stays_is_a_command_that_works(away, command, state):
+    away.run(state=state)
+    away.flow(ROWS.replace("kept:", "renamed:").replace("path: out", "path: out2"))
+    refused = command("dead", "replay", "flow.yaml", "--yes", "--state", state, "--json").object["result"]["refusals"]
+    exported = command(*printed(refused[0]["remedy"]))
+    assert exported.status == 0, exported.err
+    assert len((away.path / "FILE").read_text().splitlines()) == 3
+
+
+def test_a_run_that_leaves_letters_behind_says_how_to_see_them(away, command, state):
+    away.run(state=state)
+    command(*printed(repair_one(away, command, state)))
+    away.flow(ROWS.replace("kept:", "renamed:").replace("path: out", "path: out2"))
+    notices = []
+    away.run(lambda view: notices.extend(view.notices), state=state)
+    (notice,) = {each for each in notices if "dead list" in each}
+    assert command(*printed(notice), "--json").object["result"]["dead"] == 6
+
+
+def test_a_remedy_for_one_of_several_flows_names_that_flow():
+    @each_flow("flow", all_without=True)
+    def fails(**_given):
+        raise Refused("no", remedy=flow_command("dead show"))
+
+    plane = SimpleNamespace(flows=lambda: [SimpleNamespace(flow="shop"), SimpleNamespace(flow="tweets")])
+    answer = fails(labels={}, masters=SimpleNamespace(reader=lambda: nullcontext(plane)), flow="")
+    assert [problem.remedy for problem in answer.problems] == ["scribengin dead show shop", "scribengin dead show tweets"]

@@ -143,7 +143,7 @@ def test_what_waits_in_a_query_that_the_flow_has_no_more_is_told_kept_and_taken_
     assert [group["asked"] for group in count_letters([query], prepared.path.parent)] == [1]
     other = flow(prepared.path.parent, FLOW.replace("kept:", "renamed:"))
     assert left_behind(other.tiers[0]) == [
-        '1 dead letter waits to be replayed in Query "kept", which no sink makes any more, until one does again: scribengin dead list'
+        '1 dead letter waits to be replayed in Query "kept", which no sink makes any more, until one does again: scribengin dead list FLOW'
     ]
     said = replay(other, Which())
     assert (said.asked, said.before, said.refusals, said.requests) == (0, 0, 1, [])

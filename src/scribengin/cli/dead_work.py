@@ -21,10 +21,10 @@ from scribengin.cli.flow_state import open_state, prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
-from scribengin.core.remedies import flow_command, for_flow
+from scribengin.core.remedies import flow_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.cli.plane_option import Masters
     from scribengin.client.answer_models import LetterRepaired, RepairLetter
@@ -57,7 +57,7 @@ def _whole(letter: dict[str, Any]) -> dict[str, Any]:
     if letter["payload"] is None and letter["payload_base64"] is None:
         raise Refused(
             "the master withholds the bytes of records from you, so that no letter can be exported",
-            remedy="ask who may see records, or look without them: scribengin dead show FLOW",
+            remedy=f"ask who may see records, or look without them: {flow_command('dead show')}",
             code="letter-refused",
         )
     return letter
@@ -128,9 +128,8 @@ def edit(
         found = _repaired(lambda asked: LetterRepaired(**repair_letter(prepared, asdict(asked))), repair, given)
     changed = found.queries
     result = {"flow": found.flow, "id": found.id, "queries": list(changed), "at": found.at}
-    said = (
-        f"repaired for {', '.join(changed)}; it waits for: scribengin dead replay {flow} '{letter}'" if changed else "nothing was changed"
-    )
+    replay_it = as_called(flow_command("dead replay", letter), {"flow": flow, "state": state})
+    said = f"repaired for {', '.join(changed)}; it waits for: {replay_it}" if changed else "nothing was changed"
     return Answer(result, show=lambda: click.echo(f"{result['id']}: {said}"))
 
 
@@ -242,7 +241,7 @@ def replay(
     found = ask(dry_run=dry_run)
     params = {"flow": flow, "state": state}
     found["refusals"] = [row | {"remedy": as_called(row["remedy"], params)} for row in found["refusals"]]
-    return Answer(found, show=_shown(found, flow))
+    return Answer(found, show=_shown(found, params))
 
 
 def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
@@ -269,7 +268,7 @@ def _ahead(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
+def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None]:
     def show() -> None:
         if not found["replayed"] + found["already"] + found["refused"]:
             click.echo("no dead letters are meant")
@@ -290,7 +289,7 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
         click.echo(", ".join(parts))
         if found["replayed"] and not found["dry_run"]:
             waits = f"they wait for the next run: {flow_command('run')}"
-            click.echo("the flow runs, and takes them up now" if found["running"] else for_flow(waits, flow))
+            click.echo("the flow runs, and takes them up now" if found["running"] else as_called(waits, named))
 
     return show
 

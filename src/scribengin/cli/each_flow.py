@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand, problems_of
+from scribengin.cli.flow_argument import as_called
 from scribengin.cli.labels_option import NAME_ONE, chosen, labels_option
 from scribengin.core.errors import Exit, ScribenginError
 
@@ -62,7 +63,9 @@ def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable
                 try:
                     answers[flow] = function(masters=masters, **{**more, argument: flow})
                 except ScribenginError as error:
-                    answers[flow] = Answer(problems=problems_of(error), exit=error.exit)
+                    called = {**more, argument: flow}
+                    problems = [replace(each, remedy=as_called(each.remedy, called)) for each in problems_of(error)]
+                    answers[flow] = Answer(problems=problems, exit=error.exit)
             return together(answers)
 
         return for_each

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -32,8 +31,8 @@ _MEANINGS = {
 }
 
 
-def show_summary(result: RunResult, flow: str, console: Console | None = None) -> None:
-    """Print it on stdout. `flow` is the argument FLOW, for the commands that it names."""
+def show_summary(result: RunResult, dead_list: str, console: Console | None = None) -> None:
+    """Print it on stdout. `dead_list` is the command that shows the flow's dead letters."""
     console = console or open_console()
     console.print()
     # what makes a run that came to its end no success stands before all that looks like one
@@ -61,7 +60,7 @@ def show_summary(result: RunResult, flow: str, console: Console | None = None) -
     if dead := sum(query.rows.dead for query in result.queries):
         here = sum(query.this_run.dead for query in result.queries)
         letters = f"{dead:,} dead letter{'s' * (dead != 1)}" + (f", {f'{here:,}' if here else 'none'} of this run" if earlier else "")
-        console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (f"scribengin dead list {shlex.quote(flow)}", "bold")))
+        console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (dead_list, "bold")))
     if result.summaries:
         console.print()
         show_summaries({"summaries": result.summaries})

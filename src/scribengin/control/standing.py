@@ -12,6 +12,7 @@ from scribengin.control.pressure import held_text
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest, is_old
 from scribengin.core.moments import moment_text
+from scribengin.core.remedies import flow_command, for_flow
 from scribengin.core.units import show_duration
 from scribengin.registry.kinds import Status
 from scribengin.watching.intake import BEHIND
@@ -104,7 +105,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
     if (reason := _behind(world, flow)) is not None:
         return "degraded", reason, f"it goes on; producers are told to wait (intake); see: scribengin top {flow.name}"
     if causes := [f"tier {tier.tier}: {tier.report.cause}" for tier in tiers if tier.report is not None and tier.report.cause]:
-        return "running", causes[0], f"see: scribengin dead list {flow.name}"
+        return "running", causes[0], for_flow(f"see: {flow_command('dead list')}", flow.name)
     if flow.held_back is not None and (why := held_text(flow.held_back)):
         return "running", why, f"it goes on by itself; see: scribengin graph {flow.name}"
     return "running", "", ""

@@ -43,6 +43,9 @@ class Cannot:
     remedy: str
 
 
+EXPORT = flow_command("dead export", "--to", "FILE")
+
+
 @dataclass
 class Entrances:
     """Those of one Query of a flow as it is now."""
@@ -60,7 +63,7 @@ class Entrances:
         if known and letter.source not in self.query.sources:
             known = False
             if not letter.came:
-                return Cannot(f'the Query reads no source "{letter.source}" any more', "export it: scribengin dead export")
+                return Cannot(f'the Query reads no source "{letter.source}" any more', f"export it: {EXPORT}")
         start = Entrance("", letter.source)
         if from_start or letter.step == letter.source:
             if not known:
@@ -70,7 +73,7 @@ class Entrances:
             return start
         node = next((node for node in self.query.nodes if node.id == base(letter.step)), None)  # `step.name` of a utility
         if node is None:
-            remedy = "replay it with --from-start" if known else "export it: scribengin dead export"
+            remedy = "replay it with --from-start" if known else f"export it: {EXPORT}"
             return Cannot(f'the Query has no step "{letter.step}" any more', remedy)
         if node.stage in ("tail", "sink") and letter.came:
             carrier = letter.source if letter.source in self.query.sources else self._source_above(node)
@@ -96,7 +99,7 @@ class Entrances:
                 return Cannot("its bytes were cut at 64 KiB", f"give all of it: {flow_command('dead edit', key, '--with', 'FILE')}")
             block, decoder = self._record(letter)
         if block is None:
-            return Cannot(f"source {letter.source} reads no such records any more", "export it: scribengin dead export")
+            return Cannot(f"source {letter.source} reads no such records any more", f"export it: {EXPORT}")
         found = decoder.columns(block)
         if len(found.ordinals) == 1 and not found.bad:
             return found.batch

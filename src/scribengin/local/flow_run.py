@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -86,7 +85,7 @@ class FlowRun:
         self._fed_from_outside = fed_from_outside
         self._begun = time.monotonic()
         self._noted: set[str] = set()
-        self._told: list[str] = [note for tier in prepared.tiers for note in left_behind(tier)]
+        self._told: list[str] = [prepared.named(note) for tier in prepared.tiers for note in left_behind(tier)]
         self._levels = Levels(topology_of(prepared.plan, prepared.root))
         feeders = {link.channel: link.writer.query for link in self._levels.topology.links}
         self._gates = {
@@ -299,7 +298,7 @@ class FlowRun:
             if live.run.state == "failed" or not tally.cause:
                 continue
             place = live.tier.place_of(name)
-            look = f"see them: scribengin dead list {shlex.quote(place.file)}"
+            look = self.prepared.named(f"see them: {flow_command('dead list')}")
             if tally.degraded is not None:
                 yield Problem("max-dead", place, f"query {name}: {tally.degraded}", look)
             else:
@@ -378,8 +377,9 @@ def left_behind(tier: Prepared) -> list[str]:
     made = {query.name for query in tier.plan.queries}
     gone = (folder for folder in tier.folder.queries() if folder.name not in made and not has_moved(folder))
     left = {folder.name: letters_waiting(folder) for folder in gone}
+    see = flow_command("dead list")
     return [
-        f'{letters(count)} to be replayed in Query "{name}", which no sink makes any more, until one does again: scribengin dead list'
+        f'{letters(count)} to be replayed in Query "{name}", which no sink makes any more, until one does again: {see}'
         for name, count in left.items()
         if count
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.remedies import flow_command, start_over
-from scribengin.local.entrances import Cannot, Entrances
+from scribengin.local.entrances import EXPORT, Cannot, Entrances
 from scribengin.local.lateness import Lateness
 from scribengin.local.letters import LetterStates, key_text
 from scribengin.spark.gate import LATE
@@ -133,7 +133,7 @@ def replay(
     for name, key in (given or {}).keys() - seen:
         done.refusals += 1
         if len(done.refused) < _TOLD:
-            why, remedy = "there is no such letter, or it is of a lineage that was left", "export the letters anew: scribengin dead export"
+            why, remedy = "there is no such letter, or it is of a lineage that was left", f"export the letters anew: {EXPORT}"
             done.refused.append({"id": "", "key": key_text(name, key), "why": why, "remedy": remedy})
     return done
 
@@ -181,9 +181,9 @@ def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tup
                 done.refuse(folder.name, key, letter, asked if states.asked(key) else why)
 
 
-_GONE = Cannot("no sink of the flow makes its Query any more", "write the sink again as it was, or take a copy: scribengin dead export")
+_GONE = Cannot("no sink of the flow makes its Query any more", f"write the sink again as it was, or take a copy: {EXPORT}")
 _WAITS = Cannot("it was asked for, and waits for its Query, which no sink makes any more", _GONE.remedy)
-_MOVED = Cannot("its Query goes on in another tier, and has left it", "take a copy: scribengin dead export")
+_MOVED = Cannot("its Query goes on in another tier, and has left it", f"take a copy: {EXPORT}")
 
 
 @dataclass

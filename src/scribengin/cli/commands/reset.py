@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.confirm import confirm
-from scribengin.cli.flow_argument import flow_argument
+from scribengin.cli.flow_argument import as_called, flow_argument
 from scribengin.cli.flow_state import open_state
 from scribengin.cli.settings import setting_flags
+from scribengin.core.remedies import flow_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,10 +36,11 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
     Lists what is removed, and asks. What can be moved goes to a trash for 7 days, from which --undo brings it back: the state, and
     outputs in folders. Rows in databases and object stores are deleted for good.
     """
+    named = {"flow": flow, "state": state}
     if undo is not None:
         if outputs or dry_run:
             raise click.UsageError("--undo takes neither --outputs nor --dry-run")
-        return _undo(open_state(flow, state), "" if undo == "newest" else undo, flow)
+        return _undo(open_state(flow, state), "" if undo == "newest" else undo, named)
     from scribengin.local.reset import Reset
 
     found = open_state(flow, state)
@@ -57,10 +58,10 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
     if lines:
         confirm(f"reset of flow {found.declared.name} removes:", lines, yes=yes, code="reset-unsaid")
     discarded = reset.run([*result["queries"], *result["outputs"]])
-    return Answer(result | _trash(discarded), show=lambda: _show_done(lines, discarded, flow))
+    return Answer(result | _trash(discarded), show=lambda: _show_done(lines, discarded, named))
 
 
-def _undo(found: FlowState, id_: str, flow: str) -> Answer:
+def _undo(found: FlowState, id_: str, named: Mapping[str, Any]) -> Answer:
     from scribengin.local.reset import Reset
 
     reset = Reset.of(found.declared, [(tier.flow, tier.folder) for tier in found.tiers], outputs=False)
@@ -73,9 +74,14 @@ def _undo(found: FlowState, id_: str, flow: str) -> Answer:
             click.echo(f"  {_lost_text(lost)}")
         for other in left:
             what = ", ".join(_lost_text(lost) for lost in other.lost) or "nothing"
-            click.echo(f"still in the trash: {other.id} ({what}); scribengin reset {shlex.quote(flow)} --undo {other.id}")
+            click.echo(f"still in the trash: {other.id} ({what}); {_undo_command(other, named)}")
 
     return Answer({"flow": found.declared.name, "folder": str(found.path)} | _trash(discarded), show=show)
+
+
+def _undo_command(discarded: Discarded, named: Mapping[str, Any]) -> str:
+    """`named` is how this command was given its flow and its state."""
+    return as_called(flow_command("reset", "--undo", discarded.id), named)
 
 
 def _lost_text(lost: Mapping[str, Any]) -> str:
@@ -94,10 +100,10 @@ def _show_lost(lines: Sequence[str]) -> None:
         click.echo(line)
 
 
-def _show_done(lines: Sequence[str], discarded: Discarded, flow: str) -> None:
+def _show_done(lines: Sequence[str], discarded: Discarded, named: Mapping[str, Any]) -> None:
     if not lines:
         click.echo("nothing was removed: there was no state")
         return
     for line in lines:
         click.echo(f"removed {line}")
-    click.echo(f"to bring it back, until {discarded.until:%Y-%m-%d}: scribengin reset {shlex.quote(flow)} --undo {discarded.id}")
+    click.echo(f"to bring it back, until {discarded.until:%Y-%m-%d}: {_undo_command(discarded, named)}")

@@ -13,11 +13,12 @@ import click
 
 from scribengin.cli.answer import Answer
 from scribengin.cli.display import Display, open_display
-from scribengin.cli.flow_argument import flow_path
+from scribengin.cli.flow_argument import as_called, flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.cli.warm import WarmCommand
 from scribengin.core.errors import Exit
 from scribengin.core.moments import now_text
+from scribengin.core.remedies import flow_command
 from scribengin.state.accepted import Word
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def command(
         result.as_json(),
         result.problems,
         exit_of(result, strict=settings.strict),
-        show=lambda: _show(result, flows[0] if len(flows) == 1 else "FLOW"),
+        show=lambda: _show(result, as_called(flow_command("dead list"), {"flows": flows, **flags})),
     )
 
 
@@ -100,10 +101,10 @@ def exit_of(result: RunResult, *, strict: bool) -> Exit:
     return Exit.FAILED if result.state == "failed" or wrong or not result.balanced or (strict and dead) else Exit.DONE
 
 
-def _show(result: RunResult, flow: str) -> None:
+def _show(result: RunResult, dead_list: str) -> None:
     from scribengin.cli.summary import show_summary
 
-    show_summary(result, flow)
+    show_summary(result, dead_list)
 
 
 class _Latest:

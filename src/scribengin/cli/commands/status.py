@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,13 @@ import click
 
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.flow_argument import is_name
+from scribengin.cli.flow_argument import as_called, is_name
 from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import ScribenginError
 from scribengin.core.moments import shown_moment
+from scribengin.core.remedies import flow_command
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
 
     prepared = prepared_flow(flow, state)
     found = read_standing(prepared)
-    return Answer(found, show=lambda: _show(found, flow))
+    return Answer(found, show=lambda: _show(found, as_called(flow_command("dead list"), {"flow": flow, "state": state})))
 
 
 def _of_name(flow: str, masters: Masters) -> Answer:
@@ -169,8 +169,8 @@ def _going(now: dict[str, Any]) -> str:
     return "; ".join(filter(None, [rates, waits, soon, now["bottleneck"], silent]))
 
 
-def _show(found: dict[str, Any], flow: str) -> None:
-    """`flow` is the argument FLOW, for the command that it names."""
+def _show(found: dict[str, Any], dead_list: str) -> None:
+    """`dead_list` is the command that shows the flow's dead letters."""
     from scribengin.cli.tables import print_table
     from scribengin.state.orders import order_lines
 
@@ -230,7 +230,7 @@ def _show(found: dict[str, Any], flow: str) -> None:
     _show_columns(found)
     if found["dead"]:
         letters = f"{found['dead']:,} dead letter{'s' * (found['dead'] != 1)}"
-        click.echo(f"\n{letters}; see: scribengin dead list {shlex.quote(flow)}")
+        click.echo(f"\n{letters}; see: {dead_list}")
 
 
 def _watermark_line(query: dict[str, Any]) -> str:
