@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 _DONT_WRITE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 """while tests are collected: pytest rewrites the checks of each file, half a minute in all, and keeps that for the next process only so"""
 
-pytest_plugins = ("tests.plugins.selection", "tests.plugins.order", "tests.plugins.progress", "tests.plugins.provision")
+pytest_plugins = (
+    "tests.plugins.selection",
+    "tests.plugins.order",
+    "tests.plugins.progress",
+    "tests.plugins.provision",
+    "tests.plugins.remedies",
+)
 
 settings.register_profile("scribengin", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("scribengin")

@@ -76,7 +76,7 @@ def unknown(what: str) -> Refused:
     """The error for a verb that this version does not have."""
     return Refused(
         f'"{what}" is not known here: a master of a newer version has asked for it',
-        remedy="update scribengin on the node that has the flow's state, then ask again",
+        remedy="update Scribengin on the node that has the flow's state, then ask again",
         code="node-old",
     )
 

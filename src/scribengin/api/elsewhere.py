@@ -73,7 +73,8 @@ def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], boo
         return ""
     raise Refused(
         f"the state of flow {flow} is not on this host, {socket.gethostname()}: there is no {folder}; it may be on {', '.join(silent)}",
-        remedy="keep states where all hosts reach them, or let this master reach the nodes: scribengin node --listen HOST",
+        remedy="keep states where all hosts reach them, or let this master reach the nodes: "
+        "scribengin node --registry ADDRESS --listen HOST",
         code="state-elsewhere",
     )
 

@@ -124,7 +124,9 @@ class NodePages:
             there = None
         if not isinstance(there, Entry) or not there.session:
             raise Unreachable(
-                f"node {node} is away: its agent is not there", remedy=f"start it: scribengin node --name {node}", code="node-away"
+                f"node {node} is away: its agent is not there",
+                remedy=f"start it: scribengin node --name {node} --registry ADDRESS",
+                code="node-away",
             )
         http, host = str(there.value.get("http") or ""), str(there.value.get("host") or "")
         url = urlsplit(http)
@@ -133,7 +135,7 @@ class NodePages:
         if is_loopback(url.hostname) and host != socket.gethostname():
             raise Unreachable(
                 f"node {node} answers on its own machine {host} only",
-                remedy="let others reach it: scribengin node --listen HOST --tls-certificate FILE --tls-key FILE",
+                remedy="let others reach it: scribengin node --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
                 code="node-silent",
             )
         return http.rstrip("/")

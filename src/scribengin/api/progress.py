@@ -32,7 +32,8 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
         if not address:
             raise Unreachable(
                 "no master leads now that can be reached from here",
-                remedy="ask again in a moment; a leader on another host lets others reach it: scribengin master --listen HOST",
+                remedy="ask again in a moment; a leader on another host lets others reach it: "
+                "scribengin master --registry ADDRESS --listen HOST",
                 code="leader-missing",
             )
         return sent_to(address, request)

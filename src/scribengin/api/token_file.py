@@ -119,7 +119,7 @@ class TokenFile:
         except msgspec.DecodeError as error:
             raise StateError(
                 f"{self.path} is no file of tokens: {error}",
-                remedy="restore it, or delete it and make new ones: scribengin token add",
+                remedy="restore it, or delete it and make new ones: scribengin token add NAME --role ROLE",
                 code="tokens",
             ) from error
 

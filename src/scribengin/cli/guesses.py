@@ -19,7 +19,7 @@ _OURS = {
     **dict.fromkeys(("lint", "check", "verify"), "scribengin validate FILE"),
     **dict.fromkeys(("ps", "ls", "get", "flows"), "scribengin list"),
     **dict.fromkeys(("deploy", "submit", "create", "publish", "update"), "scribengin apply FILE"),
-    **dict.fromkeys(("start", "unpause", "continue"), "scribengin resume NAME for a flow of the control plane, or: scribengin run FILE"),
+    **dict.fromkeys(("start", "unpause", "continue"), "scribengin resume NAME (a flow of the control plane), or: scribengin run FILE"),
     **dict.fromkeys(("restart", "reload"), "scribengin stop NAME --wait, then: scribengin resume NAME"),
     **dict.fromkeys(("execute", "exec"), "scribengin run FILE"),
     **dict.fromkeys(("suspend", "halt"), "scribengin pause NAME"),

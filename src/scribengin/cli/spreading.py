@@ -55,7 +55,7 @@ def tiers_as_nodes(nodes: Sequence[NodeRow]) -> int:
     """One for each that is up. Raises Unreachable where none is."""
     if up := sum(node.up and node.state == "up" for node in nodes):
         return up
-    remedy = "start one (scribengin node), or say how many tiers: --spread 3"
+    remedy = "start one (scribengin node --registry ADDRESS), or say how many tiers: --spread 3"
     raise Unreachable("no node is up, so that --spread cannot tell how many tiers to make", remedy=remedy, code="spread")
 
 

@@ -198,5 +198,5 @@ def _check_host(registry: Registry, host: str) -> None:
 
 def unknown_node(host: str, known: Sequence[str]) -> Refused:
     """The error for a name that nobody has registered."""
-    near = did_you_mean(host, known) or "see: scribengin nodes; start one there: scribengin node"
+    near = did_you_mean(host, known) or "see: scribengin nodes; start one there: scribengin node --registry ADDRESS"
     return Refused(f'there is no node "{host}"', remedy=near, code="node-unknown")

@@ -107,7 +107,8 @@ class HostLauncher:
         there = self._mirror.read(HOST_UP(self._name).path)
         if there is None or not there.session:
             raise Unreachable(
-                f"node {self._name} does not answer: its agent is not there", remedy=f"start it: scribengin node --name {self._name}"
+                f"node {self._name} does not answer: its agent is not there",
+                remedy=f"start it: scribengin node --name {self._name} --registry ADDRESS",
             )
 
     def _look_at(self, worker: str) -> Seen | None:

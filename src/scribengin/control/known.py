@@ -36,7 +36,7 @@ def read_stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
     remedy = (
         "run the newer version"
         if isinstance(found, Newer)
-        else "mend it with ZooKeeper's shell, or have it written anew: scribengin resume FLOW (or stop)"
+        else "mend it with ZooKeeper's shell, or have it written anew: scribengin resume NAME (or stop)"
     )
     raise StateError(f"{shown(spot.path)} {why}", remedy=remedy, code="registry-damaged")
 

@@ -91,7 +91,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
             return "starting", f"tier {bound[0].tier} is mapped to node {bound[0].node}, which {why}", _unbound(flow, bound[0])
         if homeless:
             names = ", ".join(tier.tier for tier in homeless)
-            return "starting", f"no node answers that has room for {names}", "start one: scribengin node"
+            return "starting", f"no node answers that has room for {names}", "start one: scribengin node --registry ADDRESS"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)

@@ -156,7 +156,7 @@ class NodeGate:
         if self._key is None:
             self.check(request, Role.OPERATOR)
         elif not self._is_master(request):
-            raise Refused("this is for masters", remedy="ask a master: scribengin offsets show FLOW", code="role-lacking")
+            raise Refused("this is for masters", remedy="ask a master: scribengin offsets show NAME", code="role-lacking")
 
     def _is_master(self, request: Request) -> bool:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")

@@ -67,7 +67,8 @@ class FetchedPackages:
             raise failure
         if not addresses:
             raise Unreachable(
-                f"package {id} is not on this host, and no master is there to ask", remedy="start a master, with its API: scribengin master"
+                f"package {id} is not on this host, and no master is there to ask",
+                remedy="start a master, with its API: scribengin master --registry ADDRESS",
             )
         raise Refused(
             f"nobody has package {id}; asked: {', '.join(addresses)}",

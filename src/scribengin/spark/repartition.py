@@ -43,13 +43,13 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
     if lineage is None or last is None or committed is None:
         raise Refused(
             f'query "{query.name}" has no committed Batch: its state begins with its first one',
-            remedy="let it commit a Batch first: scribengin resume FLOW",
+            remedy="let it commit a Batch first: scribengin resume NAME",
             code="repartition-early",
         )
     if committed < last.batch.number:
         raise Refused(
             f'query "{query.name}": Batch {last.batch.number} is decided, and Spark has not committed it yet',
-            remedy="let it run for a moment, which completes the Batch: scribengin resume FLOW",
+            remedy="let it run for a moment, which completes the Batch: scribengin resume NAME",
             code="repartition-pending",
         )
     done = newest_of(offsets) == committed and partitions_of(offsets, committed) == partitions

@@ -90,6 +90,7 @@ class Service:
         asked before changes nothing. `reload` takes up another version between two attempts, where it can. `http`: where its page is;
         `on_say` hears what it says of itself, whoever else does, `on_end` why it ends."""
         self._registry = registry
+        self._flow = id_.flow
         self._node = f"{id_.flow}.{id_.tier}"
         self._lease = lease
         self._wanted = wanted
@@ -230,7 +231,7 @@ class Service:
                 outcomes.append(self._attempt(once=wish.goal == "drained", stop=stop, tell=tell))
             except Exception as error:
                 traceback.print_exc()
-                outcomes.append(outcome_of(error))
+                outcomes.append(outcome_of(error, self._flow))
 
         thread = threading.Thread(target=work, name="attempt")
         thread.start()
@@ -327,13 +328,13 @@ def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:
     return now.generation != wish.generation and standing.state == "degraded"
 
 
-def outcome_of(error: Exception) -> Outcome:
+def outcome_of(error: Exception, flow: str = "NAME") -> Outcome:
     """Of an attempt that could not begin: what passes by itself is tried again by a new worker, all else waits for a person."""
     shortage = next((each.errno for each in (error, error.__cause__) if isinstance(each, OSError)), None)
     if not isinstance(error, ScribenginError):
         # a right, a name, a folder that is a file; what is no error of the machine is one of ours, and nobody knows whether it comes again
         permanent = shortage is not None and shortage not in _PASSING_ERRNO
-        return Outcome("failed", f"{type(error).__name__}: {error}", "its traceback: scribengin logs", permanent=permanent)
+        return Outcome("failed", f"{type(error).__name__}: {error}", f"its traceback: scribengin logs {flow}", permanent=permanent)
     if shortage in _PASSING_ERRNO:
         return Outcome("failed", error.message, error.remedy)
     return Outcome("failed", error.message, error.remedy, permanent=not (isinstance(error, Unreachable) or error.code in _PASSING))

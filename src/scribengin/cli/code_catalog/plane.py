@@ -214,7 +214,7 @@ CATALOG: tuple[Entry, ...] = (
         "alert-target",
         "An alert did not reach its target",
         "The webhook or the command failed.",
-        "Correct the address or the command; try it again: `scribengin alerts NAME --test ALERT`.",
+        "Correct the address or the command; try it again: `scribengin alerts test NAME ALERT`.",
     ),
     met(
         "operation-failed",
@@ -254,14 +254,14 @@ CATALOG: tuple[Entry, ...] = (
         "node-unknown",
         "There is no such node",
         "No agent of that name has ever been there.",
-        "`scribengin nodes`; start one: `scribengin node --name NAME`.",
+        "`scribengin nodes`; start one: `scribengin node --name NAME --registry ADDRESS`.",
         "tests/hosts/test_bindings.py::test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back",
     ),
     met(
         "node-away",
         "A node is away",
         "Its agent does not run.",
-        "Start it there: `scribengin node --name NAME`.",
+        "Start it there: `scribengin node --name NAME --registry ADDRESS`.",
         "tests/hosts/test_node_pages.py::test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on",
     ),
     met(

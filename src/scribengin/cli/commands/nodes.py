@@ -35,7 +35,7 @@ def command(*, node: str | None, masters: Masters) -> Answer:
 
     def show() -> None:
         if not found:
-            click.echo("no node has registered yet: scribengin node")
+            click.echo("no node has registered yet: scribengin node --registry ADDRESS")
             return
         print_table(
             [_row(each) for each in found],
