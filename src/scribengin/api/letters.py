@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -23,6 +22,7 @@ from scribengin.client.answer_models import (
 )
 from scribengin.control import reading
 from scribengin.core.errors import Refused
+from scribengin.core.moments import WRITE_MOMENT, not_a_time, parse_moment
 
 MOST_LETTERS = 1000
 
@@ -88,11 +88,8 @@ def _said(body: ReplayLetters | PurgeLetters) -> dict[str, Any]:
 
 
 def _moment(text: str) -> str:
-    """A time, in UTC where it says no other zone. Raises Refused for what is none."""
-    if not text:
-        return ""
+    """A time, or how long ago that was, as a time in UTC. Raises Refused for what is neither."""
     try:
-        at = datetime.fromisoformat(text)
+        return parse_moment(text).isoformat() if text else ""
     except ValueError:
-        raise Refused(f'"{text[:40]}" is no time', remedy="write it as 2026-01-31T12:00:00Z", code="time-unknown") from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+        raise Refused(not_a_time(text), remedy=WRITE_MOMENT, code="time-unknown") from None

@@ -1,7 +1,6 @@
 """Routes of the verbs that look before they act: submit as one, go back, set positions, scale, limit; and operations."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -35,6 +34,7 @@ from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
 from scribengin.control.submission import Applied
 from scribengin.core.errors import Refused
+from scribengin.core.moments import WRITE_MOMENT, not_a_time, parse_moment
 from scribengin.registry.contract import Registry
 from scribengin.registry.kinds import Operation
 
@@ -158,10 +158,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         """Let a flow read again what it has read since; its workers end, go back, and start again."""
         if (to.to_time is None) == (to.to_batch is None):
             raise PointedError((Fault("body", "either to_time or to_batch is needed", "say one of them", pointer="/to_batch"),))
-        if to.to_time is not None and not _is_time(to.to_time):
-            remedy = "write ISO 8601 with a zone, such as 2026-01-31T12:00:00+00:00"
-            raise PointedError((Fault("body", f"/to_time: {to.to_time!r} is no time", remedy, pointer="/to_time"),))
-        said = {"to_time": to.to_time, "to_batch": to.to_batch, "query": to.query}
+        said = {"to_time": _time(to.to_time), "to_batch": to.to_batch, "query": to.query}
         return _go(asked, flow, "rewind", said, to, yes=to.yes)
 
     @routes.post("/flows/{flow}/scale", response_model=Scaled)
@@ -222,8 +219,9 @@ def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | Non
     return look(asked.plane, what, flow, [flow], arguments=arguments)
 
 
-def _is_time(text: str) -> bool:
+def _time(text: str | None) -> str | None:
+    """As `parse_moment` reads it. Raises PointedError."""
     try:
-        return datetime.fromisoformat(text).tzinfo is not None
+        return None if text is None else parse_moment(text).isoformat()
     except ValueError:
-        return False
+        raise PointedError((Fault("body", f"/to_time: {not_a_time(text or '')}", WRITE_MOMENT, pointer="/to_time"),)) from None

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from scribengin.core.errors import ScribenginError
-from scribengin.core.units import parse_duration_s
+from scribengin.cli.moment_option import as_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     from scribengin.local.letters import Which
 
 C = TypeVar("C")
-_AGO = re.compile(r"\d+(\.\d+)?[a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,11 @@ def letter_filters(command: Callable[..., C]) -> Callable[..., C]:
     @click.option("--step", default="", help="Of this step only.")
     @click.option("--reason", default="", help="Of this reason only.")
     @click.option(
-        "--since", default="", metavar="TIME", help="Of Batches decided since then: a time, or how long ago (2h).", callback=_moment
+        "--since",
+        default="",
+        metavar="TIME",
+        help="Of Batches decided since then: 2026-01-31T12:00:00Z, or how long ago (2h).",
+        callback=_moment,
     )
     @click.option("--until", default="", metavar="TIME", help="Of Batches decided before then.", callback=_moment)
     @wraps(command)
@@ -55,16 +55,6 @@ def letter_filters(command: Callable[..., C]) -> Callable[..., C]:
     return with_filters
 
 
-def _moment(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if not value:
-        return ""
-    if _AGO.fullmatch(value):
-        try:
-            return (datetime.now(UTC) - timedelta(seconds=parse_duration_s(value))).isoformat(timespec="seconds")
-        except (ValueError, OverflowError, ScribenginError) as error:
-            raise click.BadParameter(str(error)) from None
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter('write a time such as 2026-01-31T12:00:00Z, or how long ago, such as "2h"') from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
+def _moment(context: click.Context, option: click.Parameter, value: str) -> str:
+    moment = as_moment(context, option, value)
+    return "" if moment is None else moment.isoformat()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.core.moments import moment_text, shown_moment
+from scribengin.core.moments import moment_text, parse_time, shown_moment
 from scribengin.core.units import show_duration
 from scribengin.worker.timeline import WORD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
 _FRAME = re.compile(r'^(?P<indent>\s*)File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<name>.+))?$')
 _JAVA = re.compile(r"^\s*(?:at [\w.$<>/]+\(|\.\.\. \d+ more$)")
@@ -90,8 +90,7 @@ def since(lines: Sequence[str], earliest: datetime) -> list[str]:
         moment = _MOMENT.match(line)
         if moment is not None:
             with suppress(ValueError):
-                at = datetime.fromisoformat(moment[1])
-                if (at if at.tzinfo is not None else at.replace(tzinfo=UTC)) >= earliest:
+                if parse_time(moment[1]) >= earliest:
                     return list(lines[number:])
     return []
 

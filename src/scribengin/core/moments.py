@@ -1,10 +1,17 @@
-"""Moments as texts, for records and people: ISO 8601, in UTC, whole seconds."""
+"""Moments as texts, for records and people: ISO 8601, in UTC, whole seconds; and moments as people write them."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-_SHORTEST = len("2026-01-31T12:00:00Z")
+from scribengin.core.units import parse_duration_s
+
+_EXAMPLE = "2026-01-31T12:00:00Z"
+_SHORTEST = len(_EXAMPLE)
+WRITE_TIME = f'write it as "{_EXAMPLE}"'
+"""what to do about a text that `parse_time` does not take"""
+WRITE_MOMENT = f'{WRITE_TIME}, or say how long ago, such as "2h"'
+"""the same of `parse_moment`"""
 
 
 def now_text() -> str:
@@ -30,3 +37,37 @@ def shown_moment(text: str) -> str:
     except ValueError:
         return text
     return text if moment.tzinfo is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> datetime:
+    """A time of ISO 8601, such as `2026-01-31`, in UTC; it is of UTC if it names no other zone. Raises ValueError that says what was found.
+
+    >>> parse_time("2026-01-31T12:00+01:00").isoformat()
+    '2026-01-31T11:00:00+00:00'
+    """
+    try:
+        time = datetime.fromisoformat(text.strip())
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):  # the zone may lead out of the years that there are
+        raise ValueError(f"{not_a_time(text)}; {WRITE_TIME}") from None
+
+
+def parse_moment(text: str) -> datetime:
+    """A moment as a person writes it: a time, or how long ago that was, such as `2h`. Raises ValueError that says what was found.
+
+    >>> parse_moment("2026-01-31").isoformat()
+    '2026-01-31T00:00:00+00:00'
+    """
+    try:
+        return parse_time(text)
+    except ValueError:
+        pass
+    try:
+        return (datetime.now(UTC) - timedelta(seconds=parse_duration_s(text))).replace(microsecond=0)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{not_a_time(text)}; {WRITE_MOMENT}") from None
+
+
+def not_a_time(text: str) -> str:
+    """What is wrong with a text that is none."""
+    return f'"{text[:40]}" is not a valid time'

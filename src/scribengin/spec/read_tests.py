@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from scribengin.core.moments import WRITE_TIME, parse_time
 from scribengin.spec import flow_test_keys
 from scribengin.spec.document import Document
 from scribengin.spec.flow_tests import ALL, Change, Crash, Expected, FlowTest, Rows
@@ -15,6 +15,7 @@ from scribengin.spec.reader import Reader
 from scribengin.spec.sections import Owner, Sections
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from scribengin.core.problems import Problem
@@ -219,12 +220,11 @@ class _Test:
         for item in self._reader.items(read.values["clock"], self._owner.key("clock"), '"2026-01-01T00:00:00Z"') or ():
             text = self._reader.text(item, self._owner.key("clock"), '"2026-01-01T00:00:00Z"')
             try:
-                time = datetime.fromisoformat(text or "")
-                time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-            except (ValueError, OverflowError):
+                time = parse_time(text or "")
+            except ValueError:
                 if text is not None:
-                    message = f"{self._owner.key('clock')} has {shorten(text)}, which is no time"
-                    self._reader.error("bad-value", item, message, 'write it as "2026-01-01T00:00:00Z"')
+                    message = f"{self._owner.key('clock')} has {shorten(text)}, which is not a valid time"
+                    self._reader.error("bad-value", item, message, WRITE_TIME)
                 continue
             if times and time < times[-1]:
                 message = f"{self._owner.key('clock')} runs backwards: {shorten(item_text(item))} is before {times[-1].isoformat()}"

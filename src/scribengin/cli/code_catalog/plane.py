@@ -477,7 +477,7 @@ CATALOG: tuple[Entry, ...] = (
         "Ask again later, or another master.",
         "tests/api/test_answers_api.py::test_a_question_that_takes_too_long_is_ended_and_holds_up_nobody_else_for_long",
     ),
-    met("time-unknown", "That is no time", "It cannot be read.", "Write it as 2026-01-31T12:00:00Z."),
+    met("time-unknown", "That is not a valid time", "It cannot be read.", "Write 2026-01-31T12:00:00Z, or how long ago, such as `2h`."),
     met(
         "record-missing",
         "The registry has nothing there",

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
+from scribengin.cli.moment_option import as_moment
 from scribengin.cli.plane_option import masters_option
 from scribengin.core.errors import Unreachable
-from scribengin.core.units import parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from scribengin.cli.plane_option import Masters
 
@@ -26,27 +26,13 @@ _FOLLOWED = 1_000
 _EVERY_S = 1.0
 
 
-def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        return datetime.now(UTC) - timedelta(seconds=parse_duration_s(value))
-    except ValueError:
-        pass
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value} is neither a duration nor a time; write 10m or 2026-01-31T12:00:00Z") from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
-
-
 @click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.option("--tier", help="Of this tier only.")
 @click.option(
     "-n", "--tail", "--lines", "lines", type=click.IntRange(1, _MOST), help="So many lines of each file, the last ones; 50 without --since."
 )
-@click.option("--since", metavar="TIME", callback=_moment, help="Only lines from then on: 10m, or 2026-01-31T12:00:00Z.")
+@click.option("--since", metavar="TIME", callback=as_moment, help="Only lines from then on: 2026-01-31T12:00:00Z, or how long ago (10m).")
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
 @click.option("--all", "everything", is_flag=True, help="Do not fold the frames of Scribengin, Spark and Python in tracebacks.")
 @masters_option

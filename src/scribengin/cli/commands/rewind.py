@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import done
+from scribengin.cli.moment_option import as_moment
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import wait_option
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from scribengin.cli.answer import Answer
     from scribengin.cli.plane_option import Masters
 
 
-def _time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value} is no time; write 2026-01-31T12:00:00Z") from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
-
-
 @click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
-@click.option("--to-time", metavar="TIME", callback=_time, help="To how it was at this time, such as 2026-01-31T12:00:00Z.")
+@click.option("--to-time", metavar="TIME", callback=as_moment, help="To how it was then: 2026-01-31T12:00:00Z, or how long ago (2h).")
 @click.option("--to-batch", type=click.IntRange(min=-1), metavar="N", help="To how it was after Batch N; -1: before the first.")
 @click.option("--query", help="This Query only.")
 @click.option("--yes", is_flag=True, help="Do not ask. Without it what would repeat is listed first.")

@@ -7,7 +7,6 @@ passed over in silence.
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from scribengin.connectors.kafka.ages import Ages
 from scribengin.connectors.kafka.client import SILENT, Cluster, Partition, Topic, settings
 from scribengin.connectors.kafka.options import LOSS_REMEDY
 from scribengin.core.errors import ScribenginError, SourceError, SourceMissing
+from scribengin.core.moments import parse_time
 from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
@@ -376,11 +376,10 @@ def _start_of(node: str, text: str) -> str | int:
     if text in ("earliest", "latest"):
         return text
     try:
-        moment = dt.datetime.fromisoformat(text)
+        return int(parse_time(text).timestamp() * 1000)
     except ValueError:
         remedy = 'write earliest, latest, or a time such as "2026-01-01T00:00:00Z"'
         raise SourceError(f'source "{node}": `start: {text}` is no place to begin at', remedy=remedy, node=node) from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
 
 
 def _numbers(node: str, topic: str, text: str) -> list[int]:

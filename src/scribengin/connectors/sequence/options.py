@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
+from scribengin.core.moments import WRITE_TIME, parse_time
 from scribengin.core.options import NodeType, Option
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -11,9 +12,8 @@ _LAST_US = (dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC) - _EPOC
 
 
 def start_us(text: str) -> int:
-    """A time of ISO 8601 in microseconds since 1970, of UTC if it names no other zone. Raises ValueError."""
-    start = dt.datetime.fromisoformat(text)
-    return ((start if start.tzinfo else start.replace(tzinfo=dt.UTC)) - _EPOCH) // dt.timedelta(microseconds=1)
+    """A time in microseconds since 1970. Raises ValueError."""
+    return (parse_time(text) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def start_fault(text: str) -> tuple[str, str] | None:
@@ -21,7 +21,7 @@ def start_fault(text: str) -> tuple[str, str] | None:
     try:
         start_us(text)
     except ValueError:
-        return f'is "{text}", which is not a time in ISO 8601', 'write it as "2026-01-01T00:00:00Z"'
+        return f'is "{text}", which is not a valid time', WRITE_TIME
     return None
 
 
