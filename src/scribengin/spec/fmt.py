@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 from typing import Any
 
 from scribengin.core.errors import InputError
@@ -46,7 +47,7 @@ def format_text(text: str, file: str = "flow.yaml") -> str:
 
 def _refusal(document: Document, offset: int, why: str) -> InputError:
     place = document.place(min(offset, len(document.text)))
-    remedy = "mend what `scribengin validate` tells first, or lay it out by hand"
+    remedy = f"mend what `scribengin validate {shlex.quote(document.file)}` tells first, or lay it out by hand"
     return InputError([Problem("fmt-refused", place, f"the file is not laid out: {why}", remedy)])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import shlex
 import sys
 import traceback
 from typing import TYPE_CHECKING
@@ -72,7 +73,8 @@ def _look_at(text: str, file: str) -> Parsed:
     if not any(_sets_flow(statement) for statement in ast.walk(tree)):
         return _failed("flow-file-python", Place(file), "the module sets no variable `flow`", "end it with: flow = Flow(…)")
     message = "a Python flow file was checked for its syntax only: validate executes no code"
-    warning = Problem("not-executed", Place(file, 1, 1), message, "`scribengin plan` executes it and checks all of it", "warning")
+    remedy = f"`scribengin plan {shlex.quote(file)}` executes it and checks all of it"
+    warning = Problem("not-executed", Place(file, 1, 1), message, remedy, "warning")
     return Parsed(None, (warning,), CallPlaces(Place(file), {}))
 
 

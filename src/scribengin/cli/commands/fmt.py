@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -32,7 +33,8 @@ def command(*, files: tuple[str, ...], check: bool) -> Answer:
             continue
         rows.append({"file": file, "changed": before != after})
         if before != after and check:
-            problems.append(Problem("not-formatted", Place(file), "this file is not laid out in the common form", f"scribengin fmt {file}"))
+            remedy = f"scribengin fmt {shlex.quote(file)}"
+            problems.append(Problem("not-formatted", Place(file), "this file is not laid out in the common form", remedy))
         elif before != after:
             rewrite(path, after.encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,11 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
     suites, problems = _read(paths, partial(read_suite, named=named))
     if not any(chosen(suite, named) for suite in suites):
         what = f'no test has a name with "{named}" in it' if named else "there is no test"
-        remedy = "write one under `tests:`; see docs/flow-file.md" if not named else "see the names with scribengin show"
+        remedy = (
+            "write one under `tests:`; see docs/flow-file.md"
+            if not named
+            else f"see the names: scribengin show {shlex.quote(str(paths[0]))}"
+        )
         raise InputError([*problems, Problem("test-none", Place(str(paths[0])), what, remedy)])
     from scribengin.cli.test_report import show_outcome, show_sum, tell
 
@@ -122,6 +127,6 @@ def _from_run(paths: Sequence[Path], state: Path, rows: int) -> Answer:
         click.echo(made.text)
         for note in made.notes:
             click.echo(note)
-        click.echo(f"added to {made.file}; run it: scribengin test {paths[0]}")
+        click.echo(f"added to {made.file}; run it: scribengin test {shlex.quote(str(paths[0]))}")
 
     return Answer({"file": str(made.file), "test": made.name, "text": made.text, "notes": list(made.notes)}, show=show)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -155,7 +156,9 @@ def schemas_are_known(subject: Subject) -> Iterator[Problem]:
             if format_ in _NEED_SCHEMA or source.type in _NEED_SCHEMA:
                 remedy = 'add the columns that you want: schema: "id BIGINT, name STRING"'
                 if source.type == "files":
-                    remedy += f"; scribengin infer {source.options.get('path', 'FILE')} proposes them"
+                    path = str(source.options.get("path", "FILE"))
+                    typed = path if "://" in path else str(subject.flow.folder / path)  # from where the person is
+                    remedy += f"; to have them proposed: scribengin infer {shlex.quote(typed)}"
                 what = format_ or ("cells" if source.type == "hbase" else "documents")
                 message = f"{called(source)} reads {what} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)

@@ -1,0 +1,134 @@
+"""Commands that problems of the control plane print: typed as they are, beside the master that answered, each does what it says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.cli.main import main
+from scribengin.control import admin
+from scribengin.registry.kinds import Host, TierSpec
+from scribengin.registry.tree import HOST
+from tests.plugins.remedies import mentions
+
+FLOW = """\
+version: 1
+name: numbers
+sources: {numbers: {type: files, path: data, format: json, schema: "id BIGINT"}}
+sinks: {kept: {from: numbers, type: files, path: out, format: json}}
+"""
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Bench
+
+    Typed = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def typed(capfd: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """What a command says with --json, beside the master of the bench, which has the two versions of flow ads."""
+    bench.master()
+    for package in "01":
+        submission = admin.Submission("ads", package * 64, "flow.yaml", "/base", {"main": TierSpec()}, labels={"team": "web"})
+        admin.apply(bench.person, submission, state=lambda _: str(tmp_path), by="bob")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("SCRIBENGIN_MASTER", bench.masters[0].url)
+
+    def run(*words: str) -> dict[str, Any]:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--json"])
+        return {**json.loads(capfd.readouterr().out), "status": ended.value.code}
+
+    return run
+
+
+def remedy_of(said: dict[str, Any], code: str) -> list[tuple[str, ...]]:
+    """The commands of the one problem."""
+    [problem] = said["problems"]
+    assert (said["status"], problem["code"]) == (2, code), problem
+    found = [mention.words for mention in mentions(problem["remedy"])]
+    assert found, problem["remedy"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "there"),
+    [
+        ("rollback ads 9", "version-unknown", "history ads"),
+        ("rollback ads 2", "version-same", "history ads"),
+        ("ops cancel ads 9", "operation-unknown", "ops ads"),
+        ("ops cancel ads w9", "operation-unknown", "ops ads"),
+        ("worker show ads.main-9", "worker-unknown", "status ads"),
+        ("pause -l team=none", "label-unknown", "list"),
+        ("token remove nobody", "token-unknown-name", "token list"),
+    ],
+)
+def test_what_is_not_there_names_the_command_that_lists_what_is(typed: Typed, words: str, code: str, there: str) -> None:
+    [command] = remedy_of(typed(*words.split()), code)
+    assert " ".join(command) == there
+    assert typed(*command)["status"] == 0
+
+
+def test_a_flow_that_nobody_submitted_is_there_when_it_is_submitted(typed: Typed, tmp_path: Path) -> None:
+    [command] = remedy_of(typed("status", "numbers"), "flow-unknown")
+    (tmp_path / "FILE.yaml").write_text(FLOW)
+    assert typed(*(word.replace("FILE", "FILE.yaml") for word in command))["status"] == 0
+    assert typed("status", "numbers")["result"]["flow"] == "numbers"
+
+
+def test_a_name_that_a_token_has_is_free_when_that_is_removed(typed: Typed) -> None:
+    add = ("token", "add", "ci", "--role", "viewer")
+    assert typed(*add)["status"] == 0
+    [command] = remedy_of(typed(*add), "token-taken")
+    assert typed(*command)["status"] == 0
+    assert typed(*add)["status"] == 0
+
+
+def test_a_quota_that_bounds_nothing_is_removed_by_the_command_that_says_so(typed: Typed) -> None:
+    assert typed("quota", "set", "team=web", "--cores", "2")["status"] == 0
+    [command] = remedy_of(typed("quota", "set", "team=web", "--off", "cores"), "quota-value")
+    assert typed(*command)["status"] == 0
+    assert typed("quota", "list")["result"] == []
+
+
+def test_a_quota_of_nothing_names_the_command_that_lets_nothing_through(typed: Typed, bench: Bench) -> None:
+    [command] = remedy_of(typed("quota", "set", "team=web", "--cores", "0"), "quota-value")
+    assert typed(*(word.replace("LABEL=VALUE", "team=web") for word in command))["status"] == 0
+    assert admin.read_flow(bench.person, "ads").desired.state == "paused"
+
+
+def test_a_node_that_is_not_there_names_the_command_that_lists_them(typed: Typed) -> None:
+    listed, started = remedy_of(typed("map", "ads.main", "far"), "node-unknown")
+    assert typed(*listed)["result"] == []
+    assert started == ("node", "--registry", "ADDRESS"), "which runs until it is stopped"
+
+
+def test_a_node_that_was_taken_out_is_taken_back_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
+    bench.person.commit(HOST("h1").create(Host(host="h1", cores=1, memory_bytes=0, home="/", since="")))
+    assert typed("decommission", "h1")["status"] == 0
+    [command] = remedy_of(typed("map", "ads.main", "h1"), "node-decommissioned")
+    assert typed(*command)["status"] == 0
+    assert typed("map", "ads.main", "h1")["status"] == 0
+
+
+def test_what_is_not_stopped_is_asked_to_stop_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
+    [command] = remedy_of(typed("delete", "ads"), "flow-not-stopped")
+    assert command == ("stop", "ads", "--wait")
+    typed(*command[:2])  # no master of this bench makes it so, which --wait would wait for
+    assert admin.read_flow(bench.person, "ads").desired.state == "stopped"
+
+
+def test_a_command_line_that_is_wrong_names_the_help_of_its_command(typed: Typed, capfd: pytest.CaptureFixture[str]) -> None:
+    [problem] = typed("dead", "lits")["problems"]
+    [mention] = mentions(problem["remedy"])
+    with pytest.raises(SystemExit) as ended:
+        main(list(mention.words))
+    assert ended.value.code == 0
+    assert "scribengin dead" in capfd.readouterr().out

@@ -1,0 +1,108 @@
+"""Commands that problems of flow files, letters and folders print: typed as they are, each does what it says. Without Spark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.connectors.contract import Place
+from scribengin.connectors.files.options import SINK
+from scribengin.connectors.files.sink import FilesSink
+from scribengin.spec import fmt
+from tests.plugins.remedies import mentions
+
+if TYPE_CHECKING:
+    from conftest import Command, Ended
+
+FLOW = """\
+version: 1
+name: shop
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT"}
+sinks:
+  kept: {from: rows, type: files, path: out, format: json}
+"""
+
+
+@pytest.fixture
+def flow(command: Command) -> Path:
+    """A flow beside the working directory, so that no command finds a file of it by chance."""
+    path = Path("the shop") / "flow.yaml"
+    path.parent.mkdir()
+    path.write_text(FLOW)
+    (path.parent / "data").mkdir()
+    (path.parent / "data" / "a.jsonl").write_text('{"id": 1}\n')
+    return path
+
+
+def named(ended: Ended, code: str) -> list[tuple[str, ...]]:
+    """The commands of the first problem of this code."""
+    problem = next(each for each in ended.object["problems"] if each["code"] == code)
+    found = [mention.words for mention in mentions(problem["remedy"])]
+    assert found, problem["remedy"]
+    return found
+
+
+def test_not_formatted(command: Command, flow: Path) -> None:
+    flow.write_text(FLOW.replace("version: 1", "version:   1"))
+    [words] = named(command("fmt", "--check", flow, "--json"), "not-formatted")
+    assert command(*words).status == 0
+    assert command("fmt", "--check", flow).status == 0
+
+
+def test_folder_taken(command: Command) -> None:
+    assert command("init", "a").status == 0
+    [words] = named(command("init", "a", "--json"), "folder-taken")
+    assert command(*words).status == 0
+    assert Path("FOLDER/flow.yaml").is_file()
+
+
+def test_schema_missing(command: Command, flow: Path) -> None:
+    flow.write_text(FLOW.replace(', schema: "id BIGINT"', ""))
+    [words] = named(command("validate", flow, "--json"), "schema-missing")
+    assert "id BIGINT" in command(*words).out
+
+
+def test_test_none(command: Command, flow: Path) -> None:
+    flow.write_text(f"{FLOW}tests: [{{name: one, given: {{rows: [{{id: 1}}]}}, expect: {{kept: [{{id: 1}}]}}}}]\n")
+    [words] = named(command("test", flow, "-k", "two", "--json"), "test-none")
+    assert "one" in command(*words).out
+
+
+def test_package_missing(command: Command, flow: Path) -> None:
+    [words] = named(command("package", "show", "x.package", "--json"), "package-missing")
+    made = command(*(word.replace("DIR", str(flow.parent)) for word in words), "-o", "x.package")
+    assert (made.status, command("package", "show", "x.package").status) == (0, 0)
+
+
+def test_package_empty(command: Command) -> None:
+    Path("empty").mkdir()
+    [words] = named(command("package", "empty", "--json"), "package-empty")
+    assert command(*words, "empty").status == 0
+    assert command("package", "empty").status == 0
+
+
+def test_not_executed(command: Command) -> None:
+    Path("a flow.py").write_text("from scribengin import Flow\nflow = Flow('x', nothing=1)\n")
+    [words] = named(command("validate", "a flow.py", "--json"), "not-executed")
+    assert command("validate", "a flow.py").status == 0
+    assert "nothing" in command(*words).err, "it executes the file, and tells what is wrong"
+
+
+def test_fmt_refused(command: Command, flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fmt, "_comments_with_their_lines", lambda before, _after: f"{before}#\n")
+    flow.write_text(FLOW.replace("version", "vresion"))
+    [words] = named(command("fmt", flow, "--json"), "fmt-refused")
+    assert "vresion" in command(*words).err, "it says what is wrong"
+
+
+def test_foreign_unsaid(command: Command, flow: Path) -> None:
+    out = flow.parent / "out"
+    FilesSink(Place("kept", flow.parent, SINK.filled({"path": "out", "format": "json"}))).prepare(owner="me", lineage="l1")
+    (out / "part-of-nobody.jsonl").write_text("{}\n")
+    os.utime(out / "part-of-nobody.jsonl", (0, 0))
+    [words] = named(command("maintain", flow, "--remove-foreign", "--json"), "foreign-unsaid")
+    assert "part-of-nobody.jsonl" in command(*words, "--json").out
