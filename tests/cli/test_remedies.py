@@ -1,6 +1,7 @@
 """Remedies: what a refused flow is told to do works when it is pasted, and destroys nothing without asking."""
 
 import ast
+import json
 import re
 import shlex
 import shutil
@@ -266,3 +267,75 @@ def test_a_remedy_for_one_of_several_flows_names_that_flow():
     plane = SimpleNamespace(flows=lambda: [SimpleNamespace(flow="shop"), SimpleNamespace(flow="tweets")])
     answer = fails(labels={}, masters=SimpleNamespace(reader=lambda: nullcontext(plane)), flow="")
     assert [problem.remedy for problem in answer.problems] == ["scribengin dead show shop", "scribengin dead show tweets"]
+
+
+# --- codes that a run or its letters print: the remedy is typed as it is ---
+
+
+def remedy_of(ended, code):
+    """The one command of a problem."""
+    problem = next(each for each in ended.object["problems"] if each["code"] == code)
+    return printed(problem["remedy"])
+
+
+def test_letter_unknown(away, command, state):
+    away.run(state=state)
+    words = remedy_of(command("dead", "edit", "flow.yaml", "kept:9:9", "--set", "id=1", "--state", state, "--json"), "letter-unknown")
+    assert len(command(*words, "--json").object["result"]["letters"]) == 3
+
+
+def test_letters_file(away, command, state):
+    away.run(state=state)
+    (away.path / "mine").write_text('{"id": 1}\n')
+    words = remedy_of(command("dead", "replay", "flow.yaml", "--repaired", "mine", "--state", state, "--json"), "letters-file")
+    assert command(*words).status == 0
+    exported = (away.path / "FILE").read_text().splitlines()
+    (away.path / "FILE").write_text(json.dumps(json.loads(exported[0]) | {"payload": '{"id": 2}'}) + "\n")
+    replayed = command("dead", "replay", "flow.yaml", "--repaired", "FILE", "--state", state, "--json").object["result"]
+    assert (replayed["replayed"], replayed["repaired"]) == (1, 1)
+
+
+def test_dead_purge_unsaid(away, command, state):
+    away.run(state=state)
+    ended = command("dead", "purge", "flow.yaml", "--state", state, "--json")
+    (problem,) = ended.object["problems"]
+    assert problem["code"] == "dead-purge-unsaid"
+    copy, _, _ = problem["remedy"].partition("; or run it on a terminal")
+    assert command(*printed(copy)).status == 0
+    assert len((away.path / "FILE").read_text().splitlines()) == 3
+
+
+def test_position_unknown(away, command, state):
+    away.run(state=state)
+    words = remedy_of(command("source", "set", "flow.yaml", "rows", "99", "--yes", "--state", state, "--json"), "position-unknown")
+    assert command(*words).status == 0
+
+
+def failing(folder, state):
+    """The problem of a run that stops over a file of which too much is dead letters."""
+    folder.flow(f"{ROWS}max_dead: 1\n")
+    (problem,) = folder.run(state=state).problems
+    assert problem.code == "max-dead"
+    return problem
+
+
+@pytest.mark.parametrize("corrected", ["a", "b"])
+def test_max_dead(away, command, state, corrected):
+    """A wrong file that is corrected, or removed with another one beside it, is read as a new one."""
+    problem = failing(away, state)
+    (away.path / "data/a.jsonl").unlink()
+    away.data(f"data/{corrected}.jsonl", [{"id": 5, "kind": "x"}])
+    assert command(*(word.replace("FILE", "data/a.jsonl") for word in printed(problem.remedy))).status == 0
+    assert away.run(state=state).state == "finished"
+    assert [row["id"] for row in away.read("out")] == [5]
+
+
+def test_a_file_that_was_taken_and_is_gone(away, command, state):
+    failing(away, state)
+    (away.path / "data/a.jsonl").unlink()
+    away.data("data/b.jsonl", [{"id": 5, "kind": "x"}])
+    (problem,) = away.run(state=state).problems
+    assert "is gone; it was taken" in problem.message
+    assert command(*printed(problem.remedy)).status == 0
+    assert away.run(state=state).state == "finished"
+    assert [row["id"] for row in away.read("out")] == [5]

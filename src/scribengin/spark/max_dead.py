@@ -123,7 +123,9 @@ def too_many_dead(excess: Excess, folder: QueryFolder, segments: Sequence[LineSe
     if committed is None:
         after = "the Batch is not committed, and runs again at the next start"
         given_up = flow_command("source skip", "FILE")
-        remedy = f"fix the step, and start again; where a file is wrong, put a corrected one beside it and give it up: {given_up}"
+        remedy = (
+            f"fix the step, and start again; where a file is wrong, correct or remove it, then give up what was taken of it: {given_up}"
+        )
     else:
         after = f"Batch {committed} is committed with its dead letters"
         remedy = "fix the step, replay the dead letters, and start again"
