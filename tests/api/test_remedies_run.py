@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scribengin.cli.main import main
-from scribengin.control import admin
-from scribengin.registry.kinds import Host, TierSpec
+from scribengin.client.models import Submit
+from scribengin.control import admin, operate
+from scribengin.core.errors import EnvironmentFault
+from scribengin.packages.package import PackedFlow, build_package
+from scribengin.registry.kinds import Host, Operation, TierSpec
 from scribengin.registry.tree import HOST
 from tests.plugins.remedies import mentions
 
@@ -18,6 +23,12 @@ version: 1
 name: numbers
 sources: {numbers: {type: files, path: data, format: json, schema: "id BIGINT"}}
 sinks: {kept: {from: numbers, type: files, path: out, format: json}}
+"""
+ENDS = """\
+import os
+os._exit(7)
+from scribengin import Flow
+flow = Flow("numbers")
 """
 
 if TYPE_CHECKING:
@@ -47,6 +58,14 @@ def typed(capfd: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path, monke
         return {**json.loads(capfd.readouterr().out), "status": ended.value.code}
 
     return run
+
+
+@pytest.fixture
+def submitted(typed: Typed, tmp_path: Path) -> str:
+    """A flow whose package the master has, and which never ran."""
+    (tmp_path / "numbers.yaml").write_text(FLOW)
+    assert typed("apply", "numbers.yaml")["status"] == 0
+    return "numbers"
 
 
 def remedy_of(said: dict[str, Any], code: str) -> list[tuple[str, ...]]:
@@ -132,3 +151,44 @@ def test_a_command_line_that_is_wrong_names_the_help_of_its_command(typed: Typed
         main(list(mention.words))
     assert ended.value.code == 0
     assert "scribengin dead" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "there"),
+    [
+        ("dead list numbers", "state-missing", "status numbers"),
+        ("rewind numbers --to-time 1h --yes", "rewind-nothing", "offsets show numbers"),
+        ("maintain numbers", "refused", "status numbers"),
+    ],
+)
+@pytest.mark.usefixtures("submitted")
+def test_what_a_flow_has_not_yet_is_awaited_where_the_command_shows_it(typed: Typed, words: str, code: str, there: str) -> None:
+    [command] = remedy_of(typed(*words.split()), code)
+    assert " ".join(command) == there
+    assert typed(*command)["status"] == 0
+
+
+def test_an_operation_under_way_is_shown_and_cancelled_by_the_commands_that_say_so(typed: Typed, bench: Bench) -> None:
+    operate.begin(bench.person, "ads", Operation(kind="rewind", step="stop", version=2, tiers=("main",)), by="bob")
+    shown, cancelled = remedy_of(typed("rollback", "ads", "1"), "operation-under-way")
+    assert [row["id"] for row in typed(*shown)["result"]] == ["1"]
+    assert typed(*cancelled)["status"] == 0
+    assert typed("rollback", "ads", "1")["status"] == 0
+
+
+def test_an_operation_at_work_is_shown_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
+    id_ = operate.begin(bench.person, "ads", Operation(kind="rewind", step="work", version=2, tiers=("main",)), by="bob")
+    [command] = remedy_of(typed("ops", "cancel", "ads", id_), "operation-at-work")
+    assert [row["step"] for row in typed(*command)["result"]] == ["work"]
+
+
+def test_code_that_ends_its_process_is_met_by_the_command_that_shows_it(bench: Bench, tmp_path: Path) -> None:
+    bench.master()
+    package = build_package("numbers", "0", [PackedFlow("numbers", "flow.py")], [], {"flow.py": ENDS.encode()})
+    with pytest.raises(EnvironmentFault) as told:
+        bench.client().apply("numbers", Submit(package.id, "flow.py", "/base"), package.data)
+    assert told.value.code == "plan-failed"
+    [command] = [mention.words for mention in mentions(told.value.remedy)]
+    (tmp_path / "flow.py").write_text(ENDS)
+    words = [word.replace("FILE", "flow.py") for word in command]
+    assert subprocess.run([sys.executable, "-m", "scribengin.cli", *words], cwd=tmp_path, check=False).returncode == 7

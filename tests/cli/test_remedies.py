@@ -323,6 +323,7 @@ def failing(folder, state):
 def test_max_dead(away, command, state, corrected):
     """A wrong file that is corrected, or removed with another one beside it, is read as a new one."""
     problem = failing(away, state)
+    assert "correct or remove it, then give up what was taken of it: " in problem.remedy
     (away.path / "data/a.jsonl").unlink()
     away.data(f"data/{corrected}.jsonl", [{"id": 5, "kind": "x"}])
     assert command(*(word.replace("FILE", "data/a.jsonl") for word in printed(problem.remedy))).status == 0

@@ -138,7 +138,7 @@ class Planner:
                     ) from None
                 raise Refused(
                     f"the flow was not planned within {self._limit_s} s",
-                    remedy="what its modules do when they are imported takes too long; see it: scribengin validate FILE",
+                    remedy="what its modules do when they are imported takes too long; see it: scribengin plan FILE",
                     code="plan-late",
                 ) from None
             finally:
@@ -151,7 +151,7 @@ class Planner:
                 last = said.read().decode(errors="replace").strip() or "it has said nothing"
         raise EnvironmentFault(
             f"the process that plans flows ended with status {process.returncode} and no answer: {last}",
-            remedy="see what its modules do when they are imported: scribengin validate FILE",
+            remedy="see what its modules do when they are imported: scribengin plan FILE",
             code="plan-failed",
         )
 

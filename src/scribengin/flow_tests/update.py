@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,8 @@ def rewrites(failed: Sequence[tuple[PlacedTest, Outcome]]) -> Iterator[Rewrite]:
                 raise Refused(f"{file} has a test that gives one thing in one flow, and another in another", remedy="write two tests")
             after, begun = after[:start] + text.replace("\n", newline) + after[end:], start
         if any(problem.severity == "error" for problem in Document(after, str(file)).problems):
-            raise Refused(f"{file} cannot be rewritten: its layout is too unusual", remedy="lay it out with `scribengin fmt` first")
+            remedy = f"lay it out first: scribengin fmt {shlex.quote(str(file))}"
+            raise Refused(f"{file} cannot be rewritten: its layout is too unusual", remedy=remedy)
         if after != before:
             yield Rewrite(file, before, after)
 

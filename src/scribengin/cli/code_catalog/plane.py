@@ -118,7 +118,7 @@ CATALOG: tuple[Entry, ...] = (
         "plan-failed",
         "The process that plans flows ended",
         "A module of the flow ended it while it was imported.",
-        "`scribengin validate FILE`; look at what its modules do when they are imported.",
+        "`scribengin plan FILE`, which executes it; look at what its modules do when they are imported.",
     ),
     met(
         "plan-late",

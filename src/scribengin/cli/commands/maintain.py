@@ -58,7 +58,8 @@ def command(
     also several at once.
     """
     if is_name(flow):
-        raise Refused(f'"{flow}" names a flow of the control plane, whose hosts keep its folders', remedy="see: scribengin status NAME")
+        message = f'"{flow}" names a flow of the control plane, whose hosts keep its folders'
+        raise Refused(message, remedy=f"see: scribengin status {flow}; or name the flow's file")
     if once and every is not None:
         raise click.UsageError("--once and --every mean two things")
     every_s = None if every is None else _duration(every)
