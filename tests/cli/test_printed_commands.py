@@ -77,7 +77,7 @@ def test_every_command_that_a_text_of_the_source_names_is_one() -> None:
 def test_every_command_about_a_flow_is_given_the_flow_of_the_person() -> None:
     for place, text in source_texts():
         for mention in mentions(text):
-            if "FLOW" in mention.words and mention.whole and not place.startswith("cli/"):
+            if "FLOW" in mention.words and mention.whole:
                 command = f"scribengin {' '.join(mention.words)}"
                 assert "FLOW" not in for_flow(command, "shop.yaml"), f"{place}: core/remedies does not know the command"
 

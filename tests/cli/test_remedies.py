@@ -17,6 +17,7 @@ from scribengin.cli.commands import run as run_command
 from scribengin.cli.each_flow import each_flow
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.remedies import flow_command
+from scribengin.local import rolling
 from scribengin.local.audited import audit_as_json
 from scribengin.local.inspect import audit_flow, planned_changes
 from scribengin.local.prepare import prepare
@@ -340,3 +341,34 @@ def test_a_file_that_was_taken_and_is_gone(away, command, state):
     assert command(*printed(problem.remedy)).status == 0
     assert away.run(state=state).state == "finished"
     assert [row["id"] for row in away.read("out")] == [5]
+
+
+def test_a_letter_that_is_refused_is_repaired_by_the_command_that_says_so(away, command, state, monkeypatch):
+    """The command asks in an editor."""
+    editor = away.path / "editor.sh"
+    editor.write_text('#!/bin/sh\necho \'{"id": 2, "kind": "y"}\' > "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    away.run(state=state)
+    ask = ("dead", "replay", "flow.yaml", "--yes", "--state", state, "--json")
+    refused = command(*ask).object["result"]["refusals"]
+    assert len(refused) == 3
+    for row in refused:
+        assert command(*printed(row["remedy"])).status == 0
+    assert command(*ask).object["result"]["replayed"] == 3
+
+
+def test_what_is_hidden_when_a_run_ends_is_shown_by_the_commands_that_say_so(folder, command, state, monkeypatch):
+    folder.flow(ROWS.replace("path: out,", "path: out, roll: {every: 1h},")).data("data/a.jsonl", [{"id": 1, "kind": "x"}])
+
+    def fails(*_args, **_named):
+        raise RuntimeError("for a moment")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rolling, "roll_folder", fails)
+        (problem,) = folder.run(state=state).problems
+    assert folder.read("out") == [], "what is hidden has other names"
+    audit, maintain = commands_in(problem.remedy)
+    assert command(*audit).status == 0
+    assert command(*maintain).status == 0
+    assert [row["id"] for row in folder.read("out")] == [1]
