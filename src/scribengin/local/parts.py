@@ -124,7 +124,7 @@ def query_parts(
     nodes: list[Source | Step] = [*plan.flow.sources.values(), *plan.flow.steps.values()]
     on_error = {node.id: plan.flow.on_error(node) for node in nodes}
     tail = frozenset(node.id for node in query.nodes if node.stage in ("tail", "sink"))
-    rules = LetterRules(folder.dead, query.name, on_error, plan.tier, plan.flow.defaults.trace, tail)
+    rules = LetterRules(folder.dead, query.name, on_error, plan.tier, plan.flow.defaults.trace, tail, frozenset(query.static_sources))
     schemas = {id_: sources[id_].resolve_schema() for id_ in used}
     return QueryParts(plan, query, code, rules, refs, {sink: sinks[sink] for sink in query.sinks}, schemas)
 

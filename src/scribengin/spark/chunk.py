@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from scribengin.connectors.contract import SourceStream
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block
     from scribengin.formats.json_rows import JsonRows
@@ -61,6 +62,10 @@ class Origin(ABC):
         """The dead letter that the record is, where a replay has brought it here."""
         return None
 
+    def stream(self, ordinal: int) -> SourceStream | None:  # noqa: ARG002 (of an origin that knows)
+        """The stream of which it is a record; None where that is not known."""
+        return None
+
     @property
     def has_replays(self) -> bool:
         """False where `replayed` is so of none, whatever the ordinals."""
@@ -80,7 +85,10 @@ class BlockOrigin(Origin):
     """A block that the tail has read and decoded itself: place and bytes are at hand. `label` and `first` (a sequence number) say
     where in which stream it stands."""
 
-    def __init__(self, source: str, block: Block, first_at: int, label: str = "", first: int = 0) -> None:
+    def __init__(
+        self, source: str, block: Block, first_at: int, label: str = "", first: int = 0, stream: SourceStream | None = None
+    ) -> None:
+        self._stream = stream
         self.source = source
         self.first_at = first_at
         self.block = block
@@ -98,6 +106,10 @@ class BlockOrigin(Origin):
     def block_at(self, ordinal: int) -> tuple[Block, int]:
         """The block itself."""
         return self.block, ordinal
+
+    def stream(self, ordinal: int) -> SourceStream | None:  # noqa: ARG002 (all of a block are of one)
+        """The block's."""
+        return self._stream
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:
         """`source/topic-0@17` of messages, else `source/stream+17`."""

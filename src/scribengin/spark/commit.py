@@ -21,7 +21,7 @@ from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
-from scribengin.spark.counting import add_losses, gather_counts, newest_times, seconds_of
+from scribengin.spark.counting import add_losses, again_in, gather_counts, newest_times, seconds_of
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import asks_spark, is_data_error
 from scribengin.spark.gate import NEVER_US
@@ -40,12 +40,13 @@ from scribengin.spec.model import Utilities
 from scribengin.state.clocks import clocks_after
 from scribengin.state.contract import Counts, Decision, LineSegment
 from scribengin.state.decisions import input_hash
+from scribengin.state.lookups import count_as_filtered, current, versions_of
 from scribengin.state.settling import publish
 from scribengin.state.taken import together
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from pyspark.accumulators import Accumulator
@@ -120,6 +121,8 @@ class BatchRunner:
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
     """what decisions have told of columns"""
+    _versions: frozenset[str] | None = None
+    """of the static sources, once a record of theirs has died"""
 
     def __call__(self, df: DataFrame, number: int) -> None:
         """What Spark calls. Whatever it raises ends the Query; nothing is visible that was not decided."""
@@ -260,6 +263,7 @@ class BatchRunner:
             del reports.value[key]
         self._check_whole(compiled, tail_reports)
         counts = gather_counts(compiled, skip, tail_reports, middle)
+        count_as_filtered(counts, again_in((*tail_reports, *middle)), (run.name for run in compiled.runs if run.stateful))
         add_losses(counts, losses)
         for sink in self.parts.query.sinks:
             counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
@@ -285,6 +289,7 @@ class BatchRunner:
             noticed_by((*tail_reports, *middle), self._known_columns()),
             tuple(id_ for id_, sink in self.parts.sinks.items() if offers(sink)),
             clocks=self._clocks(batch.number, newest),
+            lookups=self._lookups((*tail_reports, *middle)),
         )
         told = {"newest_us": {node: us for node, (us, _) in newest.items()}, "seconds": seconds_of(*tail_reports, *middle)}
         return decision, compiling, told
@@ -301,6 +306,14 @@ class BatchRunner:
             return {}
         last = self._last or self.decisions.newest()
         return clocks_after({} if last is None else last.clocks, newest, self.compiled.gated, number, planned_us(self._offsets, number))
+
+    def _lookups(self, reports: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+        """See `Decision.lookups`. A Batch may leave a table unread: what those before have said of it stays."""
+        last = self._last or self.decisions.newest()
+        marks = {*(() if last is None else last.lookups), *(mark for report in reports for mark in report.get("lookups", ()))}
+        if marks and self._versions is None:
+            self._versions = versions_of(self.static)
+        return tuple(sorted(current(marks, self._versions or ())))
 
     def _known_columns(self) -> set[tuple[str, str, str]]:
         if self._known is None:

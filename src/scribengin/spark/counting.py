@@ -84,6 +84,15 @@ def add_losses(counts: dict[str, Counts], lost: Mapping[str, Sequence[SourceStre
             node.lost_unknown += stream.rows is None
 
 
+def again_in(reports: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Node → records of static sources that were dead letters before; see `Letters.again`."""
+    again: dict[str, int] = {}
+    for report in reports:
+        for node, records in report.get("again", {}).items():
+            again[node] = again.get(node, 0) + records
+    return again
+
+
 def seconds_of(*reports: Mapping[str, Any]) -> dict[str, float]:
     """Node → seconds, over all tasks; units that had committed before tell what they took then."""
     seconds: dict[str, float] = {}

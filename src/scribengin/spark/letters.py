@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,9 @@ from scribengin.spark.chunk import Chunk
 from scribengin.spark.user_code import code_line
 from scribengin.state.contract import DeadLetter
 from scribengin.state.dead import DeadWriter, letter_as_json
+from scribengin.state.decisions import Decisions
 from scribengin.state.letter_blocks import extra_of, form_of
+from scribengin.state.lookups import mark_of
 from scribengin.state.trails import hop_as_json
 
 if TYPE_CHECKING:
@@ -50,6 +54,8 @@ class LetterRules:
     """the share of records whose way is kept where they reach a sink"""
     tail: frozenset[str] = frozenset()
     """the nodes of the tail: where a replay can enter, beside sources"""
+    static: frozenset[str] = frozenset()
+    """the sources that every Batch reads again: a record of theirs becomes a letter once"""
 
     def stop(self, batch: int) -> Hop:
         """The stop that a record makes here, now."""
@@ -72,6 +78,10 @@ class Letters:
         self._held_bytes = 0
         self._rows = CameRows()
         self._writer = DeadWriter(rules.folder, attempt)
+        self.marks: set[str] = set()
+        """of records of static sources that died: see `state.lookups`"""
+        self.again: Counter[str] = Counter()
+        """node → records of static sources that an earlier Batch has made letters of, so that none are written here"""
 
     def keeps(self, node: str) -> bool:
         """Whether what cannot pass the node becomes a letter."""
@@ -149,9 +159,10 @@ class Letters:
         fate: OnError | None = None,
         remedy: str = "",
     ) -> dict[str, Any] | None:
-        """The letter as JSON, without the row that came to the step; None where the node drops such records."""
+        """The letter as JSON, without the row that came to the step; None where the node drops such records, or an earlier Batch has
+        written it."""
         on_error = fate or self._rules.on_error.get(base(node), "dead_letter")
-        if on_error == "drop":
+        if on_error == "drop" and not self._rules.static:
             return None
         place = None if ordinal is None else origin.place(ordinal)
         if on_error == "fail":
@@ -161,6 +172,11 @@ class Letters:
                 f'step "{node}" failed on a record{at}: {message}' + (f" ({line})" if line else ""),
                 remedy=remedy or "repair the record or the step, or set on_error: dead_letter",
             ) from error
+        if ordinal is not None and origin.source in self._rules.static and self._is_known(node, origin, ordinal, place):
+            self.again[node] += 1
+            return None
+        if on_error == "drop":
+            return None
         source = origin.source
         came: tuple[str, Trail] = ("", ()) if ordinal is None else origin.way(ordinal)
         form, extra = _form_of(origin, ordinal)
@@ -196,6 +212,20 @@ class Letters:
                 repaired=before is not None and before.repaired,
             )
         )
+
+    def _is_known(self, node: str, origin: Origin, ordinal: int, place: RecordPlace | None) -> bool:
+        """Whether the Batches before have a letter of that record of a static source."""
+        stream = origin.stream(ordinal)
+        if stream is None:
+            return False
+        mark = mark_of(origin.source, stream, "" if place is None else place.file, node)
+        self.marks.add(mark)
+        return mark in self._known
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        before = Decisions(self._rules.folder.with_name("decisions")).read(self._batch - 1) if self._batch > 0 else None
+        return frozenset() if before is None else frozenset(before.lookups)
 
     def _hold(self, letter: dict[str, Any], row: str = "", *, has_row: bool = False) -> None:
         """In its order: behind those that wait for their rows. `has_row`: it waits for the one that was added last."""

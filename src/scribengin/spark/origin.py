@@ -109,6 +109,12 @@ class ReplayOrigin(Origin):
         letters = self._replayed(self._indexes.get(source, ""), index)
         return None if letters is None else letters[sequence]
 
+    def stream(self, ordinal: int) -> SourceStream | None:
+        """By its number."""
+        source, index, _ = unpack_at(ordinal)
+        streams = self._streams.get(self._indexes.get(source, ""), ())
+        return streams[index] if index < len(streams) else None
+
     @cached_property
     def has_replays(self) -> bool:
         """Whether the Batch has a stream of a replay."""

@@ -64,5 +64,5 @@ class Reading:
             return
         decode = self.decode_as(node, decoder)
         for block in source.read(stream):
-            yield BlockOrigin(node, block, first_at + sequence, stream.label, sequence), decode, noticer
+            yield BlockOrigin(node, block, first_at + sequence, stream.label, sequence, stream), decode, noticer
             sequence += len(block)

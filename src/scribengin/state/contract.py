@@ -165,6 +165,8 @@ class Decision:
     """what of those came to be known, once it is settled: sink → what it has refused. `counts` and `dead` have it too"""
     clocks: Mapping[str, Clock] = field(default_factory=dict)
     """of a Query that keeps state: node with a watermark → how far it has come, up to this Batch"""
+    lookups: tuple[str, ...] = ()
+    """of static sources, the records that are dead letters of this Batch or of one before: see `state.lookups`"""
 
     @property
     def open(self) -> bool:

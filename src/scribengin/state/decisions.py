@@ -179,6 +179,7 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         noticed=[each.as_json() for each in decision.noticed],
         offers=list(decision.offers),
         clocks={node: asdict(clock) for node, clock in decision.clocks.items()},
+        lookups=list(decision.lookups),
     )
 
 
@@ -208,6 +209,7 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         tuple(body.get("offers", ())),
         refused if "refused" in body else None,
         {node: Clock(**clock) for node, clock in body.get("clocks", {}).items()},
+        tuple(body.get("lookups", ())),
     )
 
 

@@ -1,0 +1,73 @@
+"""Lookup tables (static sources) are read again by every Batch: which of their records are dead letters already.
+
+A mark names a version of a part of the table (a file with its size and time of change; a stream of what is no file), and a step in which
+records of it died. All records of a table pass its steps in every Batch, so one mark stands for all of the part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.records import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.state.contract import Counts
+
+_DIGITS = 16
+
+
+def mark_of(source: str, stream: SourceStream, file: str, step: str) -> str:
+    """`1f0c…/users`. `file`: where the record stood, of a stream that packs several; else it may be empty."""
+    # a file in a folder of the same stream may end in the name of another
+    parts = [path for path in _parts(stream) if path and (file == path or file.endswith(f"/{path}"))]
+    return f"{_version(source, stream, max(parts, key=len, default=''))}/{step}"
+
+
+def versions_of(static: Mapping[str, Sequence[SourceStream]]) -> frozenset[str]:
+    """Of all parts that the static sources have."""
+    return frozenset(
+        _version(source, stream, part) for source, streams in static.items() for stream in streams for part in ("", *_parts(stream))
+    )
+
+
+def current(marks: Iterable[str], versions: Collection[str]) -> set[str]:
+    """Those of parts that are still there."""
+    return {mark for mark in marks if mark.partition("/")[0] in versions}
+
+
+def count_as_filtered(counts: Mapping[str, Counts], again: Mapping[str, int], stateful: Iterable[str]) -> None:
+    """Take records that are dead letters of an earlier Batch (`again`: step or `step.utility` → how many) out of the dead of this one.
+
+    A node that keeps state has no filtered rows in its balance: there they are rows that came in.
+    """
+    keeps_state = frozenset(stateful)
+    for step, rows in again.items():
+        id_, _, utility = step.partition(".")
+        name = next(name for name in counts if id_ in name.split("+"))
+        node = counts[name]
+        node.dead -= rows
+        if name in keeps_state:
+            node.rows_in += rows
+        else:
+            node.filtered += rows
+        part = node.parts.get(utility)
+        if part is not None:
+            part.dead -= rows
+            part.filtered += rows
+
+
+def _parts(stream: SourceStream) -> Mapping[str, list[Any]]:
+    """Path → its pieces, of a stream of files; {} of others."""
+    parts: dict[str, list[Any]] = {}
+    for piece in stream.place.get("pieces", ()):
+        parts.setdefault(piece[0], []).append(piece)
+    return parts
+
+
+def _version(source: str, stream: SourceStream, part: str) -> str:
+    over = [stream.place["root"], _parts(stream)[part]] if part else stream.as_json()
+    return hashlib.sha256(canonical([source, over])).hexdigest()[:_DIGITS]

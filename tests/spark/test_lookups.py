@@ -1,0 +1,118 @@
+"""Dead letters of lookup tables, which every Batch reads again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
+from scribengin.state.dead import read_letters
+
+if TYPE_CHECKING:
+    from scribengin.local.contract import RunResult
+    from scribengin.state.contract import DeadLetter
+    from tests.spark.conftest import FlowFolder
+
+FLOW = """
+version: 1
+name: looks
+sources:
+  events: {type: files, path: data, format: json, schema: "user STRING, n BIGINT", max_files: 1}
+  users: {type: files, path: users, format: json, schema: "user STRING, country STRING", static: true}
+steps:
+  known: {from: users, python: "steps:known", schema: "user STRING, country STRING"}
+  home: {from: known, select: {user: user, zone: country}, require: {number: zone <> 'x'}}
+  joined: {from: [events, home], join: {key: user, how: left}}
+sinks:
+  out: {from: joined, type: files, path: out, format: json}
+"""
+STEPS = """
+def known(row):
+    if row["user"] == "u8":
+        raise ValueError("not that one")
+    return row
+"""
+USERS = [{"user": "u1", "country": "1"}, "{broken", {"user": "u8", "country": "8"}, {"user": "u9", "country": "x"}]
+
+
+def ran(folder: FlowFolder) -> RunResult:
+    result = folder.run()
+    assert result.state == "finished"
+    assert result.violations == ()
+    reports = audit_flow(prepare(folder.path / "flow.yaml", state=None)).reports
+    assert [text for report in reports for text in report.violations] == []
+    return result
+
+
+def letters(folder: FlowFolder) -> list[DeadLetter]:
+    return list(read_letters(prepare(folder.path / "flow.yaml", state=None).tiers[0].folder.query("out")))
+
+
+def told(folder: FlowFolder) -> list[tuple[int, str, str, int | None]]:
+    return sorted((letter.batch, letter.step, Path(letter.file).name, letter.line) for letter in letters(folder))
+
+
+@pytest.fixture
+def looks(folder: FlowFolder) -> FlowFolder:
+    folder.flow(FLOW).steps(STEPS).data("users/a.jsonl", USERS).data("users/b.jsonl", [{"user": "u2", "country": "2"}, "{too"])
+    for number in range(3):
+        folder.data(f"data/{number}.jsonl", [{"user": "u1", "n": number}, {"user": "u9", "n": number}])
+    return folder
+
+
+FIRST = [(0, "home", "a.jsonl", 4), (0, "known", "a.jsonl", 3), (0, "users", "a.jsonl", 2), (0, "users", "b.jsonl", 2)]
+
+
+def test_a_record_of_a_lookup_table_dies_once_also_over_a_restart(looks: FlowFolder) -> None:
+    result = ran(looks)
+
+    assert told(looks) == FIRST
+    assert result.queries[0].batches == 3
+    assert result.queries[0].rows.dead == 4
+    assert result.queries[0].nodes["users"].filtered == 4
+    looks.data("data/3.jsonl", [{"user": "u2", "n": 3}])
+    result = ran(looks)
+    assert told(looks) == FIRST
+    assert result.queries[0].this_run.dead == 0
+    assert len(looks.read("out")) == 7
+
+
+def test_of_a_table_that_changed_the_files_that_changed_have_letters_again(looks: FlowFolder) -> None:
+    ran(looks)
+    looks.data("users/b.jsonl", [{"user": "u2", "country": "2"}, "{too", "{many"])
+    os.utime(looks.path / "users/b.jsonl", (1_900_000_000, 1_900_000_000))
+    looks.data("data/3.jsonl", [{"user": "u2", "n": 3}]).data("data/4.jsonl", [{"user": "u2", "n": 4}])
+    ran(looks)
+
+    assert told(looks) == [*FIRST, (3, "users", "b.jsonl", 2), (3, "users", "b.jsonl", 3)]
+
+
+STATEFUL = """
+version: 1
+name: looks
+sources:
+  events:
+    {type: files, path: data, format: json, schema: "user STRING, at TIMESTAMP", max_files: 1, watermark: {column: at, delay: 1h}}
+  users: {type: files, path: users, format: json, schema: "user STRING, country STRING", static: true}
+steps:
+  known: {from: users, python: "steps:known", schema: "user STRING, country STRING"}
+  joined: {from: [events, known], join: {key: user, how: left}}
+  per: {from: joined, aggregate: {by: [country], window: {time: at, size: 1h}, columns: {n: count(*)}}}
+sinks:
+  out: {from: per, type: files, path: out, format: json}
+"""
+
+
+def test_a_query_that_keeps_state_does_the_same(looks: FlowFolder) -> None:
+    looks.flow(STATEFUL)
+    for number in range(3):
+        looks.data(f"data/{number}.jsonl", [{"user": "u1", "at": f"2026-01-01T0{number}:00:00Z"}])
+    ran(looks)
+    looks.data("data/3.jsonl", [{"user": "u1", "at": "2026-01-01T07:00:00Z"}])
+    ran(looks)
+
+    assert told(looks) == [(0, "known", "a.jsonl", 3), (0, "users", "a.jsonl", 2), (0, "users", "b.jsonl", 2)]
