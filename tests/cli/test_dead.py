@@ -275,3 +275,46 @@ def test_that_there_are_more_letters_than_are_shown_is_said(command, flow):
     bury(flow, [letter(1), letter(2), letter(3)])
     assert command("dead", "show", flow, "--limit", "2").out.endswith("… and more: these are the first 2; --limit shows others\n")
     assert "… and more" not in command("dead", "show", flow, "--limit", "3").out
+
+
+HOURLY = FLOW.replace("amount DOUBLE", "amount DOUBLE, at TIMESTAMP").replace(
+    'DOUBLE, at TIMESTAMP"', 'DOUBLE, at TIMESTAMP", watermark: at 1h'
+)
+HOURLY = HOURLY.replace(
+    "sinks:", "steps:\n  hourly: {from: orders, aggregate: {window: {time: at, size: 1h}, columns: {n: count(*)}}}\nsinks:"
+).replace("{from: orders, type: files, path: out", "{from: hourly, type: files, path: out")
+
+
+def test_letters_of_a_query_that_no_run_would_take_up_stay_and_are_not_promised(command, flow, monkeypatch):
+    bury(flow, [letter(number, payload=b'{"id": 1}') for number in (1, 2)])
+    StateFolder(flow.parent / ".scribengin", "orders").query("kept").checkpoint.mkdir()
+    flow.write_text(HOURLY)
+    (refused,) = (each for each in command("plan", flow, "--json").object["problems"] if each["code"] == "state-changed")
+    for words in (["--dry-run"], ["--yes"], []):
+        found = command("dead", "replay", flow, *words, "--json").object["result"]
+        assert (found["replayed"], found["refused"], found["requests"]) == (0, 2, [])
+        assert {(row["why"], row["remedy"]) for row in found["refusals"]} == {(refused["message"], refused["remedy"])}
+    text = command("dead", "replay", flow, "--dry-run").out
+    assert text.startswith('kept:0:0, kept:0:1 stay: query "kept": a stateful step, or what feeds it, has changed')
+    assert text.endswith("0 to be replayed, 2 stay\n")
+
+
+def test_what_stays_is_said_before_a_person_agrees(command, flow):
+    bury(flow, [letter(1, payload=b'{"id": 1}'), letter(2, payload=b"{")])
+    (problem,) = command("dead", "replay", flow, "--json").object["problems"]
+    assert "this replays all open dead letters: 1 letters; 1 stay: source orders does not take it: " in problem["message"]
+
+
+def test_it_is_said_of_which_letters_only_spark_knows_whether_they_fit(command, flow):
+    odd = "odd: {from: orders, select: {id: id, upto: 'sequence(1, id)'}}"
+    flow.write_text(
+        FLOW.replace("sinks:", f"steps:\n  {odd}\nsinks:").replace(
+            "from: orders, type: files, path: out", "from: odd, type: files, path: out"
+        )
+    )
+    bury(flow, [replace(letter(1, step="kept"), came='{"id": 1}')])
+    assert command("dead", "replay", flow, "--dry-run", "--json").object["result"]["unchecked"] == [
+        {"query": "kept", "at": "kept", "count": 1}
+    ]
+    text = command("dead", "replay", flow, "--dry-run").out
+    assert "1 of them enter at kept, whose columns only Spark knows: a row that does not fit there comes back" in text

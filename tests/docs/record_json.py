@@ -79,8 +79,9 @@ COMMANDS = (
     ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is no UTF-8 is `payload_base64` instead."),
     (
         "dead replay shop/flow.yaml --dry-run",
-        "How many letters go on, and where they enter. `already` were replayed before; `refused` stay, and `refusals` say why of some. "
-        "`requests` (none here)\nare Query and number of what a run takes up; `running` whether one does.",
+        "How many letters go on, and where they enter. `unchecked` of them enter where only Spark knows the columns. `already` were "
+        "replayed before; `refused`\nstay, and `refusals` say why of some. `requests` (none here) are Query and number of "
+        "what a run takes up; `running` whether one does.",
     ),
     ("source show shop/flow.yaml", "How far each source is read: entries of its log that are committed, and that are logged."),
     ("source skip shop/flow.yaml late.jsonl", "Gives up a file that was taken, is gone, and is not committed."),

@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
@@ -236,22 +237,24 @@ def replay(
         def ask(*, dry_run: bool) -> dict[str, Any]:
             return ask_here(prepared, filters.which, from_start=from_start, given=given, as_they_were=as_is, dry_run=dry_run).as_json()
 
-    if not dry_run:
-        _ask_first(ask(dry_run=True), everything=not filters.said() and file is None and not yes)
-    found = ask(dry_run=dry_run)
     params = {"flow": flow, "state": state}
+    if not dry_run:
+        _ask_first(ask(dry_run=True), params, everything=not filters.said() and file is None and not yes)
+    found = ask(dry_run=dry_run)
     found["refusals"] = [row | {"remedy": as_called(row["remedy"], params)} for row in found["refusals"]]
     return Answer(found, show=_shown(found, params))
 
 
-def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
+def _ask_first(found: dict[str, Any], params: dict[str, Any], *, everything: bool) -> None:
     """Say what will come back before anything is asked for. Raises Refused where `everything` is meant and nobody has agreed."""
     ahead = _ahead(found)
     if not found["replayed"] or not everything:
         for line in ahead:
             click.echo(line, err=True)
         return
-    lines = [f"{found['replayed']:,} letters", *ahead]
+    why = dict.fromkeys(f"{row['why']}; {as_called(row['remedy'], params)}" for row in found["refusals"])
+    stay = [f"{found['refused']:,} stay: {' | '.join(why)}"] if why else []
+    lines = [f"{found['replayed']:,} letters", *stay, *ahead]
     remedy = "choose letters by an ID, --step or --reason, or look first: --dry-run"
     confirm("this replays all open dead letters:", lines, yes=False, code="dead-replay-unsaid", remedy=remedy)
 
@@ -261,6 +264,10 @@ def _ahead(found: dict[str, Any]) -> list[str]:
     lines = [
         f"{row['count']:,} of them lie behind the watermark of Query {row['query']}, {row['watermark']}: late, they come back"
         for row in found["late"]
+    ]
+    lines += [
+        f"{row['count']:,} of them enter at {row['at']}, whose columns only Spark knows: a row that does not fit there comes back"
+        for row in found.get("unchecked", ())  # a master of an earlier release does not say it
     ]
     unrepaired = found["replayed"] - found["repaired"]
     if unrepaired:
@@ -273,8 +280,10 @@ def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None
         if not found["replayed"] + found["already"] + found["refused"]:
             click.echo("no dead letters are meant")
             return
-        for row in found["refusals"]:
-            click.echo(f"{click.style(row['key'], bold=True)} stays: {row['why']}; {click.style(row['remedy'], dim=True)}")
+        for (why, remedy), rows in groupby(found["refusals"], key=lambda row: (row["why"], row["remedy"])):
+            keys = [row["key"] for row in rows]
+            stay = "stays" if len(keys) == 1 else "stay"
+            click.echo(f"{click.style(', '.join(keys), bold=True)} {stay}: {why}; {click.style(remedy, dim=True)}")
         if found["refused"] > len(found["refusals"]):
             click.echo(f"… and {found['refused'] - len(found['refusals']):,} more")
         will = "would enter" if found["dry_run"] else "enter"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.diff import Changes
+    from scribengin.plan.model import QueryPlan
     from scribengin.plan.moves import Moves
     from scribengin.state.lineage import Lineage
 
@@ -124,12 +125,20 @@ def state_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]
             lineage = _lineage(tier, query.name)
             if lineage is None or (tier.plan.tier, query.name) in arriving:
                 continue
-            types = {sink: tier.plan.flow.sinks[sink].type for sink in query.sinks}
-            try:
-                check_lineage(tier.folder.query(query.name), lineage, owner=owner, state_fingerprint=query.state_fingerprint, types=types)
-            except Refused as error:
-                error.place = tier.place_of(error.node or query.name)
-                yield error
+            refusal = query_refusal(tier, query, lineage, owner)
+            if refusal is not None:
+                yield refusal
+
+
+def query_refusal(tier: Prepared, query: QueryPlan, lineage: Lineage, owner: str) -> Refused | None:
+    """Why the state of one Query does not fit what the flow is now; None where it does."""
+    types = {sink: tier.plan.flow.sinks[sink].type for sink in query.sinks}
+    try:
+        check_lineage(tier.folder.query(query.name), lineage, owner=owner, state_fingerprint=query.state_fingerprint, types=types)
+    except Refused as error:
+        error.place = tier.place_of(error.node or query.name)
+        return error
+    return None
 
 
 def source_refusals(prepared: PreparedFlow) -> Iterator[ScribenginError]:

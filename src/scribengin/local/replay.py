@@ -12,9 +12,11 @@ from scribengin.core.remedies import flow_command, start_over
 from scribengin.local.entrances import EXPORT, Cannot, Entrances
 from scribengin.local.lateness import Lateness
 from scribengin.local.letters import LetterStates, key_text
+from scribengin.local.preflight import query_refusal
 from scribengin.spark.gate import LATE
 from scribengin.state.dead import dated_letters
 from scribengin.state.decisions import Decisions
+from scribengin.state.folder import known_owner
 from scribengin.state.lease import read_holder
 from scribengin.state.lineage import read_lineage
 from scribengin.state.moves import Journal, has_moved
@@ -63,6 +65,8 @@ class Replayed:
     """(Query, where) → letters; a source where they begin at the start"""
     late: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(Query, its watermark now) → letters behind it: they come back as letters"""
+    unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(Query, step) → letters that enter at a step whose columns only Spark knows"""
     requests: list[str] = field(default_factory=list)
     running: bool = False
     dry: bool = False
@@ -85,6 +89,7 @@ class Replayed:
             "refusals": self.refused,
             "entering": [{"query": query, "at": at, "count": count} for (query, at), count in sorted(self.entering.items())],
             "late": [{"query": query, "watermark": mark, "count": count} for (query, mark), count in sorted(self.late.items())],
+            "unchecked": [{"query": query, "at": at, "count": count} for (query, at), count in sorted(self.unchecked.items())],
             "requests": self.requests,
             "running": self.running,
         }
@@ -105,7 +110,7 @@ def replay(
     `as_they_were`: without what `dead edit` has made of them. Raises Refused where the flow has no such Query with state.
     """
     done = Replayed(prepared.name, dry=dry_run)
-    there = False
+    there, owner = False, ""
     seen: set[tuple[str, Key]] = set()
     asked: list[tuple[QueryFolder, Lineage]] = []
     _no_move(prepared)
@@ -119,7 +124,13 @@ def replay(
             there = True
             moved = has_moved(folder)
             if moved or folder.name not in made:
-                _refuse_all(folder, which, done, seen, moved=moved)
+                _refuse_all(folder, which, done, seen, *((_MOVED, _MOVED) if moved else (_WAITS, _GONE)))
+                continue
+            owner = owner or known_owner(prepared.root)
+            refusal = query_refusal(tier, made[folder.name], lineage, owner)
+            if refusal is not None:
+                # no run takes the Query up as the flow is now: what is asked for would wait without end
+                _refuse_all(folder, which, done, seen, *[Cannot(refusal.message, refusal.remedy)] * 2)
                 continue
             asked.append((folder, lineage))
             _Asking(tier, made[folder.name], folder, which, from_start, given, as_they_were, done, lineage, seen).ask()
@@ -167,10 +178,9 @@ def _requests(written: Sequence[str]) -> str:
     return f"request{'s' * (len(written) != 1)} {', '.join(written[:_TOLD])}{more}"
 
 
-def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tuple[str, Key]], *, moved: bool) -> None:
-    """The letters that are meant of a Query that no run goes on with."""
+def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tuple[str, Key]], asked: Cannot, why: Cannot) -> None:
+    """The letters that are meant of a Query that no run goes on with; `asked`: why those stay that were asked for."""
     states = LetterStates(folder)
-    asked, why = (_MOVED, _MOVED) if moved else (_WAITS, _GONE)
     for batch, place, letter in dated_letters(folder, wanted=which.fits_batch):
         key = (batch.batch, place)
         if which.fits(letter) and which.fits_key(folder.name, key):
@@ -199,6 +209,7 @@ class _Asking:
     lineage: Lineage
     seen: set[tuple[str, Key]]
     late: set[Key] = field(default_factory=set)
+    unchecked: set[Key] = field(default_factory=set)
     watermark: str = ""
 
     def ask(self) -> None:
@@ -244,10 +255,12 @@ class _Asking:
         for key, entering in letters:
             self.done.asked += by
             self.done.late[self.query.name, self.watermark] += by * (key in self.late)
+            self.done.unchecked[self.query.name, entering.at or entering.letter.source] += by * (key in self.unchecked)
             self.done.repaired += by * entering.letter.repaired
             self.done.entering[self.query.name, entering.at or entering.letter.source] += by
         self.done.entering += Counter()  # without zeros
         self.done.late += Counter()
+        self.done.unchecked += Counter()
 
     def _note(self, request: Request) -> None:
         self.done.requests.append(f"{self.query.name}:{request.number}")
@@ -291,6 +304,8 @@ class _Asking:
                     self.done.refuse(self.query.name, key, letter, _late_again(self.watermark))
                     continue
                 self.late.add(key)
+            if taken is None:
+                self.unchecked.add(key)
             enters = replace(mended, replays=letter.replays + 1, replay_of=f"{key[0]}:{key[1]}")
             yield key, entrance.carrier, Entering(enters, entrance.at, begins(key[0], letter.source or entrance.carrier))
 
