@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.cli.commands import plan
+from scribengin.cli.commands import plan, validate
 from scribengin.connectors.contract import Place, SourceStream
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError, SinkError, SourceError
@@ -83,6 +83,15 @@ def planned(path: Path) -> tuple[int, list[dict[str, Any]]]:
     return int(answer.exit), given["problems"]
 
 
+def validated(path: Path, state: Path | None = None) -> tuple[int, list[dict[str, Any]]]:
+    """Exit status and problems of `validate --env`, which looks at places alone."""
+    before = files_below(path.parent)
+    assert validate.command.callback is not None
+    answer = validate.command.callback(files=(str(path),), environment=True, state=state)
+    assert files_below(path.parent) == before
+    return int(answer.exit), answer.as_object("validate")["problems"]
+
+
 def refused(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> ScribenginError:
     """How `run` refuses it, before it would start Spark."""
 
@@ -150,8 +159,19 @@ def test_plan_says_what_run_refuses_in_the_same_words_and_neither_starts_spark(
     error = refused(path, monkeypatch)
     remedy = prepare(path, state=None).named(error.remedy)
     assert (error.code, error.message, remedy, int(error.exit)) == (code, problem["message"], problem["remedy"], status)
+    looked = validated(path)
+    assert looked == ((2, [problem]) if code not in ("state-copied", "state-changed") else (0, []))
     assert error.place is not None
     assert (error.place.file, error.place.line, error.place.column) == (str(path), *place)
+
+
+def test_whose_a_place_is_validate_judges_by_the_state_that_it_is_given(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow")
+    begin(path)
+    (path.parent / ".scribengin").rename(path.parent / "elsewhere")
+    status, (problem,) = validated(path)
+    assert (status, problem["code"]) == (2, "output-foreign")
+    assert validated(path, path.parent / "elsewhere") == (0, [])
 
 
 def test_plan_says_all_at_once(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def validated(path: Path, *, environment: bool = True) -> tuple[Exit, dict[str, 
     """Exit status, node → state, problems; the folder stays as it is."""
     assert validate.command.callback is not None
     before = sorted(path.parent.rglob("*"))
-    answer = validate.command.callback(files=(str(path),), environment=environment)
+    answer = validate.command.callback(files=(str(path),), environment=environment, state=None)
     assert sorted(path.parent.rglob("*")) == before
     given = answer.as_object("validate")
     (file,) = given["result"]["files"]

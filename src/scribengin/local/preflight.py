@@ -158,28 +158,51 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
     """Sinks on this machine that cannot be written to, or are another's, and others whose options mean nothing to their connector.
 
     `arriving`: as in `state_refusals`; `adopt`: as in `Sink.prepare`."""
-    try:
-        owner = known_owner(prepared.root)
-    except Refused:
-        return  # `state_refusals` says it, and nobody knows whose the sinks are
+    who = claimants(prepared, arriving, adopt=adopt)
+    if who is None:
+        return  # `state_refusals` says it
     for tier in prepared.tiers:
         for query in tier.plan.queries:
-            lineage = _lineage(tier, query.name)
-            arrives = (tier.plan.tier, query.name) in arriving
-            claimant = None if arrives else Claimant(owner, "" if lineage is None else lineage.id, adopt)
             for id_ in query.sinks:
                 node = tier.plan.flow.sinks[id_]
                 if node.type == CHANNEL:
                     continue
                 try:
-                    with blaming(tier, id_):
+                    with blaming(tier, id_), saying_what_is_in_the_trash(prepared):
                         place = sink_place(tier.plan.flow, id_)
-                        if not catalog.look_at_sink(node.type, place, claimant):
+                        if not catalog.look_at_sink(node.type, place, who.get((tier.plan.tier, query.name))):
                             _open(partial(catalog.open_sink, node.type, place))
                 except ScribenginError as error:
-                    if error.code == "output-foreign" and (hint := Trash(prepared.root, prepared.name).hint()):
-                        error.remedy = f"{hint}; or {error.remedy}"
                     yield error
+
+
+def claimants(
+    prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = (), *, adopt: bool = False
+) -> dict[tuple[str, str], Claimant] | None:
+    """(tier, Query) → as whom a run would claim its sinks' places, but for those of `arriving`; None where the state does not say whose it
+    is. The other arguments are those of `sink_refusals`."""
+    try:
+        owner = known_owner(prepared.root)
+    except Refused:
+        return None
+    found = {}
+    for tier in prepared.tiers:
+        for query in tier.plan.queries:
+            lineage = _lineage(tier, query.name)
+            if (tier.plan.tier, query.name) not in arriving:
+                found[tier.plan.tier, query.name] = Claimant(owner, "" if lineage is None else lineage.id, adopt)
+    return found
+
+
+@contextmanager
+def saying_what_is_in_the_trash(prepared: PreparedFlow) -> Iterator[None]:
+    """Where a place is another's, a reset may have taken the state to which it belonged: its undoing is the first remedy."""
+    try:
+        yield
+    except ScribenginError as error:
+        if error.code == "output-foreign" and (hint := Trash(prepared.root, prepared.name).hint()):
+            error.remedy = f"{hint}; or {error.remedy}"
+        raise
 
 
 def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:

@@ -1,4 +1,5 @@
-"""Whether every source and sink of a flow is there: its place, login, topic, table. Connects, side by side; changes nothing."""
+"""Whether every source and sink of a flow is there: its place, login, topic, table, and nobody else's. Connects, side by side; changes
+nothing."""
 
 from __future__ import annotations
 
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import can_be_looked_at, is_looked_at
-from scribengin.core.errors import EnvironmentFault, ScribenginError, Unreachable
+from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, Unreachable
 from scribengin.core.problems import Problem
-from scribengin.local.preflight import blaming
+from scribengin.local.migrate import changes_and_moves
+from scribengin.local.preflight import blaming, claimants, saying_what_is_in_the_trash
 from scribengin.local.prepare import sink_place, source_place
 from scribengin.plan.split import CHANNEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from scribengin.connectors.contract import Claimant
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.spec.model import Sink, Source
 
@@ -81,6 +84,7 @@ _Look = tuple["Callable[[float], NodeReach]", "Callable[[], NodeReach]"]
 
 
 def _looks(prepared: PreparedFlow) -> Iterator[_Look]:
+    who = _claimants(prepared)
     for role in ("source", "sink"):
         for tier in prepared.tiers:
             flow = tier.plan.flow
@@ -88,8 +92,26 @@ def _looks(prepared: PreparedFlow) -> Iterator[_Look]:
             for node in nodes:
                 if node.type != CHANNEL:
                     shape = partial(NodeReach, prepared.name, node.id, role, node.type, _where(node))
-                    look = partial(_look_at_source if role == "source" else _look_at_sink, tier, node.id)
-                    yield partial(_silent, tier, node.id, shape), partial(_looked, tier, node.id, shape, look)
+                    look = partial(_look_at_source, tier, node.id)
+                    if role == "sink":
+                        look = partial(_look_at_sink, prepared, tier, node.id, who.get((tier.plan.tier, node.id)))
+                    yield partial(_silent, tier, node.id, shape), partial(_looked, prepared, tier, node.id, shape, look)
+
+
+def _claimants(prepared: PreparedFlow) -> dict[tuple[str, str], Claimant]:
+    """(tier, sink) → as whom a run would claim its place, as far as the state tells it."""
+    try:
+        _, moves = changes_and_moves(prepared)
+    except Refused:
+        return {}  # `plan` and `run` say it of the state; a look at the places does not depend on it
+    of_query = claimants(prepared, {arrival.key for arrival in moves.arrivals}) or {}
+    return {
+        (tier.plan.tier, sink): of_query[tier.plan.tier, query.name]
+        for tier in prepared.tiers
+        for query in tier.plan.queries
+        for sink in query.sinks
+        if (tier.plan.tier, query.name) in of_query
+    }
 
 
 def _where(node: Source | Sink) -> str:
@@ -110,14 +132,14 @@ def _silent(tier: Prepared, node: str, shape: Callable[..., NodeReach], within_s
     return shape("unreached", said, problem)
 
 
-def _looked(tier: Prepared, node: str, shape: Callable[..., NodeReach], look: Callable[[], str]) -> NodeReach:
+def _looked(prepared: PreparedFlow, tier: Prepared, node: str, shape: Callable[..., NodeReach], look: Callable[[], str]) -> NodeReach:
     try:
         with blaming(tier, node):
             says = look()
     except ScribenginError as error:
         transient = isinstance(error, _TRANSIENT)
         place = error.place or tier.place_of(node)
-        problem = Problem(error.code, place, error.message, error.remedy, "warning" if transient else "error")
+        problem = Problem(error.code, place, error.message, prepared.named(error.remedy), "warning" if transient else "error")
         return shape("unreached" if transient else "wrong", error.message, problem)
     except Exception as error:  # a client's own, which a run would meet too: one that hides the others would be worse
         said = f'"{node}" cannot be looked at: {type(error).__name__}: {error}'
@@ -143,14 +165,15 @@ def _look_at_source(tier: Prepared, id_: str) -> str:
     return "answers, and can be read"
 
 
-def _look_at_sink(tier: Prepared, id_: str) -> str:
+def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Claimant | None) -> str:
     flow = tier.plan.flow
     node = flow.sinks[id_]
     place = sink_place(flow, id_)
     if node.type in _TAKES_NO_PLACE:
         return "needs no place"
-    if catalog.look_at_sink(node.type, place, None):
-        return "can be written to"
+    with saying_what_is_in_the_trash(prepared):
+        if catalog.look_at_sink(node.type, place, claimant):
+            return "can be written to"
     sink = catalog.open_sink(node.type, place)
     if not can_be_looked_at(sink):
         return ""

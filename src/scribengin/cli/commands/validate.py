@@ -9,6 +9,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand, problems_of
 from scribengin.cli.flow_argument import flow_path
+from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.core.errors import Exit, InputError, ScribenginError
 
 if TYPE_CHECKING:
@@ -29,12 +30,14 @@ _COLOURS = {"ok": "green", "wrong": "red", "unreached": "yellow", "unchecked": "
     "--env",
     "environment",
     is_flag=True,
-    help="Connect to every source and sink too: check places, logins, topics, tables. Changes nothing.",
+    help="Connect to every source and sink too: check places, their owners, logins, topics, tables. Changes nothing.",
 )
-def command(files: tuple[str, ...], *, environment: bool) -> Answer:
+@setting_flags("state")
+def command(files: tuple[str, ...], *, environment: bool, state: Path | None) -> Answer:
     """Check flow files. Reads them, the modules they name and nothing else; starts neither Java nor Spark.
 
-    With --env, exit status 2: a place is wrong; 3: one could not be reached. A flow written in Python is executed then.
+    With --env, exit status 2: a place is wrong, or another flow's by the state in --state; 3: one could not be reached. A flow written in
+    Python is executed then.
     """
     from scribengin.plan.test_files import read_test_files
     from scribengin.plan.validate import validate_file
@@ -49,7 +52,7 @@ def command(files: tuple[str, ...], *, environment: bool) -> Answer:
             found += read_test_files(flow, flow_path(file))[1] if flow is not None else []
         except InputError as error:
             found = list(error.problems)
-        reached = _reached(flow_path(file), flow, found) if environment else []
+        reached = _reached(flow_path(file), flow, found, state) if environment else []
         found = [*found, *(each.problem for each in reached if each.problem is not None)]
         errors = sum(problem.severity == "error" for problem in found)
         row = {"file": file, "flow": flow.name if flow else None, "ok": not errors, "errors": errors, "warnings": len(found) - errors}
@@ -73,7 +76,7 @@ def command(files: tuple[str, ...], *, environment: bool) -> Answer:
     return Answer({"files": rows}, problems, Exit.INPUT if wrong else Exit.ENVIRONMENT if unreached else Exit.DONE, show)
 
 
-def _reached(path: Path, flow: Flow | None, found: list[Problem]) -> list[NodeReach]:
+def _reached(path: Path, flow: Flow | None, found: list[Problem], state: Path | None) -> list[NodeReach]:
     """What a look at the places finds, of a flow without mistakes; what the plan itself is refused for is added to `found`."""
     from scribengin.local.prepare import prepare_valid
     from scribengin.local.reach import look_at_places
@@ -81,7 +84,7 @@ def _reached(path: Path, flow: Flow | None, found: list[Problem]) -> list[NodeRe
     if flow is None or any(problem.severity == "error" for problem in found):
         return []
     try:
-        prepared = prepare_valid(path, flow, found, state=None)
+        prepared = prepare_valid(path, flow, found, state=run_settings(read_settings({"state": state})).state)
     except ScribenginError as error:
         found += problems_of(error)
         return []
