@@ -6,6 +6,7 @@ from pathlib import Path
 
 from scribengin.api.document import openapi_text
 from scribengin.cli.code_catalog import CATALOG as MET
+from scribengin.cli.code_catalog.reasons import REASONS
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.problem_catalog import CATALOG
 from scribengin.registry.reference import registry_page
@@ -26,11 +27,26 @@ def cookbook_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def reasons_part() -> str:
+    """The reasons of dead letters, behind the codes."""
+    lines = [
+        "## Reasons of dead letters",
+        "",
+        "`dead list`, `dead show` and the filter `--reason` name why a record could not be handled. `scribengin explain REASON` prints an",
+        "entry on the terminal. [Dead letters](dead-letters.md) has the commands.",
+        "",
+        *(f"- [{each.name}](#reason-{each.name}): {each.title[0].lower() + each.title[1:]}" for each in REASONS),
+    ]
+    for each in REASONS:
+        lines += ["", f"### Reason: {each.name}", "", f"**{each.title}**. {each.meaning} {each.remedy}", "", "```", each.example, "```"]
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> dict[str, str]:
     """File name → text, of every generated page."""
     return {
         "flow-file.md": flow_file_page(source_types(), sink_types()),
-        "problems.md": problems_page((*CATALOG, *MET)),
+        "problems.md": problems_page((*CATALOG, *MET)) + reasons_part(),
         "registry.md": registry_page(),
         "openapi.json": openapi_text(),
         "metrics.md": metrics_page(),

@@ -12,6 +12,7 @@ import pytest
 
 import scribengin
 from scribengin.cli.code_catalog import CATALOG, FAMILY, entry_of, everything
+from scribengin.cli.code_catalog.reasons import REASONS
 from scribengin.plan import problem_catalog
 from scribengin.plan.validate import validate_file
 from scribengin.spec import problems
@@ -149,7 +150,115 @@ def test_what_a_newcomer_meets_is_explained(code: str) -> None:
     assert entry_of(code) is not None
 
 
+def test_every_reason_of_a_dead_letter_is_explained(command) -> None:
+    names = [reason.name for reason in REASONS]
+    lacking = {reason: place for reason, place in source_reasons().items() if reason not in names}
+    assert not lacking, "write an entry: cli/code_catalog/reasons.py"
+    assert len(source_reasons()) > 30  # the search finds them
+    assert [name for name in names if name not in source_reasons()] == []
+    assert names == sorted(set(names))
+    for reason in REASONS:
+        assert all((reason.title, reason.meaning, reason.remedy, reason.example))
+
+
+def test_explain_prints_a_reason_and_both_where_a_name_is_a_code_too(command) -> None:
+    ended = command("explain", "wrong-type")
+    assert "wrong-type (a reason of dead letters): The value is of another kind than the column" in ended.out
+    assert "What to do: " in ended.out
+    assert "\nExample:\n  {" in ended.out
+    assert list(command("explain", "late", "--json").object["result"]) == ["reason", "title", "meaning", "remedy", "example"]
+    both = command("explain", "out-of-range", "--json").object["result"]
+    assert (both["code"], both["dead_letters"]["reason"]) == ("out-of-range", "out-of-range")
+    assert "out-of-range (a reason of dead letters)" in command("explain", "out-of-range").out
+    assert "malformed" in command("explain", "malformd", "--json").object["problems"][0]["remedy"]
+
+
 # --- what the source says, read as text ---
+
+_CARRY = {"reason", "REFUSED", "LATE", "AHEAD"}
+"""names whose texts are reasons"""
+_NO_LETTERS = {
+    "Which",  # a filter
+    "MemberSeen",
+    "Out",
+    "_State",
+    "Unread",
+    "Row",
+    "failed",
+}
+"""calls with a `reason` that is none of a dead letter"""
+_NEVER_DIES = {"unknown", "overloaded", "no text"}
+"""of rows that a test expects; of rows that a store is to take again; of an error of a client"""
+
+
+@cache
+def source_reasons() -> dict[str, str]:
+    """Reason → a place where it stands."""
+    folder = Path(scribengin.__file__).parent
+    found: dict[str, str] = {}
+    trees = {
+        file: list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        for part in ("formats", "spark", "connectors", "state", "local")
+        for file in sorted((folder / part).rglob("*.py"))
+    }
+    places = _reason_places(trees.values())
+    for file, tree in trees.items():
+        for node in tree:
+            for value in _reason_values(node, places):
+                for text in (each.value for each in ast.walk(value) if isinstance(each, ast.Constant)):
+                    if isinstance(text, str) and _CODE.match(text) and text not in _NEVER_DIES:
+                        found.setdefault(text, f"{file.relative_to(folder.parent)}:{getattr(node, 'lineno', 0)}")
+    return found
+
+
+def _reason_places(trees: Iterable[list[ast.AST]]) -> dict[str, int]:
+    """Name of a class or function that takes a reason → where it stands among the arguments."""
+    found: dict[str, int] = {}
+    for node in (node for tree in trees for node in tree):
+        if isinstance(node, ast.ClassDef):
+            names = [each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+            init = next((each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None)
+            names = names if init is None else [argument.arg for argument in init.args.args[1:]]
+        elif isinstance(node, ast.FunctionDef) and node.name != "__init__":
+            names = [argument.arg for argument in node.args.args if argument.arg != "self"]
+        else:
+            continue
+        if "reason" in names and node.name not in _NO_LETTERS:
+            found[node.name] = names.index("reason")
+    return found
+
+
+def _reason_values(node: ast.AST, places: dict[str, int]) -> Iterator[ast.expr]:
+    match node:
+        case ast.Call():
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            at = places.get(name)
+            if at is not None and len(node.args) > at and not isinstance(node.args[at], ast.Call):
+                yield from _outcomes(node.args[at])
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _CARRY:
+            yield from _outcomes(value)
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            for each, value in zip(names, values, strict=True):
+                if isinstance(each, ast.Name) and each.id == "reason":
+                    yield from _outcomes(value)
+        case ast.FunctionDef() if "(reason, message)" in (ast.get_docstring(node) or "") or ", reason, message)" in (
+            ast.get_docstring(node) or ""
+        ):
+            for each in ast.walk(node):
+                if isinstance(each, ast.Return):
+                    for value in [each.value.body, each.value.orelse] if isinstance(each.value, ast.IfExp) else [each.value]:
+                        if isinstance(value, ast.Tuple) and len(value.elts) > 1:
+                            yield from _outcomes(value.elts[-2])
+
+
+def _outcomes(value: ast.expr) -> Iterator[ast.expr]:
+    """The values that an expression may have, without what decides between them."""
+    if isinstance(value, ast.IfExp):
+        yield from _outcomes(value.body)
+        yield from _outcomes(value.orelse)
+    elif isinstance(value, ast.Constant):
+        yield value
+
 
 _CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*\Z")
 _MAY_HAVE = re.compile(r"\bcode\b|Codes\(|_REMEDIES|_LASTING|(?:\.error|roblem|ault|_error|_warn|_failed)\w*\(")

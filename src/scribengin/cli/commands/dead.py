@@ -65,6 +65,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
         done = {name: name for name in ("repaired", "asked", "replayed") if any(row[name] for row in rows)}
         headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "example": "for example"}
         print_table(rows, headings | {"place": "at", "last": "the last"})
+        click.echo(f"what a reason means, and what to do: scribengin explain {rows[0]['reason']}")
         if stranded := sum(row["asked"] for row in rows if row["gone"]):
             click.echo(f"{stranded:,} wait to be replayed in a Query that no sink makes any more, and go on when one does again")
 

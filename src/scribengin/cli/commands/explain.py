@@ -1,9 +1,10 @@
-"""`scribengin explain CODE`: the entry of a code, offline."""
+"""`scribengin explain CODE`: the entry of a code, or of a reason of dead letters, offline."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from textwrap import fill, indent
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,22 +12,30 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 
+if TYPE_CHECKING:
+    from scribengin.cli.code_catalog.reasons import Reason
+
 _WIDTH = 100
 
 
 @click.command(cls=AnsweringCommand)
 @click.argument("code", metavar="CODE")
 def command(code: str) -> Answer:
-    """Explain a code that an error or a warning ends with, such as state-changed: what it means, and what to do. Needs no network."""
+    """Explain a code that an error or a warning ends with, such as state-changed, or a reason of dead letters, such as malformed: what it
+    means, and what to do. Needs no network."""
     from scribengin.cli.code_catalog import entry_of, everything
+    from scribengin.cli.code_catalog.reasons import REASONS, reason_of
 
     asked = code.strip().strip("[]")
-    entry = entry_of(asked)
-    if entry is None:
-        near = get_close_matches(asked, everything(), n=3, cutoff=0.5)
+    entry, reason = entry_of(asked), reason_of(asked)
+    if entry is None and reason is None:
+        near = get_close_matches(asked, [*everything(), *(each.name for each in REASONS)], n=3, cutoff=0.5)
         remedy = f"did you mean {', '.join(near)}?" if near else "write it as the message does, without the brackets"
-        raise InputError([Problem("code-unknown", Place(""), f'there is no code "{asked}"', remedy)])
-    result = {
+        raise InputError([Problem("code-unknown", Place(""), f'there is no code or reason "{asked}"', remedy)])
+    if entry is None:
+        assert reason is not None
+        return Answer(_reason_as_json(reason), show=lambda: _show_reason(reason))
+    result: dict[str, Any] = {
         "code": entry.code,
         "severity": entry.severity,
         "title": entry.title,
@@ -35,6 +44,8 @@ def command(code: str) -> Answer:
         "wrong": entry.fragment(entry.example) if entry.example else None,
         "right": entry.fragment(entry.right) if entry.right else None,
     }
+    if reason is not None:  # a few names are both
+        result["dead_letters"] = _reason_as_json(reason)
 
     def show() -> None:
         click.echo(f"{click.style(entry.code, bold=True)} ({entry.severity}): {entry.title}\n")
@@ -42,5 +53,18 @@ def command(code: str) -> Answer:
         for called, text in (("Wrong:", result["wrong"]), ("Right:", result["right"])):
             if text:
                 click.echo(f"\n{called}\n{indent(str(text), '  ')}")
+        if reason is not None:
+            click.echo()
+            _show_reason(reason)
 
     return Answer(result, show=show)
+
+
+def _reason_as_json(reason: Reason) -> dict[str, Any]:
+    return {"reason": reason.name} | {name: getattr(reason, name) for name in ("title", "meaning", "remedy", "example")}
+
+
+def _show_reason(reason: Reason) -> None:
+    click.echo(f"{click.style(reason.name, bold=True)} (a reason of dead letters): {reason.title}\n")
+    click.echo(f"{fill(reason.meaning, _WIDTH)}\n\n{fill(f'What to do: {reason.remedy}', _WIDTH)}")
+    click.echo(f"\nExample:\n{fill(reason.example, _WIDTH, initial_indent='  ', subsequent_indent='  ')}")
