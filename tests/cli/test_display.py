@@ -8,7 +8,7 @@ from rich.console import Console
 
 from scribengin.cli.display import Plain, plain_line
 from scribengin.cli.live import Live, draw
-from scribengin.cli.summary import show_summary
+from scribengin.cli.summary import _COLUMNS, _MEANINGS, show_summary
 from scribengin.local.contract import EndView, QueryResult, QueryView, RunResult, RunView, SinkResult
 from scribengin.local.ledger import LedgerLine, plain_lines
 from scribengin.state.contract import Counts
@@ -231,15 +231,31 @@ def test_a_first_run_has_one_table_and_a_failed_one_does_not_claim_to_balance():
 def test_each_line_of_the_ledger_adds_up_and_a_lookup_is_no_input():
     lines = (
         LedgerLine("events", 330, 330),
-        LedgerLine("countries", 6, 6, lookup=True),
+        LedgerLine("countries", 6, 5, dead=1, lookup=True),
         LedgerLine("hourly", 299, 30, folded=267, late=2, held=3),
     )
     text = summary(result(queries=(replace(result().queries[0], lines=lines, lines_of_run=lines, batches=1),)))
     assert "each line: in = out + folded + late" in text
     assert "folded: " in text
     assert "held: " in text
-    assert "countries: lookup table of query kept, 6 rows over all Batches; they are no input" in text
+    assert "countries: lookup table of query kept, read again by each Batch: 6 rows in all," in text
+    assert "which are not part of in; dead letters among them: 1" in text
     assert not any(line.split()[:1] == ["countries"] for line in text.splitlines())
+
+
+def test_each_word_of_the_ledger_is_explained_where_it_occurs_in_80_columns():
+    (query,) = result().queries
+
+    def legend(*lines):
+        text = summary(result(queries=(replace(query, lines=lines, lines_of_run=lines, batches=1),)))
+        below = text[text.index("Query  node") : text.index("The ledger balances")].splitlines()
+        assert max(map(len, below)) <= 80
+        return {line.partition(":")[0] for line in below if line.partition(":")[0] in _MEANINGS}
+
+    assert legend(LedgerLine("rows", 5, 5)) == set()
+    assert legend(LedgerLine("joined", 5, 9, made=4)) == {"made"}
+    assert legend(LedgerLine("hourly", 9, 2, folded=6, late=1, held=3, replayed=1)) == {"folded", "late", "held", "replayed"}
+    assert set(_MEANINGS) < set(_COLUMNS)
 
 
 def test_no_number_of_a_ledger_is_cut_on_a_narrow_terminal():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -25,10 +26,13 @@ _STYLE = {"finished": "green", "stopped": "yellow", "failed": "red"}
 _BEFORE, _BEHIND = ("in", "made"), ("out", "filtered", "folded", "dead", "late")
 _COLUMNS = (*_BEFORE, *_BEHIND, "held", "replayed")
 _MEANINGS = {
+    "made": "rows beyond those that came in: a join that matches several, a function that returns several",
     "folded": "rows that went into a group, a join, or were duplicates, so that no row of their own came out",
-    "held": "groups or rows that the state keeps now; they are among the folded ones, or came out already",
+    "late": "rows that came when the watermark had passed their time, and were dropped",
+    "held": "what the state keeps now, beside the sum: windows that are still open, groups, rows that wait for a match, keys of a dedupe",
     "replayed": "dead letters that were sent in again; they are part of in",
 }
+_LEGEND_WIDTH = 80
 
 
 def show_summary(result: RunResult, dead_list: str, console: Console | None = None) -> None:
@@ -144,11 +148,14 @@ def show_ledger(queries: Mapping[str, Sequence[LedgerLine]], console: Console) -
     for query, lines in queries.items():
         for line in lines:
             if line.lookup:
-                _explain(f"{line.node}: lookup table of query {query}, {line.rows_in:,} rows over all Batches; they are no input", console)
+                read = f"{line.rows_in:,} row{'s' * (line.rows_in != 1)} in all, which are not part of in"
+                dead = f"; dead letters among them: {line.dead:,}" if line.dead else ""
+                _explain(f"{line.node}: lookup table of query {query}, read again by each Batch: {read}{dead}", console)
 
 
 def _explain(text: str, console: Console) -> None:
-    console.print(Text(text, style="dim"), soft_wrap=True)
+    for line in wrap(text, min(_LEGEND_WIDTH, console.width), subsequent_indent="  ", break_long_words=False):
+        console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def _count(line: LedgerLine, column: str) -> int | None:
