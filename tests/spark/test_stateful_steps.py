@@ -82,7 +82,8 @@ sinks:
     nodes = {query.name: query.nodes for query in last.queries}
     assert nodes["b"]["spelled"].held == 1
     assert last.queries[1].notes == (
-        '1 window stays open in "spelled" until the watermark (2026-01-04T11:10:00Z) passes 2026-01-04T11:30:00Z',
+        '1 window stays open in "spelled" until the watermark (2026-01-04T11:10:00Z) reaches 2026-01-04T11:30:00Z: '
+        'that takes a record of "events" with "ts" from 2026-01-04T11:40:00Z on, in this run or a later one',
     )
 
 

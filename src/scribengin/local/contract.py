@@ -259,7 +259,7 @@ class QueryResult:
     error: str = ""
     remedy: str = ""
     notes: tuple[str, ...] = ()
-    """such as: 3 windows stay open until 2026-01-01T12:10Z"""
+    """such as: 3 windows stay open in "hourly" until …"""
     view: QueryView | None = None
     """its figures at the end; None where it was never looked at"""
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -342,7 +342,9 @@ class FlowRun:
             totals.nodes[min(stateful)].held = progress.held
             if progress.batch == totals.last:
                 write_held(bench.folder, totals.last, {min(stateful): progress.held})
-        notes = [open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)]
+        newest = Decisions(bench.folder.decisions).newest()
+        clocks = {} if newest is None else newest.clocks
+        notes = [open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark, clocks=clocks)]
         notes += [left_text(id_, sink.left()) for id_, sink in bench.parts.sinks.items() if isinstance(sink, OutboxSink)]
         sinks = tuple(
             SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
@@ -365,7 +367,7 @@ class FlowRun:
             self.prepared.named(error.remedy) if error else "",
             tuple(filter(None, notes)),
             live.meter.view(plan.name, live.run),
-            {} if (newest := Decisions(bench.folder.decisions).newest()) is None else newest.orders,
+            {} if newest is None else newest.orders,
             ledger_lines(nodes, plan, flow),
             ledger_lines(here, plan, flow),
         )

@@ -9,10 +9,14 @@ import numpy as np
 
 from scribengin.spark.gate import window_grid
 from scribengin.spark.layout import Layout
-from scribengin.spec.model import Step
+from scribengin.spark.watermarks import declared_watermark
+from scribengin.spec.model import Aggregate, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from scribengin.spark.compiled import QueryParts
+    from scribengin.state.clocks import Clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -23,11 +27,16 @@ def stateful_step(parts: QueryParts) -> str | None:
     return stateful[0] if len(stateful) == 1 else None
 
 
-def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str) -> str | None:
-    """A sentence on the windows that wait for a later watermark; None where none do, or where their rows came out already.
+def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str, clocks: Mapping[str, Clock] | None = None) -> str | None:
+    """Which windows wait for a later watermark, until when, and what would let them out; None where none do, or where their rows came out
+    already.
 
-    `held` is the number of groups in Spark's state, `watermark` its ISO 8601 text. Once a Batch is through, the watermark trails
-    the newest time seen by its delay, so that both tell where the last window ends.
+    Args:
+        parts: those of the Query.
+        held: the number of groups in Spark's state.
+        watermark: its ISO 8601 text. Once a Batch is through, it trails the newest time seen by its delay, so that both tell where the last
+            window ends.
+        clocks: how far each input with a watermark has come, where the Query's decisions say it.
     """
     id_ = stateful_step(parts)
     if id_ is None or not held or not watermark or watermark.startswith("1970-01-01T00:00:00"):
@@ -41,8 +50,22 @@ def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str) ->
     delay_s = _delay_s(parts, id_)
     newest_us = (stands - _EPOCH) // timedelta(microseconds=1) + round(delay_s * 1e6)
     closes = _EPOCH + timedelta(microseconds=int(grid.last_ends_us(np.array([newest_us]))[0]))
-    windows = "1 window stays" if held == 1 else f"{held} windows stay"
-    return f'{windows} open in "{id_}" until the watermark ({_shown(stands)}) passes {_shown(closes)}'
+    grouped = isinstance(step.action, Aggregate) and step.action.by
+    what = ("group" if grouped else "window") + "s" * (held != 1)
+    note = (
+        f'{held} {what} {"stay" if held != 1 else "stays"} open in "{id_}" until the watermark ({_shown(stands)}) reaches {_shown(closes)}'
+    )
+    records = [*_records(parts, clocks or {}, closes)]
+    return f"{note}: that takes {' and '.join(records)}, in this run or a later one" if records else note
+
+
+def _records(parts: QueryParts, clocks: Mapping[str, Clock], closes: datetime) -> Iterator[str]:
+    """Of each input whose watermark is before `closes`, the record that would bring it there."""
+    closes_us = (closes - _EPOCH) // timedelta(microseconds=1)
+    for id_, clock in clocks.items():
+        mark = declared_watermark(parts, id_)
+        if mark is not None and (clock.newest_us is None or clock.newest_us < closes_us):
+            yield f'a record of "{id_}" with "{mark.column}" from {_shown(closes + timedelta(seconds=mark.delay_s))} on'
 
 
 def _delay_s(parts: QueryParts, id_: str) -> float:

@@ -243,7 +243,8 @@ TIME = """\
   a day is then from midnight to midnight there, 23 or 25 hours long where the clocks change. Windows of whole hours
   can do that, if they do not slide; of the hour that the clocks show twice both halves are in the same window. Without
   it, and in SQL's `window(…)`, a window begins at a multiple of its size since the beginning of 1970 in UTC.
-- With `--once` a window that the watermark has not passed stays open; the summary says so.
+- With `--once` a window that the watermark has not passed stays open; the summary says which, until when, and which record lets it
+  out: [When an input is finished](guarantees.md#when-an-input-is-finished).
 - A join of two streams needs `time` and `within`, `dedupe` and `merge: {how: intersect}` too where they shall not
   remember every key for ever.
 """
