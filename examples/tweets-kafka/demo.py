@@ -199,7 +199,7 @@ def differences(expected: Mapping[int, Mapping[str, Any]], before: Sequence[Mess
     found = {
         "are missing": [id_ for id_ in expected if id_ not in times],
         "were not to be kept": [id_ for id_ in times if id_ not in expected],
-        "stand there more than once": doubled,
+        "are there more than once": doubled,
         "have another content": changed,
         "have another key": misplaced,
         "are out of their user's order": disordered,

@@ -19,7 +19,7 @@ from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
 if TYPE_CHECKING:
     from .conftest import Bench
 
-REFUSED = {DESIRED("tweets").path: {"version": 1, "why": "is no JSON: oops", "remedy": "say it anew"}}
+REFUSED = {DESIRED("tweets").path: {"version": 1, "why": "is not valid JSON: oops", "remedy": "say it anew"}}
 OUT = "/data/out"
 TASKS = [
     Task(
@@ -81,14 +81,14 @@ def test_people_read_what_was_refused_and_what_each_task_does(bench: Bench) -> N
     runner = CliRunner()
     said = runner.invoke(describe, ["tweets", "--tasks", "--master", master.url], standalone_mode=False)
     assert said.exception is None, said.output
-    assert "refused: flows/tweets/desired is no JSON: oops" in said.output
+    assert "refused: flows/tweets/desired is not valid JSON: oops" in said.output
     assert "say it anew" in said.output
-    assert "set aside: flows/tweets/runs/core is no JSON" in said.output
+    assert "set aside: flows/tweets/runs/core is not valid JSON" in said.output
     assert "tweets: a.jsonl[1]" in said.output
     assert "folder /data/out: kept by h1, looked at 2026-01-02T03:04:05; 2026-01-01T00:00:00: 1,000 commit records folded" in said.output
     assert "kept: 1,200 rows" in said.output
     said = runner.invoke(list_flows, ["--master", master.url], standalone_mode=False)
-    assert "refused: flows/tweets/desired is no JSON: oops; say it anew" in said.output
+    assert "refused: flows/tweets/desired is not valid JSON: oops; say it anew" in said.output
 
 
 def test_tasks_of_a_flow_that_is_not_there_are_no_empty_list(bench: Bench) -> None:

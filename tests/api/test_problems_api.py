@@ -131,7 +131,7 @@ def test_damaged_records_are_told_and_leave_the_other_flows_alone(bench: Bench) 
     assert master.ask("GET", "/v1/flows").json() == []
     seen = master.ask("GET", "/v1/registry/flows/numbers/desired").json()
     assert seen["value"] is None
-    assert seen["damaged"].startswith("is no JSON")
+    assert seen["damaged"].startswith("is not valid JSON")
 
 
 PYTHON = """\

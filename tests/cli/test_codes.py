@@ -12,7 +12,7 @@ import pytest
 
 import scribengin
 from scribengin.cli.code_catalog import CATALOG, FAMILY, entry_of, everything
-from scribengin.cli.code_catalog.reasons import REASONS
+from scribengin.cli.code_catalog.reasons import REASONS, Reason
 from scribengin.plan import problem_catalog
 from scribengin.plan.validate import validate_file
 from scribengin.spec import problems
@@ -49,6 +49,7 @@ def sorts(row):
     return to("left", row)
 """
 ROOT = Path(__file__).parents[2]
+_NOT_VALID = re.compile(r"(?<!there )\b(is|are) no (?!longer\b)\w+|\b(is|are) none\b|\bstands? (there|twice)\b", re.IGNORECASE)
 MADE_OF_A_TYPE = {"objects-url", "hdfs-url"}
 """codes that the source makes of the type of a node"""
 
@@ -125,6 +126,14 @@ def test_the_tests_that_entries_name_are_there_and_meet_the_code() -> None:
         before = text.rfind("\n\n\n", 0, begin)
         behind = text.find("\n\n\n", begin)
         assert f'"{entry.code}"' in text[before : behind if behind > 0 else None], entry.code
+
+
+@pytest.mark.parametrize(
+    "entry", [*everything().values(), *REASONS], ids=lambda entry: getattr(entry, "code", "") or f"reason-{entry.name}"
+)
+def test_an_entry_says_what_is_not_valid_in_standard_words(entry: Entry | Reason) -> None:
+    for text in (entry.title, entry.meaning, entry.remedy):
+        assert not _NOT_VALID.search(text), f"say `is not a valid X`, `is not one of`, `is duplicated`, `exists`: {text}"
 
 
 def test_explain_prints_an_entry(command) -> None:

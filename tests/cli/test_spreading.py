@@ -35,8 +35,11 @@ def _flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["flow.yaml", "--spread", "0"], '"0" is no number of tiers; write --spread 3, or --spread alone for as many as nodes are up'),
-        (["flow.yaml", "--spread", "many"], '"many" is no number of tiers'),
+        (
+            ["flow.yaml", "--spread", "0"],
+            '"0" is not a valid number of tiers; write --spread 3, or --spread alone for as many as nodes are up',
+        ),
+        (["flow.yaml", "--spread", "many"], '"many" is not a valid number of tiers'),
         (["--spread", "flow.yaml"], "flow.yaml was taken for the number of tiers; name files first"),
         (["flow.yaml", "--branches", "id ts 10m"], "it needs --spread"),
     ],

@@ -33,9 +33,9 @@ def plane(store: MemoryStore) -> Plane:
 
 
 BAD = {
-    b'{"state": "paus': "is no JSON",
-    b"paused": "is no JSON",
-    b"[]": "is no JSON object",
+    b'{"state": "paus': "is not valid JSON",
+    b"paused": "is not valid JSON",
+    b"[]": "is not a JSON object",
     b'{"state": "flying", "version": 1}': "flying",
     b'{"state": "paused"}': "version",
     b'{"state": "paused", "version": 7}': "wants version 7, which is not there; there are 1",
@@ -119,7 +119,7 @@ def test_a_flow_whose_version_is_damaged_is_left_as_it_is_and_says_so(store: Mem
     assert isinstance(spec, Entry)
     store.write_raw(SPEC("tweets", "1").path, b"oops")
     status = plane.comes_to("tweets", "degraded")
-    assert status.reason.startswith("it is left as it is: flows/tweets/desired wants version 1, whose record is no JSON")
+    assert status.reason.startswith("it is left as it is: flows/tweets/desired wants version 1, whose record is not valid JSON")
     assert "apply the flow again" in status.next
     plane.lose("tweets", "core")
     plane.rests()
@@ -134,15 +134,15 @@ def test_where_another_version_is_damaged_the_last_one_goes_on(store: MemoryStor
     store.write_raw(SPEC("tweets", "2").path, b"oops")
     store.write_raw(DESIRED("tweets").path, b'{"state": "running", "version": 2}')
     refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
-    assert "version 2, whose record is no JSON" in refused[DESIRED("tweets").path]["why"]
+    assert "version 2, whose record is not valid JSON" in refused[DESIRED("tweets").path]["why"]
 
 
 def test_a_flow_that_nobody_has_taken_up_yet_and_whose_wish_is_damaged_waits(store: MemoryStore, plane: Plane) -> None:
     plane.person.commit(Create("flows/fresh", {}))
     store.write_raw(DESIRED("fresh").path, b"oops")
     status = plane.comes_to("fresh", "degraded")
-    assert "is no JSON" in status.reason
-    with pytest.raises(StateError, match="is no JSON"):
+    assert "is not valid JSON" in status.reason
+    with pytest.raises(StateError, match="is not valid JSON"):
         reading.read_flow(plane.person, "fresh")
     assert reading.describe(plane.person, "tweets")["status"]["state"] == "running"
 

@@ -169,7 +169,7 @@ def test_rows_are_divided_among_those_that_run_and_a_worker_hears_of_it(plane: P
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
-        (b"{", "is no JSON"),
+        (b"{", "is not valid JSON"),
         (b'{"cores": 0}', "says cores not above 0"),
         (b'{"cores": "two"}', "does not fit"),
         (b'{"rows_per_s": -5}', "rows"),

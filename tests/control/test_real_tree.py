@@ -150,7 +150,7 @@ def test_zookeepers_own_shell_says_what_is_wanted_and_is_answered_beside_it(clie
     assert "Exception" not in mended, mended
     assert plane.comes_to("other", "stopped").refused == {}
     refused = plane.comes_to("tweets", "paused", lambda status: len(status.refused) == 1 and DESIRED("tweets").path in status.refused)
-    assert "is no JSON" in refused.refused[DESIRED("tweets").path]["why"]
+    assert "is not valid JSON" in refused.refused[DESIRED("tweets").path]["why"]
     plane.want("tweets", "running")
     plane.comes_to("tweets", "running", lambda status: not status.refused)
     assert plane.person.read("flows/tweets/note") is not None

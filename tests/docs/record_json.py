@@ -88,7 +88,7 @@ COMMANDS = (
     ("source set shop/flow.yaml orders end --yes", "Passes over what is there now and not yet read; while nothing runs."),
     (
         "source set shop/flow.yaml orders 0 --yes",
-        "Goes back: the next run reads from there again, in a new lineage. `doubled` says how many rows at most will stand there twice.",
+        "Goes back: the next run reads from there again, in a new lineage. `doubled` says how many rows at most will be duplicated.",
     ),
     (
         "package shop -o shop.package",

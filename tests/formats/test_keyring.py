@@ -109,14 +109,14 @@ def test_a_repeated_line_makes_its_key_the_one_that_writes(path: Path) -> None:
         ("# nothing\n\n", "it holds no key"),
         ("AAAA\n", "line 1 has 1 word, not the two of `ID BASE64`"),
         (f"\nk1 {text(K1)} more\n", "line 2 has 3 words, not the two of `ID BASE64`"),
-        ("k1 not-base64!\n", "line 1 has a key that is no base64"),
-        (f"k1 {text(K1)}x\n", "line 1 has a key that is no base64"),
+        ("k1 not-base64!\n", "line 1 has a key that is not valid base64"),
+        (f"k1 {text(K1)}x\n", "line 1 has a key that is not valid base64"),
         ("k1 AAAA\n", "line 1 has a key of 3 bytes; keys have 16, 24 or 32"),
-        (f"{text(K1)} k1\n", "line 1 begins with what is no id"),
+        (f"{text(K1)} k1\n", "line 1 does not begin with a valid id"),
         (f"k1 {text(K1)}\nk1 {text(K2)}\n", "line 2 names an id that stands above with another key"),
         (f"k1 {text(K1)}\nk2 AAAA\nk3 {text(K3)}\n", "line 2 has a key of 3 bytes"),
         (f"k1 {text(K3)}", "line 1 has no line feed"),
-        ("\N{LATIN SMALL LETTER U WITH DIAERESIS} AAAA\n", "line 1 begins with what is no id"),
+        ("\N{LATIN SMALL LETTER U WITH DIAERESIS} AAAA\n", "line 1 does not begin with a valid id"),
         ("#" * (FILE_BYTES + 1), f"it is longer than {FILE_BYTES} bytes"),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_wrong_file_is_told_by_its_line_with_what_to_do(path: Path, content: s
 
 def test_bytes_that_are_no_text_are_told_as_a_wrong_line(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00 \x80\n")
-    with pytest.raises(SinkError, match="line 1 begins with what is no id"):
+    with pytest.raises(SinkError, match="line 1 does not begin with a valid id"):
         Keyring(path).writing()
 
 
@@ -196,10 +196,10 @@ def test_given_keys_are_taken_as_texts_and_as_secrets() -> None:
     [
         ({}, None, "there is none"),
         ({"a": text(K1), "b": text(K2)}, None, "there are 2 and none is named to write"),
-        ({"a": text(K1)}, "b", "`use: b` is none of them; they are a"),
+        ({"a": text(K1)}, "b", "`use: b` is not one of them; they are a"),
         ({"a": text(K1), "b": "AAAA"}, "a", "the 2. has a key of 3 bytes"),
         ({"a b": text(K1)}, None, "the 1. has 3 words"),
-        ({"a": "***"}, None, "the 1. has a key that is no base64"),
+        ({"a": "***"}, None, "the 1. has a key that is not valid base64"),
     ],
 )
 def test_wrong_given_keys_are_told(keys: dict[str, str], use: str | None, told: str) -> None:

@@ -476,7 +476,7 @@ def forged(value: bytes, *, lock: bytes | None = None, body: Callable[[bytes], b
         ({"codec": "snappy"}, "its body"),
         ({"codec": "brotli"}, "header cannot be read"),
         ({"nth": False}, ""),
-        ({"labels": ["a@", "b@"]}, "names a stream that is none of 2"),
+        ({"labels": ["a@", "b@"]}, "names a stream that is not one of 2"),
         ({"labels": []}, ""),
         ({"labels": ["a@"] * 4}, "ways for 4 streams"),
         ({"ways": [0, 1, 7]}, "by which way"),

@@ -119,7 +119,7 @@ def refused(what):
 def test_it_says_what_becomes_of_folders_that_are_closed(close, says):
     sink = SimpleNamespace(type="files", place="out", options={"path": "out", "close": close})
     (said,) = Back("main", "kept", {}, (), {"kept": 2}).says(SimpleNamespace(sinks={"kept": sink}))
-    assert said == f"sink kept (out) gets up to 2 rows again, beside those that stand {says}"
+    assert said == f"sink kept (out) gets up to 2 rows again, beside those that are {says}"
 
 
 def test_it_says_what_would_repeat_and_then_just_that_does_and_once(folder):
@@ -128,7 +128,7 @@ def test_it_says_what_would_repeat_and_then_just_that_does_and_once(folder):
     assert (dict(back.starts), dict(back.doubled)) == ({"rows": 1}, {"kept": 2})
     assert back.says(prepared.plan.flow) == [
         "kept reads source rows again from position 1 to 3, 2 files",
-        "sink kept (out) gets up to 2 rows again, beside those that stand there",
+        "sink kept (out) gets up to 2 rows again, beside those that are there",
     ]
     operation = Operation(kind="rewind", step="work", version=1, tiers=("main",), arguments={"moves": [["main", "kept", {"rows": 1}]]})
     task = tasks_of(folder, operation)

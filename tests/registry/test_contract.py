@@ -142,12 +142,12 @@ def test_a_commit_over_the_bound_is_refused_whole(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b'{"a": 1', "is no JSON"),
-        (b"\xff\xfe", "is no JSON"),
-        (b"[1]", "is no JSON object"),
-        (b'{"format": "one"}', "has a format that is no number"),
-        (b'{"format": 0}', "has a format that is no number"),
-        (b'{"format": true}', "has a format that is no number"),
+        (b'{"a": 1', "is not valid JSON"),
+        (b"\xff\xfe", "is not valid JSON"),
+        (b"[1]", "is not a JSON object"),
+        (b'{"format": "one"}', "has a format that is not a number"),
+        (b'{"format": 0}', "has a format that is not a number"),
+        (b'{"format": true}', "has a format that is not a number"),
     ],
 )
 def test_bytes_that_are_no_record_are_a_value_that_says_why(bench: Bench, data: bytes, why: str) -> None:

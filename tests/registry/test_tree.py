@@ -188,7 +188,7 @@ def test_what_is_damaged_is_set_aside_with_its_bytes(bench: Bench, raw: bytes, c
     assert isinstance(there, Entry)
     assert content.items() <= there.value.items()
     assert there.value["path"] == "flows/tweets/desired"
-    assert "is no JSON" in there.value["why"]
+    assert "is not valid JSON" in there.value["why"]
     assert names(client, "flows/tweets") == ("status",)
     client.commit(DESIRED("tweets").create(Desired(state="running", version=1)))
 

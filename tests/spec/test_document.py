@@ -119,7 +119,7 @@ def test_lines_may_end_as_on_windows(ending: str) -> None:
 @pytest.mark.usefixtures("event_reader")
 def test_a_key_that_stands_twice_is_told_with_the_first_place() -> None:
     (problem,) = problems("a: 1\nb: 2\na: 3\n")
-    assert problem == 'f.yaml:3:1: the key "a" stands twice; first in line 1; keep one of the two [duplicate-key]'
+    assert problem == 'f.yaml:3:1: the key "a" is duplicated; first in line 1; keep one of the two [duplicate-key]'
 
 
 @pytest.mark.usefixtures("event_reader")

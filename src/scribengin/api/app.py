@@ -149,7 +149,7 @@ def _fault(error: Any) -> Fault:
     pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
     if where == "body":
         if error["type"] == "json_invalid":
-            return Fault("body", f"the body is no JSON: {error['ctx']['error']}", "send JSON, in UTF-8")
+            return Fault("body", f"the body is not valid JSON: {error['ctx']['error']}", "send JSON, in UTF-8")
         said = f"the body: {error['msg']}" if not pointer else error["msg"]
         return Fault("body", f"{pointer} {said}".strip(), "GET /v1/openapi.json shows what it takes", pointer=pointer)
     return Fault("parameter", f"{where} {'.'.join(map(str, path))}: {error['msg']}", "GET /v1/openapi.json shows what it takes")

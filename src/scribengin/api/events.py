@@ -117,7 +117,7 @@ def event_routes(may: Callable[[Role], Any], registry: Registry) -> APIRouter:
     async def stream_events(asked: Annotated[Asked, may(Role.VIEWER)], last_event_id: Annotated[str, Header()] = "0") -> Response:
         """What becomes of flows, as it becomes; after `Last-Event-ID` where one is sent, of all flows otherwise."""
         if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= 18):
-            raise PointedError((Fault("parameter", "Last-Event-ID is no number", "send the id of the last event, or none"),))
+            raise PointedError((Fault("parameter", "Last-Event-ID is not a number", "send the id of the last event, or none"),))
         watcher.check()
         lines = _lines(watcher, asked, int(last_event_id))
         return StreamingResponse(lines, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

@@ -145,5 +145,5 @@ def _label(text: str) -> tuple[str, str]:
     """Raises InputError for what is no `name=value`."""
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise PointedError((Fault("parameter", f"label: {text!r} is no label", "write label=NAME=VALUE"),))
+        raise PointedError((Fault("parameter", f"label: {text!r} is not a valid label", "write label=NAME=VALUE"),))
     return name, value

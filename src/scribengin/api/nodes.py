@@ -101,7 +101,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         asked.check_flow(flow)
         id_ = RunId.parse(worker)
         if id_ is None or id_.flow != flow:
-            raise Refused(f'"{worker[:200]}" is no worker of flow {flow}', remedy="write FLOW.TIER-N", code="worker-unknown")
+            raise Refused(f'"{worker[:200]}" is not a worker of flow {flow}', remedy="write FLOW.TIER-N", code="worker-unknown")
         return asked.answer(asked.plane.nodes.worker(node_of(asked.registry, id_), worker))
 
     return routes

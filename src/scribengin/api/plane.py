@@ -121,7 +121,7 @@ class Asked:
         if not self.who.may_see(new) or (there and not self.who.may_see(labels_of(self.registry, flow))):
             labels = ", ".join(f"{label}={value}" for label, value in self.who.labels.items())
             raise Refused(
-                f"{self.who.name} has flows with {labels} only, and {flow} is none of them",
+                f"{self.who.name} has flows with {labels} only, and {flow} is not one of them",
                 remedy="ask with a token that has no labels",
                 code="role-lacking",
             )

@@ -71,7 +71,7 @@ class TokenFile:
             moved = []
             for entry in mine.tokens:
                 if not TOKEN.fits(entry.id):
-                    skip(entry.name, f'its id "{entry.id}" is none that a token can have')
+                    skip(entry.name, f'its id "{entry.id}" is not a valid id of a token')
                     continue
                 spot = TOKEN(entry.id)
                 there = read_record(registry, spot)

@@ -133,7 +133,9 @@ def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: s
     if not _NAME.fullmatch(name):
         raise Refused(f'"{name}" can be nobody\'s name', remedy=f"a name matches {_NAME.pattern}", code="token-name")
     if until and _time(until) is None:
-        raise Refused(f'"{until}" is no time', remedy="write ISO 8601 with a zone, such as 2027-01-31T12:00:00+00:00", code="token-until")
+        raise Refused(
+            f'"{until}" is not a valid time', remedy="write ISO 8601 with a zone, such as 2027-01-31T12:00:00+00:00", code="token-until"
+        )
     id_ = hashlib.sha256(name.encode()).hexdigest()[:12]
     secret, salt = secrets.token_urlsafe(32), secrets.token_bytes(16)
     record = Token(

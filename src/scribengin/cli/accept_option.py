@@ -29,7 +29,7 @@ def accept_option(command: Callable[..., object]) -> Callable[..., object]:
         multiple=True,
         type=click.Choice([*_ROWS, "columns"]),
         callback=_agreed,
-        help="Agree that Queries which need a new checkpoint read all again (rows stand twice), or that what they remember is lost; "
+        help="Agree that Queries which need a new checkpoint read all again (rows are duplicated), or that what they remember is lost; "
         "columns: that sinks whose folders hold files of other columns write those of the flow from here on, and that sources read first "
         "files of other columns. May be said twice.",
     )(command)

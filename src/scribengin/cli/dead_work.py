@@ -180,7 +180,7 @@ def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
     try:
         text = before.decode()
     except UnicodeDecodeError:
-        raise Refused(f"{letter} is no text", remedy="give its bytes whole: --with FILE", code="letter-columns") from None
+        raise Refused(f"{letter} is not text", remedy="give its bytes whole: --with FILE", code="letter-columns") from None
     edited = click.edit(text + "\n", extension=".json" if row or text.lstrip().startswith("{") else ".txt")
     return before if edited is None else edited.encode()
 
@@ -189,7 +189,9 @@ def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
 @flow_argument
 @letter_filters
 @click.option("--from-start", is_flag=True, help="Through all steps again, also where that makes rows a second time.")
-@click.option("--repaired", "file", type=click.Path(dir_okay=False, path_type=Path), help="The letters of this file, as they stand there.")
+@click.option(
+    "--repaired", "file", type=click.Path(dir_okay=False, path_type=Path), help="The letters of this file, with what was changed in it."
+)
 @click.option("--as-is", is_flag=True, help="As they died, without what `dead edit` has made of them.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed, and what cannot be.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

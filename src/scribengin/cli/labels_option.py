@@ -22,7 +22,7 @@ def _labels(_context: click.Context, _parameter: click.Parameter, given: tuple[s
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise click.BadParameter(f"{text} is no label; write NAME=VALUE")
+            raise click.BadParameter(f"{text} is not a valid label; write NAME=VALUE")
         found[name] = value
     return found
 

@@ -189,7 +189,7 @@ def _typed(setting: Setting, given: str | dict[str, str]) -> Any:
             parse_duration_s(given)
         case "choice":
             if given not in setting.choices:
-                raise ValueError(f'"{given}" is none of {", ".join(setting.choices)}')
+                raise ValueError(f'"{given}" is not one of {", ".join(setting.choices)}')
     return given
 
 

@@ -34,7 +34,7 @@ class Tiers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generi
         if Path(value).exists():
             why = f"{value} was taken for the number of tiers; name files first, and --spread behind them"
         else:
-            why = f'"{value}" is no number of tiers; write --spread 3, or --spread alone for as many as nodes are up'
+            why = f'"{value}" is not a valid number of tiers; write --spread 3, or --spread alone for as many as nodes are up'
         return self.fail(why, param, ctx)
 
 

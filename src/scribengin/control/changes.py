@@ -70,7 +70,7 @@ class Anew:
         """For people: what is read and written twice from the start."""
         read = [f"{rows:,} rows of source {source}" for source, rows in self.read.items()]
         written = [f"up to {rows:,} rows of sink {sink}" for sink, rows in self.written.items()]
-        return f"{listed(read) or 'nothing'} {'are' if read else 'is'} read again, {listed(written) or 'nothing'} may stand there twice"
+        return f"{listed(read) or 'nothing'} {'are' if read else 'is'} read again, {listed(written) or 'nothing'} may be duplicated"
 
     @property
     def lost(self) -> str:
@@ -278,7 +278,7 @@ def _rest(old: Flow, new: Flow) -> Iterator[Change]:
         said = "none" if new.max_delay_s is None else show_duration_exactly(new.max_delay_s)
         yield Change("max_delay", "in place", f"is {said} from now on")
     if old.max_dead != new.max_dead:
-        yield Change("max_dead", "restart", "is another from now on" if new.max_dead else "is none from now on")
+        yield Change("max_dead", "restart", "is another from now on" if new.max_dead else "is removed from now on")
     if old.alerts != new.alerts:
         names = [name for name in {**old.alerts, **new.alerts} if old.alerts.get(name) != new.alerts.get(name)]
         yield Change("alerts", "in place", f"{listed(names)} {'are others' if len(names) > 1 else 'is another'} from now on")

@@ -55,7 +55,7 @@ def set_limit(
     for what, value in (("rows", rows_per_s), ("bytes", bytes_per_s)):
         if value is not None and not 0 < value < _MOST:
             raise Refused(
-                f"{value:g} {what}/s is no limit",
+                f"{value:g} {what}/s is not a valid limit",
                 remedy="say a number above 0, or --off; to let nothing through: pause",
                 code="limit-value",
             )

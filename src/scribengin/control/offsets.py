@@ -73,7 +73,7 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
         near = did_you_mean(source, declared.sources) or f"its sources are {', '.join(declared.sources)}"
         raise Refused(f'flow "{flow}" has no source "{source}"', remedy=near, code="source-unknown")
     if position != "end" and not position.isdigit():
-        raise Refused(f'"{position}" is no position', remedy="say a number of entries, or end", code="position-unknown")
+        raise Refused(f'"{position}" is not a valid position', remedy="say a number of entries, or end", code="position-unknown")
     to = None if position == "end" else int(position)
     moves, says = [], []
     for tier in prepared.tiers:

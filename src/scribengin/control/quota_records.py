@@ -75,7 +75,7 @@ def set_quota(
     given = {"cores": cores, "memory_bytes": memory_bytes, "rows_per_s": rows_per_s}
     if not QUOTA.fits(name):
         raise Refused(
-            f'"{name}" is no label of a quota',
+            f'"{name}" is not a valid label of a quota',
             remedy="write LABEL=VALUE, such as team=search; the value has letters, digits and . _ : - only",
             code="quota-name",
         )

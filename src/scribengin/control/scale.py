@@ -80,7 +80,7 @@ def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Co
     Raises Refused where there is no such flow or tier, and where none of it keeps state yet.
     """
     if not 1 <= partitions <= MOST_PARTITIONS:
-        raise Refused(f"{partitions} is no number of partitions", remedy=f"say 1 to {MOST_PARTITIONS:,}", code="scale-least")
+        raise Refused(f"{partitions} is not a valid number of partitions", remedy=f"say 1 to {MOST_PARTITIONS:,}", code="scale-least")
     prepared, version = prepared_flow(registry, packages, flow)
     spec = wanted(registry, flow)[1]
     chosen = _chosen(flow, spec, tiers) if spec is not None else ()

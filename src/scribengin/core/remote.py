@@ -101,7 +101,7 @@ class RemotePath(PosixPath):
 
     def __fspath__(self) -> str:
         raise Refused(
-            f"{self} is no folder of this machine, and what is asked of it needs one",
+            f"{self} is not a folder of this machine, and what is asked of it needs one",
             remedy="leave --state out, so that the state lies on a disk",
             code="state-remote",
         )

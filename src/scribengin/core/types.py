@@ -174,7 +174,7 @@ class _Reader:
             offset = self._tokens[self._next][1]
             field = self._field()
             if field.name in fields:
-                raise SchemaSyntaxError(f'column "{field.name}" stands twice', offset)
+                raise SchemaSyntaxError(f'column "{field.name}" is duplicated', offset)
             fields[field.name] = field
         return tuple(fields.values())
 

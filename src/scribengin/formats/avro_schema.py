@@ -97,7 +97,7 @@ def parse_writer(text: str, references: tuple[str, ...] = ()) -> WriterSchema:
     try:
         given = [json.loads(each) for each in (*references, text)]
     except ValueError as error:
-        raise AvroSchemaError(f"it is no JSON: {error}") from None
+        raise AvroSchemaError(f"it is not valid JSON: {error}") from None
     names: dict[str, Any] = {}
     root = _parsed([_only(each, _KEPT | _LOGICAL) for each in given], names)
     schema = WriterSchema(None, root if isinstance(root, dict) else {}, names)

@@ -205,7 +205,7 @@ def _of_mapping(given: Mapping[str, Secret | str], use: str | None) -> _Keys:
             raise _KeyringError(f"there are {len(by_id)} and none is named to write", f"say `use:` {' or '.join(by_id)}")
         use = next(iter(by_id))
     if use not in by_id:
-        raise _KeyringError(f"`use: {use}` is none of them; they are {', '.join(by_id)}", "name one of them, or add it")
+        raise _KeyringError(f"`use: {use}` is not one of them; they are {', '.join(by_id)}", "name one of them, or add it")
     return _Keys(by_id, use)
 
 
@@ -215,11 +215,11 @@ def _of_line(text: str) -> tuple[str, bytes]:
         raise _KeyringError(f"has {len(words)} {'word' if len(words) == 1 else 'words'}, not the two of `ID BASE64`", _HOW)
     id, value = words
     if not _ID.match(id):
-        raise _KeyringError("begins with what is no id: 1 to 64 letters, digits, `_`, `.`, `-`", _HOW)
+        raise _KeyringError("does not begin with a valid id: 1 to 64 letters, digits, `_`, `.`, `-`", _HOW)
     try:
         key = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise _KeyringError("has a key that is no base64", _HOW) from None
+        raise _KeyringError("has a key that is not valid base64", _HOW) from None
     if len(key) not in KEY_BYTES:
         raise _KeyringError(f"has a key of {len(key)} bytes; keys have 16, 24 or 32", _HOW)
     return id, key

@@ -353,7 +353,7 @@ def _origins_of(header: PackHeader, batch: pa.RecordBatch, first: int) -> Origin
     nth = numbers[-1] if header.nth else zeros
     if batch.num_rows and not (streams.min() >= 0 and streams.max() < len(header.labels) and nth.min() >= 0):
         raise DamagedPackError(
-            "damaged", f"a row names a stream that is none of {len(header.labels)}, or is less than the first of its record"
+            "damaged", f"a row names a stream that is not one of {len(header.labels)}, or is less than the first of its record"
         )
     if header.ways and len(header.ways) != len(header.labels):
         raise DamagedPackError("damaged", f"it says {len(header.ways)} ways for {len(header.labels)} streams")

@@ -147,7 +147,7 @@ def _binary(value: Any) -> bytes:
     try:
         return base64.b64decode(_of_kind(value, str), validate=True)
     except binascii.Error:
-        raise MisfitError("wrong-type", f"{_shown(value)}, which is no base64") from None
+        raise MisfitError("wrong-type", f"{_shown(value)}, which is not valid base64") from None
 
 
 def _date(value: Any) -> dt.date:

@@ -150,7 +150,7 @@ def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None
     def make(worker: str, order: WorkerOrder) -> Order:
         id_ = RunId.parse(worker)
         if id_ is None:
-            raise ValueError(f"{worker!r} is no worker")
+            raise ValueError(f"{worker!r} is not a valid name of a worker")
         environment, secrets = entrance.of_worker(id_.flow, id_.tier)
         if token is not None:
             secrets = {**secrets, TOKEN: token}

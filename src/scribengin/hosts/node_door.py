@@ -258,5 +258,5 @@ def _told(request: Request, error: Exception) -> Response:
 def _parsed(worker: str) -> RunId:
     found = RunId.parse(worker)
     if found is None:
-        raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-N", code="worker-unknown")
+        raise Refused(f'"{worker}" is not a valid name of a worker', remedy="write FLOW.TIER-N", code="worker-unknown")
     return found

@@ -67,7 +67,7 @@ class Order:
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.worker):
-            raise ValueError(f"{self.worker!r} is no worker's id: letters, digits, _, - and dots, at most 200")
+            raise ValueError(f"{self.worker!r} is not a valid id of a worker: letters, digits, _, - and dots, at most 200")
         if self.cores < 1 or self.executors < 1 or self.memory_bytes < 0:
             raise ValueError(f"{self.worker}: cores and executors count from 1, memory from 0")
         if not self.argv or any("\0" in word for word in self.argv):

@@ -238,7 +238,7 @@ def begin_anew(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -
 def _twice(sink: Sink) -> str:
     if sink.type == SUMMARY:
         return ", which counts them again"
-    return ", printed again" if sink.type == "console" else f", beside those that stand there{closed_text(sink)}"
+    return ", printed again" if sink.type == "console" else f", beside those that are there{closed_text(sink)}"
 
 
 def _label(tier: str, query: str) -> str:

@@ -114,7 +114,7 @@ class Editing:
                 raise msgspec.DecodeError("it is no object")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Refused(
-                f"{self.letter.id} is no JSON object, so that no column of it can be set: {error}",
+                f"{self.letter.id} is not a JSON object, so that no column of it can be set: {error}",
                 remedy="give it whole: --with FILE, or edit it without --set",
                 code="letter-columns",
             ) from None
@@ -182,7 +182,7 @@ def new_text(editing: Editing, columns: Mapping[str, str], text: str | None, tex
     try:
         return base64.b64decode(text_base64, validate=True)
     except ValueError as error:
-        raise Refused(f"text_base64 is no base64: {error}", remedy="send the bytes in base64", code="body") from None
+        raise Refused(f"text_base64 is not valid base64: {error}", remedy="send the bytes in base64", code="body") from None
 
 
 def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:

@@ -83,7 +83,7 @@ class _Found:
             self.compared += handed.rows
 
     def twice(self) -> tuple[list[str], int, list[str]]:
-        """(ids of the first records that stand there more than once, of how many that is so, where they stand)"""
+        """(ids of the first records that are there more than once, of how many that is so, where they stand)"""
         if not self.parts:
             return [], 0, []
         marks = np.concatenate([part.marks() for part, _ in self.parts])
@@ -161,11 +161,11 @@ def _streams(root: Path, flow: str, mismatch: Mismatch) -> Iterator[SourceStream
 
 def _sentences(found: _Found, mismatch: Mismatch) -> Iterator[str]:
     if not found.rows:
-        yield "read again now, nothing of it stands there"
+        yield "read again now, nothing of it is there"
     elif (found.rows, found.digest) == mismatch.put:
-        yield f"read again now, all {found.rows:,} rows stand there as they were put in: what was read then was something else"
+        yield f"read again now, all {found.rows:,} rows are there as they were put in: what was read then was something else"
     else:
-        yield f"read again now, {found.rows:,} rows of it stand there, from {found.first} to {found.last}"
+        yield f"read again now, {found.rows:,} rows of it are there, from {found.first} to {found.last}"
     for sums in mismatch.units:
         there = found.units.get(sums.unit, _Unit())
         missing = there.missing(sums.put[0]) if sums.unit >= 0 and sums.put[0] else []
@@ -176,8 +176,8 @@ def _sentences(found: _Found, mismatch: Mismatch) -> Iterator[str]:
     ids, count, places = found.twice()
     if count:
         more = f" and {count - len(ids):,} more" if count > len(ids) else ""
-        stand = "records stand" if count != 1 else "record stands"
-        yield f"{count:,} {stand} there more than once: {', '.join(ids)}{more}; at {named(places)}"
+        are = "records are" if count != 1 else "record is"
+        yield f"{count:,} {are} there more than once: {', '.join(ids)}{more}; at {named(places)}"
     if found.rows > found.compared:
         yield f"only the first {found.compared:,} rows were compared with each other"
     if found.bad:

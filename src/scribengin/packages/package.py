@@ -170,7 +170,7 @@ def _read_manifest(data: bytes | None, where: object) -> Manifest:
     try:
         said = msgspec.json.decode(data)
         if not isinstance(said, dict) or said.get("kind") != "scribengin-package" or not isinstance(said.get("format"), int):
-            _damaged(where, f"its {MANIFEST} is none of a package")
+            _damaged(where, f"its {MANIFEST} is not a valid manifest of a package")
         if said["format"] > FORMAT:
             raise Refused(
                 f"{where} was made by a newer Scribengin (format {said['format']}, this one reads up to {FORMAT})",

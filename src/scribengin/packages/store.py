@@ -163,7 +163,7 @@ def read_package(file: Path, *, expected: str | None = None) -> Package:
 def _checked(id: str) -> str:
     if not _ID.fullmatch(id):
         remedy = "write all 64 digits of its sha256, as `scribengin package show` prints them"
-        raise Refused(f'"{id}" is no id of a package', remedy=remedy, code="package-id")
+        raise Refused(f'"{id}" is not a valid id of a package', remedy=remedy, code="package-id")
     return id
 
 

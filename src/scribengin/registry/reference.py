@@ -30,11 +30,11 @@ bounds is tested on a real server.
   bytes at all.
 - `format` is a record's number, 1 where it is absent. A program reads what it can of a newer one, and does not replace it.
 - Who replaces a record keeps the keys that he does not know. Children that are not in the table are left alone.
-- What is no JSON, or does not fit, is never fatal, and no other flow knows of it. Of a record of people (`desired`, `limits`, `quotas`,
-  `groups`, a binding) it is refused, and stays where it is; [by hand](#by-hand) says what goes on meanwhile. A record of masters or workers
-  is set aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB, and made anew from what is seen. A version
-  (`spec/N`) nobody can make anew: the flow is left as it is, `degraded`, and its workers go on. `status NAME` shows all of it.
-- A name that begins with a dot is none of a record.
+- What is not valid JSON, or does not fit, is never fatal, and no other flow knows of it. Of a record of people (`desired`, `limits`,
+  `quotas`, `groups`, a binding) it is refused, and stays where it is; [by hand](#by-hand) says what goes on meanwhile. A record of masters
+  or workers is set aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB, and made anew from what is seen. A
+  version (`spec/N`) nobody can make anew: the flow is left as it is, `degraded`, and its workers go on. `status NAME` shows all of it.
+- A name that begins with a dot is not that of a record.
 
 ## Who writes what
 
@@ -50,7 +50,7 @@ a worker's own login has all rights below the tier's folders, and a host's below
 """
 
 _TAIL = """\
-`tokens` are written by masters, asked by an admin, and by `scribengin token` with the masters' login. What stands there opens nothing: it
+`tokens` are written by masters, asked by an admin, and by `scribengin token` with the masters' login. What is kept opens nothing: it
 is what scrypt makes of 256 random bits; names, roles and labels are for everybody to read who can read the tree.
 
 What a worker or a host makes in its folders is the masters' to write, too. A worker sees the hash of the masters' password in the rights of
@@ -77,12 +77,12 @@ set -v 3 /scribengin/limits/tweets '{"format":1,"rows_per_s":500}'
 What can be is taken up as if a verb had said it. What cannot be is told beside it: `refused` in the flow's `status` says of which record
 which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`, `status` and `describe` show it.
 
-- `desired` is no JSON, lacks a key, names a state or a version that is not there, is empty, or was removed: the last wish that could be
-  goes on, and any verb writes it anew.
+- `desired` is not valid JSON, lacks a key, names a state or a version that is not there, is empty, or was removed: the last
+  valid desired state stays in force, and any verb writes it anew.
 - A tier is bound to two nodes: the one that was written first has it.
 - A tier is bound to a node that never registered, or a flow's binding names a tier that it has not: as if it were not written. A node that
   registers has what is bound to it.
-- `limits` say nothing: a worker that runs goes on with those before. A number in them that is not above 0, or a key that is none, limits
+- `limits` say nothing: a worker that runs goes on with those before. A number in them that is not above 0, or an unknown key, limits
   nothing.
 - A quota says nothing, or a number in it is not above 0: flows with its label that have been started go on, and start again where they were
   lost; no other one starts. Their parts of its rows a second stay as they were.

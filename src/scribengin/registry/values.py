@@ -36,12 +36,12 @@ def decode(data: bytes) -> dict[str, Any] | str:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return f"is no JSON: {error}"
+        return f"is not valid JSON: {error}"
     if not isinstance(value, dict):
-        return f"is no JSON object but {data[:60]!r}"
+        return f"is not a JSON object but {data[:60]!r}"
     number = value.get("format", 1)
     if type(number) is not int or number < 1:
-        return f"has a format that is no number from 1 on: {number!r}"
+        return f"has a format that is not a number from 1 on: {number!r}"
     return value
 
 

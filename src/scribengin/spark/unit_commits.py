@@ -141,7 +141,7 @@ class UnitCommits:
 def _begun(query: str, number: int) -> Refused:
     return Refused(
         f"query {query}: batch {number} has begun to commit unit by unit, and the flow was changed so that it has no such units any more: "
-        f"some of it may stand there",
+        f"some of it may be there",
         remedy="run the flow once as it was before (run --once), then change it",
         code="batch-begun",
     )

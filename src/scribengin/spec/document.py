@@ -151,7 +151,7 @@ class _Composer:
             self._free -= key.value.startswith("x-")
             if key.value in entries:
                 first = self._document.place(entries[key.value][0].start)
-                message = f'the key "{key.value}" stands twice; first in line {first.line}'
+                message = f'the key "{key.value}" is duplicated; first in line {first.line}'
                 self._document.problem("duplicate-key", key.start, message, "keep one of the two")
             else:
                 entries[key.value] = (key, value)

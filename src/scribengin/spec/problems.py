@@ -11,7 +11,7 @@ from scribengin.spec.problem_entry import Entry
 CATALOG: tuple[Entry, ...] = (
     Entry(
         "yaml-syntax",
-        "The text is no YAML",
+        "The text is not valid YAML",
         "The file cannot be read further: a tab, a missing space or bracket, a text that needs quotes.",
         "Mend the place that the problem names; the rest of the file is checked then.",
         "big: {from: orders, filter: amount > 100",
@@ -28,7 +28,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "yaml-feature",
         "A feature of YAML that flow files do not use",
-        "Tags, several documents in one file, merge keys, keys that are no words, and aliases of nothing are refused.",
+        "Tags, several documents in one file, merge keys, keys that are not words, and aliases of nothing are refused.",
         "Write it out.",
         "big: {from: orders, filter: !sql amount > 100}",
         fix=("!sql amount > 100", "amount > 100"),
@@ -43,7 +43,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     Entry(
         "duplicate-key",
-        "A key stands twice",
+        "A key is duplicated",
         "A mapping has the same key twice; which of the two is meant cannot be known.",
         "Keep one.",
         "big: {from: orders, filter: amount > 100, filter: id > 5}",
@@ -216,7 +216,7 @@ CATALOG: tuple[Entry, ...] = (
         "secret-misplaced",
         "A secret where it would be shown",
         "Plans, logs and states show every text of a flow, but for options that are declared as secrets.",
-        "Use `${env:…}` for what is no secret.",
+        "Use `${env:…}` for what is not a secret.",
         "big: {from: orders, filter: 'amount > ${secret:env/HOME}'}",
         fix=("${secret:env/HOME}", "100"),
     ),
@@ -327,7 +327,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "flow-file-missing",
         "There is no such flow file",
-        "The file is not there, or may not be read, or is no text.",
+        "The file is not there, or may not be read, or is not text.",
         "Mind the path: it starts at the working directory.",
         "",
         slot="file",

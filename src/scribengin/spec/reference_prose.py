@@ -36,7 +36,7 @@ sinks:
 
 ## The text
 
-- It is YAML 1.2: `yes`, `no`, `on` and `off` are texts, `0o7` is a number, `12:30` is none. A key that stands twice
+- It is YAML 1.2: `yes`, `no`, `on` and `off` are texts, `0o7` is a number, `12:30` is not. A key that is duplicated
   is an error.
 - ` #` begins a comment. After a text without quotes that is told with a warning, because with `#hashtag` it is seldom
   meant.

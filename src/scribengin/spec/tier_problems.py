@@ -7,7 +7,7 @@ from scribengin.spec.problem_entry import Entry
 CATALOG: tuple[Entry, ...] = (
     Entry(
         "edge-form",
-        "An edge that is no arrow",
+        "An edge that is not an arrow",
         "Edges are called by their two ends, `a -> b`: a node or `route.branch`, and a node that reads it.",
         "Write the two ends with `->` between them.",
         'edges:\n  "orders => big": {compression: zstd}',

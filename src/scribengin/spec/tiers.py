@@ -97,7 +97,7 @@ class _Parts:
         id_ = " -> ".join(arrow.groups()) if arrow else text
         owner = Owner(f'edge "{id_}"', key.start)
         if id_ in self._edges:
-            self._reader.error("duplicate-key", key, f"{owner.called} stands twice", "keep one of the two")
+            self._reader.error("duplicate-key", key, f"{owner.called} is duplicated", "keep one of the two")
         self._reader.places.spelled.setdefault(id_, text)
         read = self._sections.read(tier_keys.EDGE, node, owner)
         if read is None or arrow is None or id_ in self._edges:

@@ -57,7 +57,7 @@ def main(worker: str) -> Exit:
     """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `Entrance.open`."""
     id_ = RunId.parse(worker)
     if id_ is None:
-        raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
+        raise Refused(f'"{worker}" is not a valid name of a worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
     timeline = Timeline()
     timeline.mark("loaded")
     with ExitStack() as stack:

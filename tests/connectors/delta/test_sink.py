@@ -339,7 +339,7 @@ def test_a_driver_that_was_overtaken_writes_nothing_more(tmp_path: Path, read: R
     old, new = Writer(place(tmp_path), schema, term=1), Writer(place(tmp_path), schema, term=2)
     of_old, _ = old.stage(0, [{"id": 1}])
     new.write(0, [{"id": 2}])
-    with pytest.raises(FencedError, match="stands there already with another"):
+    with pytest.raises(FencedError, match="exists already with another"):
         old.sink.publish(of_old)
     after, _ = old.stage(1, [{"id": 3}])
     with pytest.raises(FencedError, match="newer term 2"):

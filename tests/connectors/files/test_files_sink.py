@@ -112,7 +112,7 @@ def test_a_batch_decided_otherwise_is_fenced(tmp_path: Path) -> None:
 def test_an_older_batch_and_an_older_term_are_fenced(tmp_path: Path) -> None:
     sink = make(tmp_path)
     sink.publish(decide(sink, 3, rows(3), term=5))
-    with pytest.raises(FencedError, match="batch 3 stands there already"):
+    with pytest.raises(FencedError, match="batch 3 exists already"):
         sink.publish(decide(sink, 2, rows(2), term=5))
     with pytest.raises(FencedError, match="newer term 5"):
         sink.publish(decide(sink, 4, rows(4), term=4))
@@ -296,7 +296,7 @@ def test_splitting_loses_and_reorders_nothing(values: list[tuple[str | None, dt.
 
 
 @pytest.mark.parametrize(
-    ("columns", "why"), [(("town",), "is no column"), (("tags",), "ARRAY<STRING>"), (("id", "country", "tags"), "ARRAY")]
+    ("columns", "why"), [(("town",), "is not a column"), (("tags",), "ARRAY<STRING>"), (("id", "country", "tags"), "ARRAY")]
 )
 def test_columns_that_cannot_name_folders_are_refused(columns: tuple[str, ...], why: str) -> None:
     with pytest.raises(Refused, match=why):

@@ -255,7 +255,7 @@ def test_a_zombie_of_an_older_batch_is_fenced_also_where_numbers_have_gaps(group
     strange = g.decided[1].behind | {"member": "a"}
     for number in (1, 2, 4, 5):
         late = Decided(BatchId("f", "q", LINEAGE, number, 1), "another", (), strange)
-        with pytest.raises(FencedError, match="batch 6 stands there already"):
+        with pytest.raises(FencedError, match="batch 6 exists already"):
             g.sink.publish(late)
     assert g.everywhere() == list(range(7))
 
@@ -263,7 +263,7 @@ def test_a_zombie_of_an_older_batch_is_fenced_also_where_numbers_have_gaps(group
 def test_an_older_term_is_fenced_behind_a_gap(group: Any) -> None:
     g = group(a=1, b=1)
     assert [g.put(0, term=2), g.put(1, term=2)] == ["a", "b"]
-    with pytest.raises(FencedError, match="batch 0 stands there under the newer term 2, this one has 1"):
+    with pytest.raises(FencedError, match="batch 0 exists under the newer term 2, this one has 1"):
         g.put(2, term=1)
 
 

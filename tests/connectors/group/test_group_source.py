@@ -182,7 +182,7 @@ def test_a_member_that_left_the_group_is_told_and_what_is_under_way_there_is_ref
     edge.members = ("m1",)
     edge.start()
     assert edge.take() == []
-    assert edge.reader.notices() == ["a: member m2 is not in the group any more: what stands there unread is not read"]
+    assert edge.reader.notices() == ["a: member m2 is not in the group any more: what it holds unread is not read"]
     with pytest.raises(SourceError, match="which its group does not have any more"):
         edge.ids(streams)
 

@@ -93,7 +93,7 @@ def test_a_demo_that_is_ended_early_leaves_nothing_either(tmp_path: Path) -> Non
     ("breach", "told"),
     [
         (lambda after: after[1:], "1 tweets are missing, such as 1"),
-        (lambda after: [*after, after[-1]._replace(offset=9)], "1 tweets stand there more than once, such as 5"),
+        (lambda after: [*after, after[-1]._replace(offset=9)], "1 tweets are there more than once, such as 5"),
         (lambda after: [after[0]._replace(tweet={**after[0].tweet, "text": "b"}), *after[1:]], "1 tweets have another content, such as 1"),
         (lambda after: [after[0]._replace(key="v"), *after[1:]], "1 tweets have another key, such as 1"),
         (lambda after: [after[0], after[2], after[1]], "1 tweets are out of their user's order, such as 3"),

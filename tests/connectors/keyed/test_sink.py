@@ -65,7 +65,7 @@ def test_a_driver_that_slept_does_not_write_an_older_row_over_a_newer(tmp_path: 
     late = one.decide(0, [{"id": "a", "n": 1}])
     two.write(0, [{"id": "a", "n": 1}])
     two.write(1, [{"id": "a", "n": 2}])
-    with pytest.raises(FencedError, match="batch 1 stands there already"):
+    with pytest.raises(FencedError, match="batch 1 exists already"):
         one.sink.offer(late, lambda _: None)
     # it looked before it slept, and had the rows in its hands
     late_rows = KeyedRows(["a"], ["a"], version_of(held(one).base, 0, 0), pa.RecordBatch.from_pydict({"doc": [b'{"id":"a","n":1}']}))

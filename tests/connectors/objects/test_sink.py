@@ -238,7 +238,7 @@ def test_a_driver_that_was_overtaken_writes_nothing_more(server: ObjectServer, s
     old, new = Writer(place(server, prefix), term=1), Writer(place(server, prefix), term=2)
     of_old = old.stage(0, ROWS[:1])
     new.write(0, ROWS[1:2])
-    with pytest.raises(FencedError, match="stands there already with another"):
+    with pytest.raises(FencedError, match="exists already with another"):
         old.sink.publish(of_old)
     after = old.stage(1, ROWS[2:3])
     with pytest.raises(FencedError, match="under the newer term 2"):

@@ -204,7 +204,7 @@ def test_old_batches_are_told_no_more_and_their_rows_still_counted(database: Any
         assert database.execute(f"SELECT count(*) AS n FROM scribengin.{own}").fetchone()["n"] == 2
     driver.decided = driver.decided[3:]
     assert driver.violations() == []
-    with pytest.raises(FencedError, match="batch 4 stands there already"):
+    with pytest.raises(FencedError, match="batch 4 exists already"):
         driver.begin(1)  # of Batch 2
 
 

@@ -314,7 +314,7 @@ def test_a_message_of_a_channel_that_stands_there_twice_is_found_by_the_sums(
     assert "batch 0 of its feeder: 8 rows were put in and 12 were taken out" in found[0]
     assert f"it lay in topic {topic}, partition 0, offsets {first.offset()} to " in found[0]
     assert f"at {topic}-0 offset {first.offset()}, {topic}-0 offset " in found[0]
-    assert "4 records stand there more than once: " in found[0]
+    assert "4 records are there more than once: " in found[0]
     if when == "before it is read":
         assert (result.state, told) == ("failed", found)
         return
@@ -362,7 +362,7 @@ def test_rows_that_were_exchanged_in_a_channel_stop_the_flow_with_edge_and_batch
     assert f"it lay in {file.name}; unit 0 ({file.name}): 8 rows came out as others" in text
     assert "of unit 0 there is no pack with its rows 5 to 8" in text
     four = read_pack(first, None, RecordPlace("")).origins(range(4)).ids()
-    assert f"4 records stand there more than once: {', '.join(four)}; at {file.name} byte 0, {file.name} byte {len(first) + 4}" in text
+    assert f"4 records are there more than once: {', '.join(four)}; at {file.name} byte 0, {file.name} byte {len(first) + 4}" in text
     assert [each for each in violations(folder) if "channel first_to_back" in each] == [text]
 
 
@@ -375,7 +375,7 @@ def test_packs_that_are_gone_from_a_channel_stop_the_flow_with_the_rows_they_hel
     write(file, [first, third])
     text = mismatch(folder)
     assert "12 rows were put in and 8 were taken out by back/kept/first" in text
-    assert "read again now, 8 rows of it stand there" in text
+    assert "read again now, 8 rows of it are there" in text
     assert "of unit 0 there is no pack with its rows 5 to 8" in text
     assert "more than once" not in text
 
@@ -389,7 +389,7 @@ def test_of_many_doubled_records_five_are_named(folder: FlowFolder) -> None:
     write(file, [*there, *there])
     text = mismatch(folder)
     assert "16 rows were put in and 32 were taken out" in text
-    assert "16 records stand there more than once: " in text
+    assert "16 records are there more than once: " in text
     assert " and 11 more; at " in text
 
 

@@ -49,7 +49,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "flow-missing",
         "There is no such flow file",
-        "The path names nothing, a folder, or a file that is no flow.",
+        "The path names nothing, a folder, or a file that is not a flow.",
         "Name the file: `scribengin validate shop/flow.yaml`.",
     ),
     met(
@@ -126,7 +126,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "letter-columns",
         "A dead letter has no columns to set",
-        "Its record is no JSON object or row, or no text.",
+        "Its record is not a JSON object or row, or is not text.",
         "Give the record whole: `--with FILE`.",
         "tests/cli/test_dead.py::test_a_letter_is_repaired_by_column_file_or_editor_if_the_flow_would_take_it",
     ),
@@ -139,7 +139,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "letters-file",
-        "A line of the file is no exported letter",
+        "A line of the file is not an exported dead letter",
         "`dead replay --repaired` takes the lines that `dead export` wrote.",
         "Change only `payload` or `came` in them.",
         "tests/api/test_answers_api.py::test_letters_are_replayed_once_by_operators_whoever_is_asked_and_those_that_cannot_be_are_told",
@@ -188,7 +188,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "preview-source",
         "It is not clear which source the file is for",
-        "The flow has several, or the name is none of its sources.",
+        "The flow has several, or the name is not one of its sources.",
         "Write `--from SOURCE=FILE`.",
     ),
     met(
@@ -221,7 +221,7 @@ CATALOG: tuple[Entry, ...] = (
     met("shell-failed", "A command of a script failed", "The script ends there.", "Correct that line; the message has its number."),
     met(
         "package-damaged",
-        "A file is no whole package",
+        "A file is not a whole package",
         "It was cut short, or is something else.",
         "Make it again: `scribengin package DIR`.",
         "tests/cli/test_package.py::test_a_file_that_is_no_package_or_not_whole_is_told",
@@ -285,7 +285,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "package-name",
         "The name of a package is its SHA-256",
-        "What was sent is none.",
+        "What was sent is not a SHA-256.",
         "Write 64 hexadecimal digits.",
         "tests/api/test_problems_api.py::test_every_mistake_is_a_problem",
     ),

@@ -108,7 +108,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "setting-file",
         "The file of settings cannot be used",
-        "SCRIBENGIN_CONFIG names no file, or the file is no mapping.",
+        "SCRIBENGIN_CONFIG names no file, or the file is not a mapping.",
         "Write `name: value`, one a line; `scribengin config show` lists what holds.",
         "tests/cli/test_settings.py::test_a_file_that_is_no_mapping_or_no_yaml_is_told",
     ),
@@ -128,7 +128,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "yaml",
-        "The file of settings is no YAML",
+        "The file of settings is not valid YAML",
         "It cannot be read.",
         "Correct the line that the message names.",
         "tests/docs/test_pages.py::test_a_flow_on_a_page_has_no_problem",

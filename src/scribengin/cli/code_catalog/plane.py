@@ -26,7 +26,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "master-address",
-        "That is no address of a master",
+        "The address of a master is not valid",
         "The text cannot be read as one.",
         "Write `http://HOST:PORT` or `https://HOST:PORT`.",
         "tests/client/test_client_light.py::test_what_is_no_address_is_refused",
@@ -142,7 +142,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "limit-value",
-        "That is no limit",
+        "The limit is not valid",
         "A limit is a number above 0.",
         "Write one, or `--off`; to let nothing through: `scribengin pause NAME`.",
         "tests/control/test_limits.py::test_what_is_no_limit_is_refused",
@@ -170,7 +170,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "quota-name",
-        "That is no label of a quota",
+        "The label of a quota is not valid",
         "A quota is for a label with a value.",
         "Write `LABEL=VALUE`, such as `team=search`.",
         "tests/api/test_problems_api.py::test_every_mistake_is_a_problem",
@@ -184,14 +184,14 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "quota-value",
-        "That is no bound of a quota",
+        "The bound of a quota is not valid",
         "A bound is a number above 0.",
         "Write one, or take the bound off as the message says.",
         "tests/api/test_problems_api.py::test_every_mistake_is_a_problem",
     ),
     met(
         "group-cost",
-        "That is no cost of a member",
+        "The cost of a member is not valid",
         "A cost is a number above 0.",
         "Write one; 0 goes back to what the flow files say.",
         "tests/api/test_groups_api.py::test_members_are_seen_taken_out_and_let_back",
@@ -206,7 +206,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "alert-unknown",
         "The flow has no such alert",
-        "The name is none of its `alerts`.",
+        "The name is not one of its `alerts`.",
         "Write one of those that the message lists.",
         "tests/api/test_watching_routes.py::test_alerts_are_shown_and_tested",
     ),
@@ -246,7 +246,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "operation-unknown",
         "There is no such operation",
-        "The id is none of this flow.",
+        "The id is not that of an operation of this flow.",
         "`scribengin ops NAME`.",
         "tests/api/test_verbs_api.py::test_operations_positions_scale_and_limits",
     ),
@@ -300,7 +300,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "worker-unknown",
         "There is no such worker",
-        "The name is no worker of the flow.",
+        "The name is not that of a worker of the flow.",
         "Write FLOW.TIER-N; `scribengin status NAME`.",
         "tests/hosts/test_node_pages.py::test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on",
     ),
@@ -349,7 +349,7 @@ CATALOG: tuple[Entry, ...] = (
     met("token-taken", "There is a token of that name already", "Names are unique.", "Remove it first, or take another name."),
     met(
         "token-until",
-        "That is no time for the end of a token",
+        "The expiry of a token is not a valid time",
         "It cannot be read.",
         "Write ISO 8601 with a zone, such as 2027-01-31T12:00:00+00:00.",
         "tests/api/test_problems_api.py::test_every_mistake_is_a_problem",
@@ -395,7 +395,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "request",
-        "That is no HTTP request",
+        "The HTTP request is not valid",
         "The server cannot read it.",
         "Send HTTP/1.1.",
         "tests/api/test_problems_api.py::test_what_is_no_http_is_a_problem_too",
@@ -424,7 +424,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "body",
         "The body of a request is wrong",
-        "It is no JSON, or has other fields.",
+        "It is not valid JSON, or has other fields.",
         "GET /v1/openapi.json shows what it takes.",
         "tests/api/test_answers_api.py::test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor",
     ),
@@ -494,14 +494,14 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "registry-path",
-        "That is no path of the registry",
+        "The path of the registry is not valid",
         "It cannot be read.",
         "Write names with one `/` between two of them.",
         "tests/api/test_problems_api.py::test_every_mistake_is_a_problem",
     ),
     met(
         "registry-address",
-        "That is no address of a registry",
+        "The address of a registry is not valid",
         "It cannot be read, or SCRIBENGIN_REGISTRY is not set.",
         "Write `zk://HOST:PORT,HOST:PORT/path`.",
     ),

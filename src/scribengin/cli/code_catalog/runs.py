@@ -100,7 +100,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "source-unknown",
         "The flow has no such source",
-        "The name is none of its sources.",
+        "The name is not one of its sources.",
         "Write one of those that the message lists.",
         "tests/control/test_verbs_up.py::test_a_flow_is_planned_goes_back_is_set_and_goes_on",
     ),
@@ -111,7 +111,7 @@ CATALOG: tuple[Entry, ...] = (
         "Name the file as the error did.",
         "tests/cli/test_run.py::test_a_file_that_is_gone_before_its_commit_can_be_given_up",
     ),
-    met("position-unknown", "That is no position", "Positions count entries.", "Write a number of entries, or `end`."),
+    met("position-unknown", "The position is not valid", "Positions count entries.", "Write a number of entries, or `end`."),
     met(
         "position-back",
         "A Query with state cannot go back",
@@ -248,7 +248,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "trash-missing",
         "The trash has nothing to bring back",
-        "Nothing was removed by `reset` in the last 7 days, or the id is none of it.",
+        "Nothing was removed by `reset` in the last 7 days, or the id is not one of its items.",
         "Write one of the ids that the message lists.",
         "tests/cli/test_reset.py::test_what_was_removed_comes_back_byte_for_byte_and_the_flow_goes_on",
     ),

@@ -75,7 +75,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "foreign-writer",
         "Somebody else writes to the same place",
-        "A row stands there under a version that none of this flow has.",
+        "A row exists under a version that no row of this flow has.",
         "Give the flow a place of its own, or delete those rows.",
         "tests/connectors/keyed/test_sink.py::test_a_row_of_somebody_else_that_would_hide_ours_is_an_error",
     ),
@@ -369,7 +369,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "hbase-address",
-        "The address of HBase is none",
+        "The address of HBase is not valid",
         "`server` is not an address of a REST or Thrift server.",
         "Write `http://HOST:PORT` or `thrift://HOST:PORT`.",
         "tests/connectors/hbase/test_source.py::test_what_does_not_fit_is_told_before_the_start",
@@ -432,7 +432,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "hdfs-url",
-        "The url of HDFS is none",
+        "The url of HDFS is not valid",
         "It names no NameNode, or another service.",
         "Write `hdfs://NAMENODE:PORT/FOLDER`, with the port of its RPC.",
         "tests/connectors/objects/test_hdfs.py::test_a_url_that_leads_nowhere_is_told",
@@ -514,7 +514,7 @@ CATALOG: tuple[Entry, ...] = (
         _WAITS,
         "tests/connectors/opensearch/test_bad_servers.py::test_a_server_that_is_not_well_ends_the_try_and_the_next_one_goes_on",
     ),
-    met("search-address", "The address of the search cluster is none", "`server` is not an address.", "Write `https://HOST:PORT`."),
+    met("search-address", "The address of the search cluster is not valid", "`server` is not an address.", "Write `https://HOST:PORT`."),
     met(
         "search-config",
         "`config` of the search cluster has an unknown name",
@@ -624,7 +624,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "cassandra-address",
-        "The address of Cassandra is none",
+        "The address of Cassandra is not valid",
         "`server` is not HOST:PORT.",
         "Write `HOST:PORT`; the login stands in `config`.",
     ),
@@ -722,7 +722,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "objects-url",
-        "The address of an object store is none",
+        "The address of an object store is not valid",
         "`url` or `endpoint` cannot be read as one.",
         "Write `s3://BUCKET/PREFIX`, and `https://HOST:PORT` for `endpoint`.",
     ),

@@ -90,7 +90,7 @@ def _show(found: dict[str, Any]) -> None:
             click.echo(f"query {_name(query)}: Batch {query['left_out']} is under way; this audit covers the Batches before it")
         if query["starts"]:
             positions = ", ".join(f"{source} {position}" for source, position in query["starts"].items())
-            click.echo(f"query {_name(query)} went back to {positions}: what it read again stands there twice")
+            click.echo(f"query {_name(query)} went back to {positions}: what it read again is duplicated in the sinks")
     print_table(rows, {"query": "Query", "what": "rows of", "decided": "decided", "found": "found"})
     for query in queries:
         for sink in query["sinks"]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def _on_a_disk(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path | None:
     if given is not None and is_elsewhere(str(given).replace(":/", "://", 1)):
-        raise click.BadParameter(f"{given} is no folder of this machine, and masters and hosts keep states on disks that they share")
+        raise click.BadParameter(f"{given} is not a folder of this machine, and masters and hosts keep states on disks that they share")
     return given
 
 

@@ -113,7 +113,7 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
         near = did_you_mean(source, declared.sources) or f"its sources are {', '.join(declared.sources)}"
         raise Refused(f'flow "{declared.name}" has no source "{source}"', remedy=near, code="source-unknown")
     if position != "end" and not position.isdigit():
-        raise Refused(f'"{position}" is no position', remedy="say a number of entries, or end", code="position-unknown")
+        raise Refused(f'"{position}" is not a valid position', remedy="say a number of entries, or end", code="position-unknown")
     to = None if position == "end" else int(position)
     with found.leases() as leases:
         chosen = found.queries(query)
@@ -161,7 +161,7 @@ def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryF
         ]
         meant.append(
             f'this lets {part.name} read source "{source}" again from position {position} to {moved.before} ({_amount(moved)}); '
-            f"what was written of it stays, so that these will stand there twice: {', and '.join(doubled) or 'none'}"
+            f"what was written of it stays, so that it will be duplicated in: {', and '.join(doubled) or 'none'}"
         )
     return meant
 

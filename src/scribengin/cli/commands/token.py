@@ -59,7 +59,7 @@ def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | No
     for label in labels:
         key, equals, value = label.partition("=")
         if not (key and equals and value):
-            raise click.BadParameter(f'"{label}" is no LABEL=VALUE', param_hint="--label")
+            raise click.BadParameter(f'"{label}" is not of the form LABEL=VALUE', param_hint="--label")
         wanted[key] = value
     until = "" if expires is None else _until(expires)
     with _tokens(masters, file) as there:
@@ -146,5 +146,5 @@ def _until(text: str) -> str:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"{text} is no time; write 90d, or 2027-01-31", param_hint="--expires") from None
+        raise click.BadParameter(f"{text} is not a valid time; write 90d, or 2027-01-31", param_hint="--expires") from None
     return (found if found.tzinfo is not None else found.astimezone()).astimezone(UTC).isoformat(timespec="seconds")

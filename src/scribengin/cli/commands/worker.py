@@ -43,7 +43,7 @@ def show(*, worker: str, masters: Masters) -> Answer:
 
     found = _WORKER.fullmatch(worker)
     if found is None:
-        raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER or FLOW.TIER-N", code="worker-unknown")
+        raise Refused(f'"{worker}" is not a valid name of a worker', remedy="write FLOW.TIER or FLOW.TIER-N", code="worker-unknown")
     with masters.reader() as plane:
         flow = plane.flow(found[1])
         tiers = {tier.tier: tier for tier in flow.tiers}

@@ -140,7 +140,7 @@ class KafkaChannelSource(KafkaSource):
     messages_at_once = 16
     loss_remedy = (
         f"what was not read of it is gone: {start_over()}; or go on without it: write durability: best_effort at the edge, run once, "
-        "and take it out again: what is lost is counted, and what stands there now is read"
+        "and take it out again: what is lost is counted, and what it holds now is read"
     )
 
     def __init__(self, place: Place) -> None:

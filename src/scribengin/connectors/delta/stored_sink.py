@@ -94,7 +94,7 @@ class StoredDeltaSink(ObjectsSink):
         faults.reached("publish.record.after")
         if stored != record:
             differing = next((name for name in (*record, *stored) if stored.get(name) != record.get(name)), "owner")
-            raise self._fenced(batch, f"batch {batch.number} stands there already with another {differing}")
+            raise self._fenced(batch, f"batch {batch.number} exists already with another {differing}")
         files = record["files"]
         place = self._of(batch.lineage)
         # a merge that changes nothing leaves no commit; its mark says that it was done

@@ -109,7 +109,7 @@ class Discovery:
                 return None
             raise missing(place) from None
         except NotADirectoryError:
-            raise SourceError(f"{place} is no folder", remedy="name a folder, a file or a glob in `path`") from None
+            raise SourceError(f"{place} is not a folder", remedy="name a folder, a file or a glob in `path`") from None
         except PermissionError:
             raise SourceError(f"{place} may not be read by this user", remedy=f"give the right to read it: chmod a+rx {place}") from None
         self._listings[folder] = listing

@@ -210,7 +210,7 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
             given["extra_cells"] = "empty"
         for index, name in enumerate(names):
             if not can_name(name) or names.count(name) > 1:
-                notes.append(f"column {index + 1}, {name!r}, is left out: a schema cannot hold such a name, or it stands twice")
+                notes.append(f"column {index + 1}, {name!r}, is left out: a schema cannot hold such a name, or it is duplicated")
             elif name in cells or name.lower() not in map(str.lower, cells):
                 cells.setdefault(name, []).extend(row[index] for row in rows)
                 kept.setdefault(name, []).extend(row[index] for row in literal[names])

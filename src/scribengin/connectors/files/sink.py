@@ -222,11 +222,11 @@ class PublishedFiles(ABC):
         if before is None or self._gaps or commits.has(batch.number + 1):
             newest = commits.newest()
             if newest is not None and newest > batch.number:
-                raise self._fenced(batch, f"batch {newest} stands there already")
+                raise self._fenced(batch, f"batch {newest} exists already")
             if before is None and newest is not None:
                 last, before = commits.newest_below(batch.number) or (last, None)
         if before is not None and before["term"] > batch.term:
-            raise self._fenced(batch, f"batch {last} stands there under the newer term {before['term']}, this one has {batch.term}")
+            raise self._fenced(batch, f"batch {last} exists under the newer term {before['term']}, this one has {batch.term}")
         return before
 
     def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
@@ -235,7 +235,7 @@ class PublishedFiles(ABC):
         faults.reached("publish.record.after")
         if stored != record:
             differing = next(name for name in (*record, *stored) if stored.get(name) != record.get(name))
-            raise self._fenced(batch, f"batch {batch.number} stands there already with another {differing}")
+            raise self._fenced(batch, f"batch {batch.number} exists already with another {differing}")
 
     def _record(self, decided: Decided, before: Mapping[str, Any] | None) -> dict[str, Any]:
         batch = decided.batch

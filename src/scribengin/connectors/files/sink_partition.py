@@ -39,7 +39,7 @@ class Partitions:
         for column in columns:
             if column not in schema:
                 raise Refused(
-                    f'partition_by names "{column}", which is no column of the rows ({", ".join(schema.names)})', remedy="name a column"
+                    f'partition_by names "{column}", which is not a column of the rows ({", ".join(schema.names)})', remedy="name a column"
                 )
             if schema[column].type.name not in _PLAIN:
                 raise Refused(f'partition_by names "{column}", a {schema[column].type}', remedy=f"folders are named by {', '.join(_PLAIN)}")

@@ -187,7 +187,7 @@ class FilesSinkStream:
             if closed_us is not None and end_us is not None and end_us <= closed_us:
                 why = f"{folder} is closed: rows of its time came too late for it"
             elif folder and self._rules.top is not None and is_marked(self._rules.top, folder):
-                why = f"{folder} is closed, and was before this lineage began: its rows stand there, and none is added"
+                why = f"{folder} is closed, and was before this lineage began: its rows stay, and none is added"
             self._closed[folder] = why = why or ""
         return why
 

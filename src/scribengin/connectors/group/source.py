@@ -111,7 +111,7 @@ class GroupReader:
                     self._logged[name].append(part)
                 elif name not in self._gone:
                     self._gone.add(name)
-                    self._told.append(f"{self._node}: member {name} is not in the group any more: what stands there unread is not read")
+                    self._told.append(f"{self._node}: member {name} is not in the group any more: what it holds unread is not read")
 
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
         """The next streams of every member that answers; each takes its share of the limits."""

@@ -124,7 +124,7 @@ class Scan(Generic[AnyRow]):
 
     def _ends_early(self, seen: bytes) -> Unreachable:
         return Unreachable(
-            f"{self._cluster.called}: scanners of {self._table} at {self._cluster} end behind row {shown(seen)}, and more rows stand there",
+            f"{self._cluster.called}: scanners of {self._table} at {self._cluster} end behind row {shown(seen)}, and there are more rows",
             remedy="look whether all regions of the table are up; where several gateways share an address, each request must come to "
             "the server that has the scanner: name each in `server`; a flow that runs tries again by itself",
             code=CODES.away,

@@ -47,7 +47,7 @@ _REMEDIES = {
     ),
     ("ParentNotDirectoryException", "InvalidPathException", "FSLimitException$PathComponentTooLongException"): (
         "hdfs-path",
-        "name another folder: a file stands on the way to it, or its name is none for HDFS",
+        "name another folder: a file stands on the way to it, or its name is not valid in HDFS",
     ),
 }
 """what the NameNode raises → our code, and what to do"""
@@ -270,7 +270,7 @@ class HdfsStore:
             if kind in kinds:
                 return SinkError(said, remedy=remedy, code=code, node=node)
         if "must both be directories" in message or isinstance(error, FileExistsError):
-            return SinkError(said, remedy="name another folder: something of another kind stands there", code="hdfs-path", node=node)
+            return SinkError(said, remedy="name another folder: something of another kind has that name", code="hdfs-path", node=node)
         if kind and not any(each in said for each in _PASSING):
             return SinkError(said, remedy="correct the flow, or the file system", code="hdfs", node=node)
         return Unreachable(

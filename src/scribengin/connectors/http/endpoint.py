@@ -75,7 +75,7 @@ class Endpoint:
         if parts.username is not None or parts.password is not None:
             raise self._error(
                 "`url` holds a user or a password",
-                'take it out and write headers: {Authorization: "Basic ${secret:env/NAME}"}: what stands there is never shown',
+                'take it out and write headers: {Authorization: "Basic ${secret:env/NAME}"}: a secret is never shown',
                 "secret-in-plain",
             )
         self._shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
@@ -154,7 +154,7 @@ class Endpoint:
                 raise self._error(f"{self} cannot be sent to: {said}", "correct `url` and `headers`", "http-options") from None
             return Outcome("again", message=f"{self} does not answer: {said}")
         except httpx2.InvalidURL as error:
-            return Outcome("refused", "url-value", f"{self}: the address that the row makes is none: {error}")
+            return Outcome("refused", "url-value", f"{self}: the address that the row makes is not valid: {error}")
         return self._outcome(answer)
 
     def _outcome(self, answer: httpx2.Response) -> Outcome:

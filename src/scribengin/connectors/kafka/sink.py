@@ -263,7 +263,7 @@ class KafkaSink:
             if not decided.behind:
                 raise Refused(
                     f'sink "{self.node}": batch {decided.batch.number} was written with delivery: at_least_once; nothing tells what of it '
-                    f"stands twice, and exactly-once cannot go on from there",
+                    f"is duplicated, and exactly-once cannot go on from there",
                     remedy=f"write delivery: at_least_once again; or {start_over(outputs=False)}, with another topic",
                     code="delivery-changed",
                 )

@@ -152,7 +152,7 @@ class SparkKafkaSink:
         if kind in _TRANSIENT:
             return Unreachable(
                 f'sink "{self.node}": the brokers at {bootstrap} have not taken all messages ({told}); the batch is written again',
-                remedy="check that they run; some of the batch may stand there twice",
+                remedy="check that they run; some of the batch may be duplicated",
                 node=self.node,
             )
         return SinkError(

@@ -161,7 +161,7 @@ class HttpCluster:
         if parts.password is not None or parts.username is not None:
             raise self._kind(
                 f"{self.called}: `server` holds a user or a password",
-                remedy='take it out and write config: {user: NAME, password: "${secret:env/NAME}"}: what stands there is never shown',
+                remedy='take it out and write config: {user: NAME, password: "${secret:env/NAME}"}: a secret is never shown',
                 code="secret-in-plain",
                 node=self.node,
             )

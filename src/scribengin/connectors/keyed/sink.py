@@ -302,10 +302,10 @@ class KeyedSink:
         batch = decided.batch
         if record.number == batch.number:
             if record.hash != decided.input_hash:
-                raise self._fenced(batch, "it stands there already, decided otherwise")
+                raise self._fenced(batch, "it exists already, decided otherwise")
             return True
         if record.number > batch.number or record.term > batch.term:
-            raise self._fenced(batch, f"batch {record.number} stands there already, under term {record.term}")
+            raise self._fenced(batch, f"batch {record.number} exists already, under term {record.term}")
         return False
 
     def _next_base(self, old: _Record | None, *, others: bool) -> int:

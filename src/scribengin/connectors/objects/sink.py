@@ -98,7 +98,7 @@ class ObjectsSink:
         faults.reached("publish.record.after")
         if stored != record:
             differing = next((name for name in (*record, *stored) if stored.get(name) != record.get(name)), "owner")
-            raise self._fenced(batch, f"batch {batch.number} stands there already with another {differing}")
+            raise self._fenced(batch, f"batch {batch.number} exists already with another {differing}")
         self._complete(record["files"], batch)
         kept = {file["name"] for file in record["files"]}
         manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
@@ -175,12 +175,12 @@ class ObjectsSink:
         if newest is None or newest == batch.number:
             return
         if newest > batch.number:
-            raise self._fenced(batch, f"batch {newest} stands there already")
+            raise self._fenced(batch, f"batch {newest} exists already")
         before = manifests.commits.read(newest)
         if before is not None and is_closed(before):
             raise self._fenced(batch, "a newer lineage has taken over")
         if before is not None and before["term"] > batch.term:
-            raise self._fenced(batch, f"batch {newest} stands there under the newer term {before['term']}, this one has {batch.term}")
+            raise self._fenced(batch, f"batch {newest} exists under the newer term {before['term']}, this one has {batch.term}")
 
     def _record(self, decided: Decided) -> dict[str, Any]:
         batch = decided.batch

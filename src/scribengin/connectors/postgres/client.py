@@ -57,7 +57,7 @@ class Server:
         if parts.password is not None:
             raise self.error(
                 f"{self.called}: `server` holds a password",
-                'take it out and write config: {password: "${secret:env/NAME}"}: what stands there is never shown',
+                'take it out and write config: {password: "${secret:env/NAME}"}: a secret is never shown',
                 "secret-in-plain",
             )
         several = "," in parts.netloc

@@ -61,7 +61,7 @@ class SparkWriterSink(PlainSink):
         if tries > 1 and not self.exactly_once:
             self._notes.append(
                 f'sink "{self.node}": batch {batch.number} ({decided.rows:,} rows) is handed over again: the try before was cut short, and '
-                f"what of it came to {self} may stand there twice"
+                f"what of it came to {self} may be duplicated"
             )
         self._write(decided, marks.folder(batch.number))
         return tries

@@ -177,11 +177,11 @@ class SqlSink:
         commit = self._commits.commit_of(session, batch.lineage, batch.number)
         if commit is not None:
             if (commit.input_hash, commit.receipts) != (decided.input_hash, receipts_of(decided)):
-                raise self._fenced(batch, "it stands there already, decided otherwise")
+                raise self._fenced(batch, "it exists already, decided otherwise")
             return True
         newest = self._commits.newest(session, batch.lineage)
         if newest is not None and (newest.number > batch.number or newest.term > batch.term):
-            raise self._fenced(batch, f"batch {newest.number} stands there already, under term {newest.term}")
+            raise self._fenced(batch, f"batch {newest.number} exists already, under term {newest.term}")
         return False
 
     def _take(self, session: Session, decided: Decided) -> int:

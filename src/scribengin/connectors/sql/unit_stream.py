@@ -133,7 +133,7 @@ class SqlUnitStream(TableStream):
                 f"{self._database} knows of {self._target} is {'none' if newest is None else newest.number}",
                 remedy=f"the database was set back: restore it as it was; or {start_over()}",
             )
-        raise self._fenced(f"batch {newest.number} stands there already, under term {newest.term}")
+        raise self._fenced(f"batch {newest.number} exists already, under term {newest.term}")
 
     def _found(self, session: Session) -> AlreadyCommitted | FencedError | None:
         """What there is to say where the unit is committed."""
@@ -141,7 +141,7 @@ class SqlUnitStream(TableStream):
         if said is None:
             return None
         hash_, report = said
-        return AlreadyCommitted(report) if hash_ == self._unit.input_hash else self._fenced("it stands there already, over other input")
+        return AlreadyCommitted(report) if hash_ == self._unit.input_hash else self._fenced("it exists already, over other input")
 
     def _fenced(self, why: str) -> FencedError:
         return self._commits.fenced(self._sink, f"unit {self._unit.number} of ", self._unit.batch, why)

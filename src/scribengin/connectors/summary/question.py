@@ -151,7 +151,7 @@ def _check_rest(tree: object) -> None:
         if odd is not None:
             raise QuestionError(f"{_shown(node)} has {_shown(odd[0] if isinstance(odd, list) else odd)}", f"take it out; {_FORM}")
         if isinstance(node, exp.Column) and node.table not in ("", "rows", alias.name if alias else ""):
-            raise QuestionError(f"{_shown(node)} is no column of `rows`", _BEFORE)
+            raise QuestionError(f"{_shown(node)} is not a column of `rows`", _BEFORE)
         if isinstance(node, exp.Ordered) and bool(node.args.get("nulls_first")) == bool(node.args.get("desc")):
             raise QuestionError("ORDER BY has NULLS", "take it out: null comes before all values, and with DESC after them")
 
@@ -164,7 +164,7 @@ def _group_column(each: object, named: list[tuple[str, object]]) -> str:
     if isinstance(each, exp.Column):
         aliased = dict(named).get(each.name)
         return aliased.name if isinstance(aliased, exp.Column) else each.name
-    raise QuestionError(f"GROUP BY {_shown(each)} is no column", _BEFORE)
+    raise QuestionError(f"GROUP BY {_shown(each)} is not a column", _BEFORE)
 
 
 def _figure(name: str, value: object) -> Figure:
@@ -192,7 +192,7 @@ def _order(each: object, outputs: tuple[str, ...]) -> Order:
 
     assert isinstance(each, exp.Ordered)
     if not isinstance(each.this, exp.Column) or each.this.name not in outputs:
-        raise QuestionError(f"ORDER BY {_shown(each.this)} is no column of the SELECT", f"order by {' or '.join(outputs)}")
+        raise QuestionError(f"ORDER BY {_shown(each.this)} is not a column of the SELECT", f"order by {' or '.join(outputs)}")
     return Order(each.this.name, bool(each.args.get("desc")))
 
 
@@ -204,7 +204,7 @@ def _limit(tree: object) -> int | None:
     if limit is None:
         return None
     if not isinstance(limit.expression, exp.Literal) or not limit.expression.is_int:
-        raise QuestionError("LIMIT is no number", "write LIMIT 10")
+        raise QuestionError("LIMIT is not a number", "write LIMIT 10")
     return int(limit.expression.this)
 
 

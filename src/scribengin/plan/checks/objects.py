@@ -32,7 +32,7 @@ def urls_lead_somewhere(subject: Subject) -> Iterator[Problem]:
             message = f"{called(node)}: endpoint {endpoint_fault[0]}"
             yield subject.problem("object-url", path_of(node, "endpoint"), message, endpoint_fault[1])
         elif endpoint is not None and "@" in str(endpoint):
-            remedy = 'take it out and write config: {secret_access_key: "${secret:env/NAME}"}: what stands there is never shown'
+            remedy = 'take it out and write config: {secret_access_key: "${secret:env/NAME}"}: a secret is never shown'
             yield subject.problem("secret-in-plain", path_of(node, "endpoint"), f"{called(node)}: `endpoint` holds a login", remedy)
         for name in node.options.get("config") or {}:
             if name not in FROM_FLOW:

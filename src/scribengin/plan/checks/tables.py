@@ -173,7 +173,7 @@ def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
     nodes: list[Source | Sink] = [*_read_tables(subject), *_tables(subject)]
     for node in nodes:
         logins = [(parts.username, parts.password) for server in _servers(node) if (parts := split_url(server)) is not None]
-        remedy = 'take it out and write config: {password: "${secret:env/NAME}"}: what stands there is never shown'
+        remedy = 'take it out and write config: {password: "${secret:env/NAME}"}: a secret is never shown'
         if any(password is not None for _, password in logins):
             message = f"{called(node)}: `server` holds a password"
             yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)

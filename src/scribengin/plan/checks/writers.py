@@ -69,12 +69,12 @@ def addresses_can_be_sent_to(subject: Subject) -> Iterator[Problem]:
             continue
         if parts.username is not None or parts.password is not None:
             message = f"{called(sink)}: `url` holds a user or a password"
-            remedy = 'take it out and write headers: {Authorization: "Basic ${secret:env/NAME}"}: what stands there is never shown'
+            remedy = 'take it out and write headers: {Authorization: "Basic ${secret:env/NAME}"}: a secret is never shown'
             yield subject.problem("secret-in-plain", given, message, remedy)
         for name, value in parse_qsl(parts.query):
             if value and not TEMPLATE.search(value) and any(word in name.lower().replace("-", "_").split("_") for word in _SECRET_WORDS):
                 message = f'{called(sink)}: `url` holds "{name}", which looks like a secret'
-                remedy = f'take it out and write query: {{{name}: "${{secret:env/NAME}}"}}: what stands there is never shown'
+                remedy = f'take it out and write query: {{{name}: "${{secret:env/NAME}}"}}: a secret is never shown'
                 yield subject.problem("secret-in-plain", given, message, remedy)
         if parts.scheme == "http" and not is_loopback(parts.hostname):
             secret = any(

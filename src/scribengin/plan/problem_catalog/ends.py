@@ -147,7 +147,7 @@ CATALOG: tuple[Entry, ...] = (
         "comes from `key`. That must hold all columns of the group key and, of a window, its start or its end; behind a join the columns "
         "that it joins on. Else two groups have one id, and one overwrites the other. A column that is the same in all rows "
         "(`filter: kind = 'a'`) may be left out. What cannot be known is not told: behind Python, `dedupe`, an intersection, and SQL that "
-        "is no plain SELECT.",
+        "is not a plain SELECT.",
         "Add the columns to `key`. A column that follows from another one, such as a name from its id, is better computed than grouped by: "
         "`max(name)`. Tables with `version` may have a shorter key: of rows of one key the one with the greatest value there stands.",
         ORDERS + "steps:\n"
@@ -194,8 +194,8 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "writer-options",
         "A writer of Spark that cannot write so",
-        "A writer of files needs one `path`. Formats that Spark only reads, or that keep nothing, are no sinks. What `transaction` names "
-        "is set for each Batch.",
+        "A writer of files needs one `path`. Formats that Spark only reads, or that keep nothing, cannot be sinks. What `transaction` "
+        "names is set for each Batch.",
         "Do what the message says.",
         "kept: {from: orders, type: spark, format: orc, delivery: at_least_once}",
         slot="sink",

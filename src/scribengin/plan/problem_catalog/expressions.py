@@ -9,7 +9,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "sql-syntax",
         "SQL that cannot be read",
-        "The text is no Spark SQL at that place: a query in `sql:`, an expression everywhere else.",
+        "The text is not valid Spark SQL at that place: a query in `sql:`, an expression everywhere else.",
         "Mend the text.",
         "big: {from: orders, filter: id >}",
         fix=("id >}", "id > 1}"),
@@ -66,8 +66,8 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "sql-cast-can-fail",
         "A cast that can fail",
-        "Spark's ANSI mode is on: one text that is no number fails the cast, also one that Spark puts in where a text meets a number.",
-        "Write `try_cast(text AS INT)`: null where it is none.",
+        "Spark's ANSI mode is on: one text that is not a number fails the cast, also one that Spark puts in where a text meets a number.",
+        "Write `try_cast(text AS INT)`: null where it is not a number.",
         ORDERS + 'steps:\n  a: {from: orders, filter: "CAST(user AS INT) > 3"}\nsinks:\n  kept: {from: a, type: console}\n',
         slot="file",
         severity="warning",
@@ -136,7 +136,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     Entry(
         "parse-type",
-        "Parsing what is no text",
+        "Parsing a column that is not text",
         "A parse step reads a STRING or BINARY column.",
         "Name the column that holds the text.",
         "big: {from: orders, parse: {column: id, format: json, schema: x INT}}",

@@ -57,7 +57,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     Entry(
         "utility-form",
-        "A utility of a form that cannot stand there",
+        "A utility of a form that is not allowed",
         "Utilities hand records on, one to the next: a `@frame` function runs in Spark, and branches leave the row of utilities.",
         "Make it a python step of its own.",
         'big: {from: orders, utilities: ["steps:one", "steps:whole"]}',

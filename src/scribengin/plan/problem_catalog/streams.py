@@ -93,7 +93,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     Entry(
         "time-column-type",
-        "A time column that is no TIMESTAMP",
+        "A time column that is not a TIMESTAMP",
         "Event time is an instant.",
         "Make a TIMESTAMP of it before, such as `timestamp_millis(x)`.",
         "big: {from: orders, dedupe: {key: [id], time: amount, within: 1m}}",
@@ -179,7 +179,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     Entry(
         "emit-useless",
-        "`emit` on what is no aggregation",
+        "`emit` on a step that is not an aggregation",
         "Only aggregations over streams give a row more than once.",
         "Take `emit` out.",
         'big: {from: orders, sql: "SELECT id FROM orders", emit: update}',

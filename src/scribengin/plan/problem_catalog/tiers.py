@@ -61,7 +61,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     Entry(
         "spark-setting",
-        "A setting that is none of Spark's, or not a tier's to say",
+        "A setting that Spark does not have, or that a tier cannot set",
         "`resources: spark` takes settings of Spark's session, but for cores, memory and places, which are said otherwise, and for those "
         "on which hangs what flows mean, or that each row counts once.",
         "Leave it out, or write `cores`, `memory`, `executors`.",
@@ -119,7 +119,7 @@ CATALOG: tuple[Entry, ...] = (
     ),
     Entry(
         "edge-unknown",
-        "An edge that is no arrow",
+        "An edge that is not an arrow",
         "`a -> b` holds properties of an arrow of the flow: b reads a, or the branch `a`.",
         "Write the two ends of an arrow, as they stand in `from:`.",
         _CUT + 'edges:\n  "orders -> mine": {compression: zstd}\n',
@@ -198,7 +198,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "edge-key-type",
         "Rows ordered by what has no equals",
-        "The key of `ordering: key` says which rows stay in order; fractions, times and nested values are no keys.",
+        "The key of `ordering: key` says which rows stay in order; fractions, times and nested values cannot be keys.",
         "Order by a STRING, a BINARY or a whole number; a select can make one.",
         _CUT + 'edges:\n  "big -> mine": {ordering: key, key: [amount]}\n',
         slot="file",

@@ -69,8 +69,8 @@ def risky_casts(text: Text, columns: Columns) -> Iterator[Fault]:
         offset = start_of(cast) or 0
         word = "CAST" if any(token == "CAST" for token, _ in text.tokens) else ""
         place = keyword(text, word, before=offset) if word else offset
-        message = f'casting "{column.name}" from STRING to {target} fails where the text is none'
-        yield Fault("sql-cast-can-fail", place, message, f"write try_cast({column.name} AS {target}): null where it is none", "warning")
+        message = f'casting "{column.name}" from STRING to {target} fails if the text is not a valid {target}'
+        yield Fault("sql-cast-can-fail", place, message, f"write try_cast({column.name} AS {target}): null if it is not valid", "warning")
 
 
 def has_aggregate(text: Text) -> bool:

@@ -109,7 +109,7 @@ def _is_number_text(part: exp.Expr) -> bool:
 def _fault(text: exp.Expr, does: str, number: Type | None) -> Fault:
     shown = text.sql("spark")
     to = "BIGINT" if number is not None and number.name in ("TINYINT", "SMALLINT", "INT", "BIGINT") else "DOUBLE"
-    fails = 'which fails for "5.5", and where the text is no number' if to == "BIGINT" else "which fails where the text is no number"
+    fails = 'which fails for "5.5", and if the text is not a number' if to == "BIGINT" else "which fails if the text is not a number"
     with_ = f" ({number})" if number is not None and does == _COMPARES else ""
     message = f"{shown} is a text and {does}{with_}: Spark casts it to {to}, {fails}"
-    return Fault(CODE, start_of(text) or 0, message, f"write try_cast({shown} AS DOUBLE): null where it is none", "warning")
+    return Fault(CODE, start_of(text) or 0, message, f"write try_cast({shown} AS DOUBLE): null if it is not a number", "warning")

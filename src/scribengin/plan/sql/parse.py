@@ -159,7 +159,7 @@ def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
     bare = _bare_name(tokens)
     if bare is not None:
         offset, name = bare
-        return _wrong(sql, kind, offset, f'"{name}" stands there without backticks', f"write it in backticks: {in_backticks(name)}")
+        return _wrong(sql, kind, offset, f'"{name}" is written without backticks', f"write it in backticks: {in_backticks(name)}")
     _free_window_functions(tokens)
     try:
         trees = [tree for tree in _dialect().parser().parse(tokens, sql) if tree is not None]
