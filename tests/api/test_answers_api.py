@@ -343,3 +343,10 @@ def test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say
     assert [letter.step for letter in bench.client().dead_letters("numbers")] == ["even"]
     assert says("dead", "purge", "numbers", "--replayed", "--yes")["purged"] == 0
     assert says("audit", "numbers")["queries"][0]["dead"]["purged"] == 3
+    with pytest.raises(Refused) as refused:
+        bench.client(token=viewer).undo_purge("numbers")
+    assert refused.value.code == "role-lacking"
+    assert says("dead", "purge", "numbers", "--undo", "none")["code"] == "trash-missing"
+    undone = says("dead", "purge", "numbers", "--undo", done["trash"]["id"])
+    assert (undone["restored"], undone["queries"]) == (3, {"kept": 3})
+    assert says("audit", "numbers")["queries"][0]["dead"] == {"decided": 4, "found": 4, "expired": 0, "purged": 0}

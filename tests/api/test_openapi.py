@@ -47,6 +47,7 @@ BY_A_PROCESS = {
     "set_offset",
     "summary",
     "trace",
+    "undo_purge",
 }
 """what looks into a flow's state"""
 

@@ -36,6 +36,7 @@ BODIES: dict[str, Any] = {
     "replay": {"dry_run": True},
     "repair": {"letter": "kept:0:0"},
     "purge": {"dry_run": True},
+    "undo_purge": {},
     "want_flow": {"state": "paused"},
     "want_workflow": {"state": "paused"},
     "roll_back": {"version": 1},

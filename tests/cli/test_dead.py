@@ -243,6 +243,25 @@ def test_letters_are_purged_when_one_says_so_and_nothing_runs(command, flow):
     assert [each["key"] for each in command("dead", "show", flow, "--json").object["result"]["letters"]] == ["kept:0:1"]
 
 
+def test_purged_letters_come_back_for_a_week(command, flow):
+    bury(flow, [letter(1), letter(2, step="tax"), letter(3)])
+    before = command("dead", "show", flow, "--json").object["result"]["letters"]
+    assert command("dead", "purge", flow, "--undo", "--json").codes == ["trash-missing"]
+    first = command("dead", "purge", flow, "--step", "tax", "--yes", "--json").object["result"]["trash"]["id"]
+    said = command("dead", "purge", flow, "--yes").out
+    assert "deleted 2 dead letters" in said
+    assert "to bring them back, until 2" in said
+    assert command("reset", flow, "--undo", "--json").codes == ["trash-missing"]
+    assert command("dead", "purge", flow, "--undo", "--dry-run").status == 2
+    with take_lease(StateFolder(flow.parent / ".scribengin", "orders")):
+        assert command("dead", "purge", flow, "--undo", "--json").codes == ["already-running"]
+    again = said.splitlines()[-1].partition("scribengin ")[2].split()
+    assert command(*again).out.startswith("brought back 2 dead letters")
+    undone = command("dead", "purge", flow, "--undo", first, "--json").object["result"]
+    assert undone == {"flow": "orders", "id": first, "restored": 1, "expired": 0, "queries": {"kept": 1}}
+    assert command("dead", "show", flow, "--json").object["result"]["letters"] == before
+
+
 def test_an_export_that_is_cut_short_leaves_the_file_that_was_there(tmp_path):
     file = tmp_path / "letters.jsonl"
     file.write_text("before\n")

@@ -18,7 +18,10 @@ from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.origins import Origins
 from scribengin.formats.packs import PackBlock
 from scribengin.formats.table_blocks import TableBlock
+from scribengin.local import purging
+from scribengin.local.letters import Which
 from scribengin.local.positions import way_back
+from scribengin.local.purging import find_doomed, undo_purge
 from scribengin.spark.feed import Feed
 from scribengin.spark.program import SourceRef
 from scribengin.state.audit import audit_query
@@ -28,10 +31,12 @@ from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.letter_blocks import form_of, row_block, row_decoder
 from scribengin.state.lineage import Lineage, begin_moved, leave, open_lineage, read_lineage, rewind
-from scribengin.state.purged import purge_places
-from scribengin.state.repairs import Repair, repaired_keys, write_repair
+from scribengin.state.purged import purge_places, read_places
+from scribengin.state.repairs import Repair, read_repair, repaired_keys, write_repair
 from scribengin.state.replays import Entering, Pending, Replays, missing_lines, of_query, read_entering, settle, waiting
+from scribengin.state.retention import Retention
 from scribengin.state.source_log import SourceLog, is_replay
+from scribengin.state.trash import KEPT, PURGE, Trash
 from scribengin.testing.protocol import SINKS, SOURCE, STEP, Driver, Job, files_sink
 
 
@@ -78,6 +83,117 @@ def test_what_is_purged_is_counted_and_the_others_keep_their_places_wherever_it_
     assert violations(job)[0] == ()
     expire_letters(job.query, datetime.now(UTC) + timedelta(days=1))
     assert violations(job) == ((), 0)
+
+
+class TestUndo:
+    """`dead purge` and its undo, over six Batches with dead letters."""
+
+    @pytest.fixture
+    def trash(self, job):
+        return Trash(job.state, "f", PURGE)
+
+    @staticmethod
+    def lines(job):
+        segments = {letters.batch: letters.segments for letters in Decisions(job.query.decisions).letters()}
+        return {batch: read_places(job.query, batch, named) for batch, named in segments.items()}
+
+    @pytest.mark.parametrize(
+        ("point", "back"),
+        [
+            ("", ""),
+            ("purge.kept", "purge.before"),
+            ("purge.before", "purge.after"),
+            ("purge.after", "purge.undone"),
+            ("purge.before@2", "purge.before@2"),
+            ("purge.after@2", "purge.undone@2"),
+        ],
+    )
+    def test_purged_letters_come_back_byte_for_byte_wherever_it_was_cut_short(self, job, trash, point, back):
+        before = self.lines(job)
+        (key, *_), count = [(batch, place) for batch, place, _ in letters_from(job.query)], sum(map(len, before.values()))
+        write_repair(job.query, key, Repair(b"mended"))
+        cut_short(point, lambda: purging.purge(find_doomed([job.query], Which(), replayed=False), trash))
+        found, gone = violations(job)
+        assert (found, gone + sum(map(len, self.lines(job).values()))) == ((), count)
+        if point:
+            purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        assert (violations(job), list(letters_from(job.query)), repaired_keys(job.query)) == (((), count), [], set())
+        assert len(trash.all()) == 1
+        purge_dead(job.query)
+        cut_short(back, lambda: undo_purge(trash))
+        assert violations(job)[0] == ()
+        if back:
+            undo_purge(trash)
+        assert (self.lines(job), violations(job)) == (before, ((), 0))
+        assert read_repair(job.query, key) == Repair(b"mended")
+        with pytest.raises(Refused, match="has no purge"):
+            undo_purge(trash)
+        purge_dead(job.query)
+        Driver(replace(job, batches=8)).run()
+        assert violations(job) == ((), 0)
+
+    def test_letters_of_a_purge_that_was_cut_short_come_back_without_it_being_completed(self, job, trash):
+        before = self.lines(job)
+        cut_short("purge.after@2", lambda: purging.purge(find_doomed([job.query], Which(), replayed=False), trash))
+        assert violations(job)[1] > 0
+        said = undo_purge(trash)
+        assert (self.lines(job), violations(job)) == (before, ((), 0))
+        assert said.as_json()["restored"] == sum(map(len, before.values()))
+
+    def test_what_has_outlived_retain_stays_away_and_is_counted(self, job, trash):
+        count = sum(map(len, self.lines(job).values()))
+        batch, place, _ = next(letters_from(job.query))
+        write_repair(job.query, (batch, place), Repair(b"mended"))
+        purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        expire_letters(job.query, datetime.now(UTC) + timedelta(days=1))
+        assert undo_purge(trash).as_json() | {"id": ""} == {"id": "", "restored": 0, "expired": count, "queries": {}}
+        assert violations(job) == ((), 0)
+        assert repaired_keys(job.query) == set()
+
+    def test_letters_come_back_to_the_lineage_that_a_rewind_has_left(self, job, trash):
+        before = self.lines(job)
+        purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        old = read_lineage(job.query).id
+        rewind(job.query, {SOURCE: 0})
+        undo_purge(trash)
+        past = replace(job.query, path=job.query.past(old).path)
+        assert {batch: len(lines) for batch, lines in before.items()} == {
+            letters.batch: len(read_places(past, letters.batch, letters.segments)) for letters in Decisions(past.decisions).letters()
+        }
+
+    def test_letters_of_a_state_that_was_reset_wait_in_the_trash(self, job, trash):
+        purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        job.query.path.rename(job.state / "away")
+        with pytest.raises(Refused, match="has begun anew") as refused:
+            undo_purge(trash)
+        assert "reset FLOW --undo" in refused.value.remedy
+        (job.state / "away").rename(job.query.path)
+        undo_purge(trash)
+        assert violations(job) == ((), 0)
+
+    def test_after_a_week_the_copies_are_deleted_too(self, job, trash):
+        purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
+        folder = trash.folder_of(trash.find())
+        assert list(folder.rglob("*.jsonl"))
+        now = datetime.now(UTC)
+        Retention(job.query, None, now=lambda: now + KEPT - timedelta(minutes=1), trash=Trash(job.state, "f")).look()
+        assert len(trash.all()) == 1
+        Retention(job.query, None, now=lambda: now + KEPT + timedelta(minutes=1), trash=Trash(job.state, "f")).look()
+        assert not folder.exists()
+        assert trash.all() == []
+
+
+def cut_short(point, work):
+    """Do it until that point; whole without one."""
+    faults.arm(f"{point}:enospc" if point else "")
+    try:
+        if not point:
+            return work()
+        with pytest.raises((OSError, EnvironmentFault)):
+            work()
+    finally:
+        faults.arm("")
+    return None
 
 
 def test_letters_beyond_a_size_go_oldest_batch_first(job):

@@ -17,8 +17,10 @@ from scribengin.client.answer_models import (
     LettersPurged,
     LettersReplayed,
     PurgeLetters,
+    PurgeUndone,
     RepairLetter,
     ReplayLetters,
+    UndoPurge,
 )
 from scribengin.control import reading
 from scribengin.core.errors import Refused
@@ -79,6 +81,13 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
         if not body.dry_run:
             reading.check_stopped(asked.registry, flow)
         return from_state(asked, "purge", flow, _said(body), LettersPurged)
+
+    @routes.post("/purges/undo", response_model=PurgeUndone)
+    def undo_purge(flow: str, body: UndoPurge, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Bring back what the newest purge has deleted, or the one of that id; for 7 days after it. The flow must be stopped."""
+        asked.check_flow(flow)
+        reading.check_stopped(asked.registry, flow)
+        return from_state(asked, "undo-purge", flow, asdict(body), PurgeUndone)
 
     return routes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from dataclasses import asdict, replace
 from functools import partial
@@ -27,8 +28,12 @@ from scribengin.core.remedies import flow_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from scribengin.cli.flow_state import FlowState
     from scribengin.cli.plane_option import Masters
     from scribengin.client.answer_models import LetterRepaired, RepairLetter
+    from scribengin.state.trash import Trash
+
+_NEWEST = "newest"
 
 
 @click.command(cls=FlowCommand)
@@ -311,23 +316,86 @@ def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None
 @click.option("--replayed", is_flag=True, help="Only those that have been replayed.")
 @click.option("--dry-run", is_flag=True, help="Only say how many would be deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--undo",
+    metavar="[PURGE]",
+    is_flag=False,
+    flag_value=_NEWEST,
+    help="Bring back what the newest purge deleted, or the purge of that id.",
+)
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def purge(*, flow: str, filters: Filters, replayed: bool, dry_run: bool, yes: bool, state: Path | None, masters: Masters) -> Answer:
-    """Delete dead letters; their number stays in the ledger. The flow must not run meanwhile."""
+def purge(
+    *,
+    flow: str,
+    filters: Filters,
+    replayed: bool,
+    dry_run: bool,
+    yes: bool,
+    undo: str | None,
+    state: Path | None,
+    masters: Masters,
+) -> Answer:
+    """Delete dead letters; their number stays in the ledger. The flow must not run meanwhile.
+
+    They go to a trash for 7 days, from which --undo brings them back.
+    """
+    if undo is not None:
+        if replayed or dry_run or filters.said():
+            raise click.UsageError("--undo takes neither letters nor --dry-run")
+        return _undo_purge(flow, "" if undo == _NEWEST else undo, state, masters)
     purged = partial(_purged_there, flow, filters, masters) if is_name(flow) else partial(_purged_here, flow, filters, state)
     found = purged(replayed=replayed, dry_run=True)
     count = found["purged"]
     if count and not dry_run:
         never = f", {found['unreplayed']:,} of which were never replayed" if found["unreplayed"] else ""
         lines = [f"{count:,} dead letters of {', '.join(found['queries'])}{never}"]
-        remedy = f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}"
-        confirm("this deletes for good:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
+        remedy = f"to keep a copy for longer: {flow_command('dead export', '--to', 'FILE')}"
+        confirm("this moves to the trash, and deletes after 7 days:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
         found = purged(replayed=replayed, dry_run=False)
         count = found["purged"]
-    said = f"{'would delete' if dry_run else 'deleted'} {count:,} dead letters" if count else "no dead letters"
-    return Answer(found, show=lambda: click.echo(said))
+
+    def show() -> None:
+        if not count:
+            click.echo("no dead letters")
+            return
+        click.echo(f"{'would delete' if dry_run else 'deleted'} {count:,} dead letters")
+        if (trash := found.get("trash")) is not None:
+            until, again = trash["until"][:10], shlex.quote(flow)
+            click.echo(f"to bring them back, until {until}: scribengin dead purge {again} --undo {trash['id']}")
+
+    return Answer(found, show=show)
+
+
+def _undo_purge(flow: str, id_: str, state: Path | None, masters: Masters) -> Answer:
+    found = _undone_there(flow, id_, masters) if is_name(flow) else _undone_here(flow, id_, state)
+
+    def show() -> None:
+        click.echo(f"brought back {found['restored']:,} dead letters that the purge {found['id']} deleted")
+        if found["expired"]:
+            click.echo(f"{found['expired']:,} more have outlived `retain` meanwhile")
+
+    return Answer(found, show=show)
+
+
+def _undone_here(flow: str, id_: str, state: Path | None) -> dict[str, Any]:
+    from scribengin.local.purging import undo_purge
+
+    opened = open_state(flow, state)
+    with opened.leases():
+        return {"flow": opened.declared.name} | undo_purge(_trash_of(opened), id_).as_json()
+
+
+def _undone_there(flow: str, id_: str, masters: Masters) -> dict[str, Any]:
+    with masters.client() as client:
+        return asdict(client.undo_purge(flow, id_))
+
+
+def _trash_of(opened: FlowState) -> Trash:
+    from scribengin.state.trash import PURGE, Trash
+
+    return Trash(opened.tiers[0].folder.root, opened.declared.name, PURGE)
 
 
 def _purged_here(flow: str, filters: Filters, state: Path | None, *, replayed: bool, dry_run: bool) -> dict[str, Any]:
@@ -336,16 +404,19 @@ def _purged_here(flow: str, filters: Filters, state: Path | None, *, replayed: b
 
     opened = open_state(flow, state)
     queries = [part for _, part in opened.queries(filters.which.query or None)]
+    discarded = None
     if dry_run:
         doomed = find_doomed(queries, filters.which, replayed=replayed)
     else:
         with opened.leases():
             doomed = find_doomed(queries, filters.which, replayed=replayed)
-            delete(doomed)
-    return {"flow": opened.declared.name, "purged": doomed.count, "unreplayed": doomed.unreplayed, "queries": dict(doomed.by_query)}
+            discarded = delete(doomed, _trash_of(opened))
+    said = {"flow": opened.declared.name, "purged": doomed.count, "unreplayed": doomed.unreplayed, "queries": dict(doomed.by_query)}
+    return said if discarded is None else said | {"trash": discarded.as_json()}
 
 
 def _purged_there(flow: str, filters: Filters, masters: Masters, *, replayed: bool, dry_run: bool) -> dict[str, Any]:
     with masters.client() as client:
         found = client.purge_letters(flow, filters.said(), replayed=replayed, dry_run=dry_run)
-    return {"flow": found.flow, "purged": found.purged, "unreplayed": found.unreplayed, "queries": dict(found.queries)}
+    said = {"flow": found.flow, "purged": found.purged, "unreplayed": found.unreplayed, "queries": dict(found.queries)}
+    return said if found.trash is None else said | {"trash": dict(found.trash)}

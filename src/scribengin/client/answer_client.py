@@ -13,9 +13,11 @@ from scribengin.client.answer_models import (
     LetterRepaired,
     LettersPurged,
     PurgeLetters,
+    PurgeUndone,
     RepairLetter,
     ReplayLetters,
     Summaries,
+    UndoPurge,
 )
 from scribengin.client.group_models import GroupRow
 from scribengin.client.transport import Transport, part
@@ -52,6 +54,11 @@ class AnswerClient(Transport):
         """Delete letters. Raises Refused: `flow-not-stopped`."""
         asked = PurgeLetters(**which, replayed=replayed, dry_run=dry_run)
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges", asked, LettersPurged, None)
+
+    def undo_purge(self, name: str, id_: str = "") -> PurgeUndone:
+        """Bring back what the newest purge has deleted, or the one of that id. Raises Refused: `flow-not-stopped`, `trash-missing`,
+        `trash-taken`."""
+        return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges/undo", UndoPurge(id_), PurgeUndone, None)
 
     def dead_letter_page(self, name: str, after: str = "", *, limit: int = 100, **which: str) -> LetterPage:
         """The next letters behind `after`, the one of the page before; `which` are `query`, `step`, `reason`, `prefix`,

@@ -170,13 +170,34 @@ class PurgeLetters:
 
 @dataclass(frozen=True, slots=True)
 class LettersPurged:
-    """So many were deleted, or would be; `unreplayed` of them had not come through again. `queries`: Query → how many."""
+    """So many were deleted, or would be; `unreplayed` of them had not come through again. `queries`: Query → how many. `trash`: the `id`
+    by which they can be brought back, and `until` when; null where nothing was deleted."""
 
     flow: str
     purged: int
     unreplayed: int
     queries: Mapping[str, int]
     dry_run: bool
+    trash: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPurge:
+    """The purge whose letters are to be brought back, by its `id`; empty for the newest."""
+
+    id: str = ""
+    __pydantic_config__ = CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeUndone:
+    """So many letters that the purge `id` had deleted are back; `expired` more have outlived `retain`. `queries`: Query → how many."""
+
+    flow: str
+    id: str
+    restored: int
+    expired: int
+    queries: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ ROLL_POINTS = (
 KEEPING_POINTS = ("keeping.written",)
 """Those of a start that finds other options for the folder than the run before, between what is said there and the turn behind it."""
 
-LETTER_POINTS = ("replay.asked.before", "replay.asked.after", "purge.before", "purge.after")
+LETTER_POINTS = ("replay.asked.before", "replay.asked.after", "purge.kept", "purge.before", "purge.after", "purge.undone")
 """Those of a person's work with dead letters, in the command's process."""
 
 TRASH_POINTS = ("trash.moved", "trash.restored")

@@ -39,6 +39,7 @@ from scribengin.state.ledger import write_held
 from scribengin.state.moves import has_moved
 from scribengin.state.replays import Replays
 from scribengin.state.retention import Retention
+from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -115,7 +116,8 @@ class FlowRun:
         meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last, channels=waits)
         log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
         kept = tier.plan.flow.defaults
-        retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes)
+        trash = Trash(self.prepared.root, self.prepared.name)
+        retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes, trash=trash)
         retention.look()
         replays = Replays(bench.folder.replays)
         ended = threading.Event()

@@ -2,6 +2,8 @@
 
 dead/0000000012/<attempt>.jsonl    the segments that the Batch's decision names, until the mark stands
 dead/0000000012.purged             how many are gone, and where the others stand now, each with its old place in the Batch
+
+Purged letters are copied to the trash before; `restore_places` writes them back.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from scribengin.state.contract import LineSegment
 from scribengin.state.segments import LineWriter, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from scribengin.state.folder import QueryFolder
 
@@ -59,31 +61,65 @@ def drop_marks(query: QueryFolder, through: int) -> None:
             (query.dead / name).unlink(missing_ok=True)
 
 
+def read_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment]) -> dict[int, bytes]:
+    """Place in the Batch → line, of the letters that are there. Raises StateError where a segment is missing, torn or changed.
+
+    Args:
+        query: The folder of the Query's state.
+        batch: The number of a decided Batch.
+        segments: Those that the Batch's decision names.
+    """
+    mark = read_purged(query, batch)
+    lines = [line for segment in (segments if mark is None else mark.segments) for line in read_lines(query.dead, segment, _WHAT)]
+    return dict(zip(range(len(lines)) if mark is None else mark.places, lines, strict=True))
+
+
 def purge_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment], places: Collection[int]) -> int:
     """Under the lease: delete the letters at those places of a decided Batch; `segments` are those that its decision names. Returns how
     many there were. May be killed at any point and done again: the mark is written when what stays is durable."""
     before = read_purged(query, batch)
-    standing = list(segments) if before is None else list(before.segments)
-    lines = [line for segment in standing for line in read_lines(query.dead, segment, _WHAT)]
-    numbers = range(len(lines)) if before is None else before.places
-    kept = [(number, line) for number, line in zip(numbers, lines, strict=True) if number not in places]
+    lines = read_places(query, batch, segments)
+    kept = {place: line for place, line in lines.items() if place not in places}
     gone = len(lines) - len(kept)
     if gone:
-        writer = LineWriter(query.dead, f"purged-{uuid4().hex}")
-        for _, line in kept:
-            writer.append(batch, msgspec.Raw(line))
-        segment = writer.close()
-        body = {
-            "gone": gone + (0 if before is None else before.gone),
-            "places": [number for number, _ in kept],
-            "segments": [] if segment is None else [asdict(segment)],
-        }
-        faults.reached("purge.before")
-        replace(query.dead / f"{batch:010d}{_SUFFIX}", seal(_KIND, 1, body))
-        faults.reached("purge.after")
+        _mark(query, batch, kept, gone + (0 if before is None else before.gone))
+    _drop_unnamed(query, batch, (*segments, *(() if before is None else before.segments)))
+    return gone
+
+
+def restore_places(query: QueryFolder, batch: int, lines: Mapping[int, bytes]) -> int:
+    """Under the lease: write purged letters back to their places; returns how many there were that had gone. May be killed at any point
+    and done again."""
+    before = read_purged(query, batch)
+    if before is None:
+        return 0  # killed before anything of this Batch was purged, or the Batch has outlived `retain`
+    there = read_places(query, batch, ())
+    whole = dict(sorted({**lines, **there}.items()))
+    back = len(whole) - len(there)
+    if back:
+        _mark(query, batch, whole, before.gone - back)
+    _drop_unnamed(query, batch, before.segments)
+    return back
+
+
+def _mark(query: QueryFolder, batch: int, lines: Mapping[int, bytes], gone: int) -> None:
+    """Write the letters of a Batch anew, then say that these count."""
+    writer = LineWriter(query.dead, f"purged-{uuid4().hex}")
+    for line in lines.values():
+        writer.append(batch, msgspec.Raw(line))
+    segment = writer.close()
+    body = {"gone": gone, "places": list(lines), "segments": [] if segment is None else [asdict(segment)]}
+    faults.reached("purge.before")
+    replace(query.dead / f"{batch:010d}{_SUFFIX}", seal(_KIND, 1, body))
+    faults.reached("purge.after")
+
+
+def _drop_unnamed(query: QueryFolder, batch: int, segments: Iterable[LineSegment]) -> None:
+    """Delete those of the segments that do not count any more."""
     mark = read_purged(query, batch)
-    named = {segment.name for segment in ([] if mark is None else mark.segments)}
-    for segment in () if mark is None else (*segments, *standing):
+    if mark is None:
+        return
+    named = {segment.name for segment in mark.segments}
+    for segment in segments:
         if segment.name not in named:
             (query.dead / segment.name).unlink(missing_ok=True)
-    return gone

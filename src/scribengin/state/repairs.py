@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import names_in, read_or_none, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from scribengin.state.folder import QueryFolder
@@ -33,15 +34,25 @@ class Repair:
 def write_repair(query: QueryFolder, key: Key, repair: Repair) -> None:
     """Keep it, durably, in place of an earlier one."""
     payload = None if repair.payload is None else base64.b64encode(repair.payload).decode()
-    replace(_path(query, key), seal(_KIND, 1, {"payload": payload, "came": repair.came, "repaired_at": now_text()}))
+    put_repair(query, key, {"payload": payload, "came": repair.came, "repaired_at": now_text()})
+
+
+def put_repair(query: QueryFolder, key: Key, body: Mapping[str, Any]) -> None:
+    """Write what `repair_body` gave, durably."""
+    replace(_path(query, key), seal(_KIND, 1, body))
+
+
+def repair_body(query: QueryFolder, key: Key) -> dict[str, Any] | None:
+    """The repair of a letter as it is stored; None where nobody has repaired it."""
+    data = read_or_none(_path(query, key))
+    return None if data is None else dict(unseal(data, _KIND, 1, _path(query, key)))
 
 
 def read_repair(query: QueryFolder, key: Key) -> Repair | None:
     """That of a letter; None where nobody has repaired it."""
-    data = read_or_none(_path(query, key))
-    if data is None:
+    body = repair_body(query, key)
+    if body is None:
         return None
-    body = unseal(data, _KIND, 1, _path(query, key))
     return Repair(None if body["payload"] is None else base64.b64decode(body["payload"]), body["came"])
 
 

@@ -1,7 +1,8 @@
-"""What `reset` has removed, kept for a week so that `reset --undo` can bring it back.
+"""What `reset` and `dead purge` have removed, kept for a week so that their `--undo` can bring it back.
 
-<root>/.trash/<flow>/<id>/record.json      what it is, and where each part came from
-<root>/.trash/<flow>/<id>/<n>/...          a part of the state
+<root>/.trash/<flow>/<id>/record.json                 what it is, and where each part came from
+<root>/.trash/<flow>/<id>/<n>/...                     a part of the state
+<root>/.trash/<flow>/<id>/<batch>/<attempt>.jsonl     purged dead letters of a Batch
 
 Outputs are kept beside where they were written, so that to remove and to restore is to rename. Each step may be killed at any point and
 done again.
@@ -16,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import msgspec
+
 from scribengin.connectors.contract import name_before
 from scribengin.core import faults
 from scribengin.core.errors import Refused
@@ -24,7 +27,11 @@ from scribengin.core.remedies import flow_command
 from scribengin.core.remote import RemotePath
 from scribengin.core.storage import make_folder, names_in, read_or_none, remove_tree, sync_folder
 from scribengin.core.storage import replace as write_over
+from scribengin.state.contract import LineSegment
+from scribengin.state.folder import QueryFolder
+from scribengin.state.lineage import read_lineage
 from scribengin.state.places import located
+from scribengin.state.segments import LineWriter, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +39,8 @@ if TYPE_CHECKING:
 
 _KIND, _FORMAT = "trash", 1
 _FOLDER = ".trash"
+RESET, PURGE = "reset", "purge"
+_UNDO = {RESET: ("reset", "--undo"), PURGE: ("dead purge", "--undo")}
 KEPT = timedelta(days=7)
 """How long what was removed can be brought back."""
 
@@ -46,11 +55,37 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Discarded:
-    """What one `reset` has removed.
+class KeptLetter:
+    """A purged dead letter: its line as it was, and what a person had made of it; None where nobody had."""
 
-    `owner` is the installation whose state it was. `lost` says what it was, for people and programs. `whole` is False until the reset is
-    through: until then another one goes on with it.
+    line: bytes
+    repair: dict[str, Any] | None = None
+
+
+_LETTER = msgspec.json.Decoder(tuple[int, msgspec.Raw, dict[str, Any] | None])
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedLetters:
+    """Purged dead letters of one Batch: `segment` holds a line for each, `query` is the folder of the Query's state."""
+
+    query: str
+    lineage: str
+    batch: int
+    segment: LineSegment
+
+    @property
+    def name(self) -> str:
+        """The Query's name."""
+        return self.query.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """What one `reset`, or one `dead purge`, has removed.
+
+    `owner` is the installation whose state it was. `lost` says what it was, for people and programs. `whole` is False until the command is
+    through: until then another one goes on with it. `by` is `reset` or `purge`; only a purge has `letters`.
     """
 
     id: str
@@ -60,34 +95,46 @@ class Discarded:
     parts: tuple[Part, ...] = ()
     lost: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     whole: bool = False
+    by: str = RESET
+    letters: tuple[PurgedLetters, ...] = ()
 
     @property
     def until(self) -> datetime:
         """When it is deleted for good."""
         return datetime.fromisoformat(self.at) + KEPT
 
+    def as_json(self) -> dict[str, str]:
+        """By which it is named, and how long it can be."""
+        return {"id": self.id, "until": self.until.isoformat(timespec="seconds")}
+
 
 class Trash:
-    """What resets of a flow have removed. All that changes something wants the leases of the flow's tiers."""
+    """What resets of a flow, or purges of its dead letters, have removed. All that changes something wants the leases of the flow's
+    tiers; `drop_expired` wants one of them."""
 
-    def __init__(self, root: Path, flow: str) -> None:
+    def __init__(self, root: Path, flow: str, by: str = RESET) -> None:
         self._root = root
         self._flow = flow
+        self._by = by
         self._folder = root / _FOLDER / flow
 
     def all(self) -> list[Discarded]:
         """Newest first."""
+        return [each for each in self._every() if each.by == self._by]
+
+    def _every(self) -> list[Discarded]:
         found = [found for name in names_in(self._folder) if (found := self._read(name)) is not None]
         return sorted(found, key=lambda each: (each.at, each.id), reverse=True)
 
     def find(self, id_: str = "") -> Discarded:
         """The one of that id, or the newest. Raises Refused where there is none."""
-        found = self.all()
+        # killed before anything was removed: there is nothing to bring back
+        found = [each for each in self.all() if each.whole or each.parts or each.letters]
         chosen = next((each for each in found if id_ in ("", each.id)), None)
         if chosen is None:
             have = f"it has {', '.join(each.id for each in found)}" if found else f"what was removed is kept for {KEPT.days} days"
             raise Refused(
-                f'the trash of flow "{self._flow}" has no "{id_}"' if id_ else f'the trash of flow "{self._flow}" is empty',
+                f'the trash of flow "{self._flow}" has no {self._by}' + f' "{id_}"' * bool(id_),
                 remedy=have,
                 code="trash-missing",
             )
@@ -95,16 +142,16 @@ class Trash:
 
     def hint(self) -> str:
         """For a remedy, where a reset can be undone: how. Empty where nothing is kept."""
-        return f"bring back what a reset removed: {flow_command('reset', '--undo')}" if self.all() else ""
+        return f"bring back what a {self._by} removed: {flow_command(*_UNDO[self._by])}" if self.all() else ""
 
     def begin(self, owner: str, lost: Iterable[Mapping[str, Any]]) -> Discarded:
-        """A new one, or the newest where its reset was cut short."""
+        """A new one, or the newest where its command was cut short."""
         lost = tuple(lost)
         newest = next(iter(self.all()), None)
-        if newest is not None and not newest.whole:
-            return replace(newest, lost=(*newest.lost, *(each for each in lost if each not in newest.lost)))
         now = datetime.now(UTC).isoformat(timespec="microseconds")  # two in one second have an order
-        begun = Discarded(f"{now[:10]}-{uuid4().hex[:6]}", self._flow, now, owner, lost=lost)
+        if newest is not None and not newest.whole:
+            return replace(newest, at=now, lost=(*newest.lost, *(each for each in lost if each not in newest.lost)))
+        begun = Discarded(f"{now[:10]}-{uuid4().hex[:6]}", self._flow, now, owner, lost=lost, by=self._by)
         self._write(begun)
         return begun
 
@@ -133,9 +180,49 @@ class Trash:
         self._write(noted)
         return noted
 
-    def complete(self, discarded: Discarded) -> None:
-        """The reset is through."""
-        self._write(replace(discarded, whole=True))
+    def keep_letters(self, discarded: Discarded, query: QueryFolder, batch: int, letters: Mapping[int, KeptLetter]) -> Discarded:
+        """Copy dead letters of a Batch, by their place in it, before they are purged. Only what `record` has written counts."""
+        writer = LineWriter(self.folder_of(discarded), uuid4().hex)
+        for place, letter in letters.items():
+            writer.append(batch, [place, msgspec.Raw(letter.line), letter.repair])
+        segment, lineage = writer.close(), read_lineage(query)
+        assert segment is not None, "no letters"
+        assert lineage is not None, "letters of a Query that never ran"
+        kept = PurgedLetters(self._text(query.path), lineage.id, batch, segment)
+        return replace(discarded, letters=(*discarded.letters, kept))
+
+    def letters(self, discarded: Discarded, kept: PurgedLetters) -> dict[int, KeptLetter]:
+        """What `keep_letters` has copied. Raises StateError where it is missing, torn or changed."""
+        lines = read_lines(self.folder_of(discarded), kept.segment, "purged dead letters")
+        decoded = (_LETTER.decode(line) for line in lines)
+        return {place: KeptLetter(bytes(line), repair) for place, line, repair in decoded}
+
+    def query_of(self, kept: PurgedLetters) -> QueryFolder:
+        """The state that the letters came from, also where a rewind has left it. Raises Refused where it is gone."""
+        query = QueryFolder(self._path(kept.query))
+        for folder in (query, query.past(kept.lineage)):
+            lineage = read_lineage(folder)
+            if lineage is not None and lineage.id == kept.lineage:
+                return folder
+        raise Refused(
+            f"query {query.name} has begun anew since: the purged dead letters are of its lineage {kept.lineage}",
+            remedy=f"bring that back first, if a reset removed it: {flow_command(*_UNDO[RESET])}",
+            code="trash-taken",
+        )
+
+    def record(self, discarded: Discarded) -> None:
+        """Make it durable: from now on it can be undone."""
+        self._write(discarded)
+
+    def complete(self, discarded: Discarded) -> Discarded:
+        """The command is through."""
+        whole = replace(discarded, whole=True)
+        self._write(whole)
+        return whole
+
+    def forget(self, discarded: Discarded) -> None:
+        """All of it is back."""
+        remove_tree(self.folder_of(discarded))
 
     def restore(self, discarded: Discarded) -> None:
         """Move every part back to where it was, outputs before the state. Raises Refused, before anything is moved, where something is in
@@ -156,12 +243,12 @@ class Trash:
             _move_back(kept, place)
             _remove_empty(kept.parent)
             faults.reached("trash.restored")
-        remove_tree(self.folder_of(discarded))
+        self.forget(discarded)
 
     def drop_expired(self, now: datetime | None = None) -> list[Discarded]:
-        """Delete for good what is older than `KEPT`."""
+        """Delete for good what is older than `KEPT`, whatever has removed it."""
         now = now or datetime.now(UTC)
-        expired = [each for each in self.all() if each.until <= now]
+        expired = [each for each in self._every() if each.until <= now]
         for each in expired:
             for part in each.parts:
                 kept = self._path(part.kept)
@@ -176,7 +263,9 @@ class Trash:
         if data is None:
             return None
         body = unseal(data, _KIND, _FORMAT, file)
-        return Discarded(**body | {"parts": tuple(Part(**part) for part in body["parts"]), "lost": tuple(body["lost"])})
+        letters = (PurgedLetters(**each | {"segment": LineSegment(**each["segment"])}) for each in body.pop("letters", ()))
+        parts = tuple(Part(**part) for part in body["parts"])
+        return Discarded(**body | {"parts": parts, "lost": tuple(body["lost"]), "letters": tuple(letters)})
 
     def _write(self, discarded: Discarded) -> None:
         folder = self.folder_of(discarded)

@@ -99,8 +99,8 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "dead-purge-unsaid",
         "`dead purge` was not confirmed",
-        "It deletes letters, which cannot be undone.",
-        "Keep a copy (`scribengin dead export`); run it on a terminal, where it asks. To confirm in a script: `--yes`.",
+        "It moves letters to a trash, from which `dead purge --undo` brings them back for 7 days; then they are deleted.",
+        "Keep a copy (`scribengin dead export`) for longer; run it on a terminal, where it asks. To confirm in a script: `--yes`.",
         "tests/api/test_answers_api.py::test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say_so",
     ),
     met(

@@ -248,15 +248,15 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "trash-missing",
         "The trash has nothing to bring back",
-        "Nothing was removed by `reset` in the last 7 days, or the id is not one of its items.",
+        "Nothing was removed by `reset`, or by `dead purge`, in the last 7 days, or the id is not one of its items.",
         "Write one of the ids that the message lists.",
         "tests/cli/test_reset.py::test_what_was_removed_comes_back_byte_for_byte_and_the_flow_goes_on",
     ),
     met(
         "trash-taken",
         "What was removed cannot be brought back to its place",
-        "Something was written there since the reset.",
-        "Move that to the trash too, as the message says, and undo the first one then.",
+        "Something was written there since the reset, or dead letters were purged and the state was reset after it.",
+        "Move that to the trash too, or undo the reset, as the message says, and undo the first one then.",
         "tests/cli/test_reset.py::test_a_reset_is_not_undone_over_what_was_written_since_and_the_remedy_brings_both_back",
     ),
     met(

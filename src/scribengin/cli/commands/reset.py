@@ -58,7 +58,7 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
     if lines:
         confirm(f"reset of flow {found.declared.name} removes:", lines, yes=yes, code="reset-unsaid")
     discarded = reset.run([*result["queries"], *result["outputs"]])
-    return Answer(result | _trash(discarded), show=lambda: _show_done(lines, discarded, named))
+    return Answer(result | {"trash": discarded.as_json()}, show=lambda: _show_done(lines, discarded, named))
 
 
 def _undo(found: FlowState, id_: str, named: Mapping[str, Any]) -> Answer:
@@ -76,7 +76,7 @@ def _undo(found: FlowState, id_: str, named: Mapping[str, Any]) -> Answer:
             what = ", ".join(_lost_text(lost) for lost in other.lost) or "nothing"
             click.echo(f"still in the trash: {other.id} ({what}); {_undo_command(other, named)}")
 
-    return Answer({"flow": found.declared.name, "folder": str(found.path)} | _trash(discarded), show=show)
+    return Answer({"flow": found.declared.name, "folder": str(found.path), "trash": discarded.as_json()}, show=show)
 
 
 def _undo_command(discarded: Discarded, named: Mapping[str, Any]) -> str:
@@ -89,10 +89,6 @@ def _lost_text(lost: Mapping[str, Any]) -> str:
     if "query" in lost:
         return f"the state of query {lost['query']}"
     return f"{lost['items']:,} files of sink {lost['sink']}" if lost["restorable"] else f"not sink {lost['sink']}: deleted for good"
-
-
-def _trash(discarded: Discarded) -> dict[str, Any]:
-    return {"trash": {"id": discarded.id, "until": discarded.until.isoformat(timespec="seconds")}}
 
 
 def _show_lost(lines: Sequence[str]) -> None:
