@@ -176,9 +176,10 @@ class TestUndo:
         folder = trash.folder_of(trash.find())
         assert list(folder.rglob("*.jsonl"))
         now = datetime.now(UTC)
-        Retention(job.query, None, now=lambda: now + KEPT - timedelta(minutes=1), trash=Trash(job.state, "f")).look()
+        empty = Trash(job.state, "f").drop_expired
+        Retention(job.query, None, now=lambda: now + KEPT - timedelta(minutes=1), empty_trash=empty).look()
         assert len(trash.all()) == 1
-        Retention(job.query, None, now=lambda: now + KEPT + timedelta(minutes=1), trash=Trash(job.state, "f")).look()
+        Retention(job.query, None, now=lambda: now + KEPT + timedelta(minutes=1), empty_trash=empty).look()
         assert not folder.exists()
         assert trash.all() == []
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SourceReader,
         StagingSink,
         TellingReader,
+        TrashSink,
     )
     from scribengin.connectors.spark_contract import RowStream, SparkSink
     from scribengin.connectors.unit_contract import UnitSink
@@ -51,9 +52,14 @@ if TYPE_CHECKING:
         """their names"""
 
 
-def can_restore(sink: Sink) -> TypeGuard[RestorableSink]:
-    """True for a RestorableSink."""
+def can_restore(sink: Sink) -> TypeGuard[RestorableSink | TrashSink]:
+    """True for a RestorableSink, or a TrashSink, whose place allows it."""
     return getattr(sink, "restorable", False)
+
+
+def has_trash(sink: Sink) -> TypeIs[TrashSink]:
+    """True for a TrashSink."""
+    return hasattr(sink, "move_to_trash")
 
 
 def counts_others(sink: Sink) -> TypeGuard[CountingSink]:

@@ -355,6 +355,28 @@ def name_before(removed: str) -> str:
     return removed[len(begin) : -len(end)] if removed.startswith(begin) and removed.endswith(end) else removed
 
 
+class TrashSink(Sink, Protocol):
+    """A sink whose place has a trash of its own: what `reset` removes can be brought back for a while. Each of this may be killed at any
+    point and done again; `id_` names the reset."""
+
+    restorable: bool
+    """False where the store does not allow it"""
+    place: str
+    """where it writes; another flow file may lead elsewhere"""
+
+    def move_to_trash(self, id_: str, *, owner: str, flow: str) -> int:
+        """As `clear`, but to the trash."""
+
+    def check_back(self, id_: str) -> None:
+        """Raise Refused where something is in its place by now, or where it is gone; changes nothing."""
+
+    def move_back(self, id_: str) -> None:
+        """All is as before; what says whose the rows are comes last."""
+
+    def drop_trash(self, id_: str) -> None:
+        """Delete it for good."""
+
+
 class RestorableSink(Sink, Protocol):
     """A sink whose rows are files that can be renamed: what `reset` removes can be brought back for a while."""
 

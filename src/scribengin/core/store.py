@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Protocol, cast
@@ -75,6 +76,13 @@ class Store(Protocol):
     def delete(self, *keys: str) -> None:
         """No error where there is none. Many cost little more than one."""
 
+    copy_bytes: int
+    """the largest object that `move` takes"""
+
+    def move(self, key: str, to: str) -> None:
+        """Give an object another key, over what is there, without its bytes coming by here. Killed, the object is at one of the keys, or
+        at both. Raises FileNotFoundError."""
+
     def writer(self, key: str) -> StoreWriter:
         """An object in the making; the key must be one that nobody else writes."""
 
@@ -84,6 +92,8 @@ class Store(Protocol):
 
 class LocalStore:
     """Objects as files of a folder, durable on a disk that keeps what it syncs. Picklable."""
+
+    copy_bytes = sys.maxsize
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -126,6 +136,15 @@ class LocalStore:
         for key in keys:
             with explained(f"{self.folder / key} cannot be deleted"):
                 (self.folder / key).unlink(missing_ok=True)
+
+    def move(self, key: str, to: str) -> None:
+        """See Store."""
+        source, target = self.folder / key, self.folder / to
+        with explained(f"{source} cannot be moved"):
+            make_folder(target.parent)
+            source.replace(target)
+            sync_folder(target.parent)
+            sync_folder(source.parent)
 
     def writer(self, key: str) -> LocalWriter:
         """See Store."""

@@ -23,6 +23,7 @@ from scribengin.local.ledger import in_plan_order, ledger_lines, query_rows, sta
 from scribengin.local.levels import Levels
 from scribengin.local.limits import Paced
 from scribengin.local.meter import Meter
+from scribengin.local.reset import empty_trash
 from scribengin.local.rolling import Rolling, show_all
 from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
 from scribengin.local.stored import letters_waiting
@@ -39,7 +40,6 @@ from scribengin.state.ledger import write_held
 from scribengin.state.moves import has_moved
 from scribengin.state.replays import Replays
 from scribengin.state.retention import Retention
-from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -116,8 +116,8 @@ class FlowRun:
         meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last, channels=waits)
         log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
         kept = tier.plan.flow.defaults
-        trash = Trash(self.prepared.root, self.prepared.name)
-        retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes, trash=trash)
+        empty = partial(empty_trash, self.prepared)
+        retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes, empty_trash=empty)
         retention.look()
         replays = Replays(bench.folder.replays)
         ended = threading.Event()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import can_restore
+from scribengin.connectors.abilities import can_restore, has_trash
 from scribengin.connectors.contract import BESIDE_OUTPUTS
-from scribengin.core.errors import Refused
+from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.storage import names_in
 from scribengin.local.migrate import open_left_sinks
 from scribengin.local.positions import decided_ends
@@ -23,13 +24,15 @@ from scribengin.state.lease import take_lease
 from scribengin.state.ledger import read_totals
 from scribengin.state.purged import count_purged
 from scribengin.state.topology import read_topology, tiers_with_state
-from scribengin.state.trash import Discarded, Trash
+from scribengin.state.trash import Discarded, KeptOutput, Trash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
-    from scribengin.connectors.contract import Sink
+    from scribengin.connectors.contract import Sink, TrashSink
+    from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
 
@@ -113,6 +116,7 @@ class Reset:
         sinks: dict[str, Sink] = {}
         if outputs:
             sinks = {id_: sink for flow, _ in tiers for id_, sink in open_sinks(flow).items()}
+            places |= {id_: sink.place for id_, sink in sinks.items() if has_trash(sink)}
             if (cuts := read_topology(first.root, declared.name)) is not None:
                 left = {channel.id: channel for channel in cuts.channels if channel.id not in sinks}
                 options = {id_: channel.sink for id_, channel in left.items()}
@@ -157,8 +161,30 @@ class Reset:
                     remedy="run the flow from the original folder",
                     code="state-foreign",
                 )
+            outputs = [self._kept_sink(each, found) for each in found.outputs]
+            self.trash.check_back(found)
+            for sink in outputs:
+                sink.check_back(found.id)
+            for sink in outputs:
+                sink.move_back(found.id)
             self.trash.restore(found)
         return found
+
+    def _kept_sink(self, output: KeptOutput, found: Discarded) -> TrashSink:
+        """The sink that an output is of. Raises Refused where the flow has it no more, or elsewhere."""
+        sink = self._sink_of(output)
+        if sink is None:
+            raise Refused(
+                f'what {found.id} has removed of sink "{output.sink}" is in the trash of {output.place}, where the flow has no such sink '
+                "any more",
+                remedy="write the sink with that place into the flow again",
+                code="trash-missing",
+            )
+        return sink
+
+    def _sink_of(self, output: KeptOutput) -> TrashSink | None:
+        sink = self.sinks.get(output.sink)
+        return sink if sink is not None and has_trash(sink) and sink.place == output.place else None
 
     def _leases(self) -> ExitStack:
         """Those of all tiers, taken already."""
@@ -170,7 +196,7 @@ class Reset:
     def _run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
         owner = _owner(self.tiers[0])
         trash = self.trash
-        trash.drop_expired()
+        trash.drop_expired(drop=partial(_drop_outputs, self._sink_of))
         for sink in self.sinks.values():
             sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
         discarded = trash.begin(owner, lost)
@@ -179,9 +205,12 @@ class Reset:
             discarded = trash.move(discarded, place)
         if not owner:  # a copy of a state folder becomes an installation of its own
             renew_owner(self.root)
-        for sink in self.sinks.values():
+        for id_, sink in self.sinks.items():
             if not can_restore(sink):
                 sink.clear(owner=owner, flow=self.flow.name)
+            elif has_trash(sink):
+                discarded = trash.note_output(discarded, KeptOutput(id_, sink.place))
+                sink.move_to_trash(discarded.id, owner=owner, flow=self.flow.name)
             elif sink.path.exists():
                 kept = sink.path / BESIDE_OUTPUTS / discarded.id
                 discarded = trash.note(discarded, kept, sink.path)
@@ -200,6 +229,31 @@ class Reset:
         for name in sorted(names_in(folder)):
             if name not in tiers and name != FOLDER:
                 yield folder / name
+
+
+def empty_trash(prepared: PreparedFlow, now: datetime | None = None) -> None:
+    """Delete for good what a flow's trash has held for a week; what a store does not let go now, next time. Wants the lease of a tier."""
+
+    def sink_of(output: KeptOutput) -> TrashSink | None:
+        for tier in prepared.tiers:
+            sink = open_sinks(tier.plan.flow).get(output.sink)
+            if sink is not None and has_trash(sink) and sink.place == output.place:
+                return sink
+        return None
+
+    Trash(prepared.root, prepared.name).drop_expired(now, partial(_drop_outputs, sink_of))
+
+
+def _drop_outputs(sink_of: Callable[[KeptOutput], TrashSink | None], expired: Discarded) -> bool:
+    """Delete for good what sinks' places hold of it; False where a store does not let it go now. Of a sink that the flow has no more it
+    stays there: nothing says how the place is reached."""
+    try:
+        for output in expired.outputs:
+            if (sink := sink_of(output)) is not None:
+                sink.drop_trash(expired.id)
+    except ScribenginError:
+        return False
+    return True
 
 
 def _lost(tier: StateFolder, query: QueryFolder) -> LostQuery:

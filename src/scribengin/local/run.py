@@ -18,11 +18,11 @@ from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
 from scribengin.local.preflight import blaming, check_before_spark, empty_lookups
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
+from scribengin.local.reset import empty_trash
 from scribengin.local.session import begin
 from scribengin.plan.meetings import circle, meetings, way_text
 from scribengin.spark.session import stop_session
 from scribengin.state.lease import take_lease
-from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ def run_flows(
         ]
         for flow, held in zip(flows, leases, strict=True):
             migrate(flow, held)
-            Trash(flow.root, flow.name).drop_expired()
+            empty_trash(flow)
             look_at_sources(flow)
             check_before_spark(flow, adopt=settings.append_new_lineage)
         starting = None

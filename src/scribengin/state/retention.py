@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.state.folder import QueryFolder
-    from scribengin.state.trash import Trash
 
 DETAILS = timedelta(days=30)
 """How long the details of a Batch stay: its receipts, ranges and counts. The newest 1,000 to 2,000 Batches stay longer."""
@@ -33,7 +32,7 @@ class Forgotten:
 
 class Retention:
     """Of one Query, used by one thread that holds the lease. `retain_s`: how long dead letters stay; None for ever. `retain_bytes`: how
-    many bytes of them; None for any. `trash`: that of the flow, which is emptied of what is older than a week."""
+    many bytes of them; None for any. `empty_trash`: deletes what the flow's trash has held for a week by that time."""
 
     def __init__(
         self,
@@ -42,13 +41,13 @@ class Retention:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         retain_bytes: int | None = None,
-        trash: Trash | None = None,
+        empty_trash: Callable[[datetime], object] = lambda _: None,
     ) -> None:
         self._query = query
         self._retain_s = retain_s
         self._retain_bytes = retain_bytes
         self._now = now
-        self._trash = trash
+        self._empty_trash = empty_trash
         self._next = datetime.min.replace(tzinfo=UTC)
 
     def look(self) -> Forgotten:
@@ -57,8 +56,7 @@ class Retention:
         if now < self._next:
             return Forgotten(0, 0)
         self._next = now + _EVERY
-        if self._trash is not None:
-            self._trash.drop_expired(now)
+        self._empty_trash(now)
         folders = [self._query, *(folder for folder, _ in past_lineages(self._query))]
         forgotten = [self._forget(folder, now) for folder in folders]
         return Forgotten(sum(each.batches for each in forgotten), sum(each.letters for each in forgotten))

@@ -34,7 +34,7 @@ from scribengin.state.places import located
 from scribengin.state.segments import LineWriter, read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
 _KIND, _FORMAT = "trash", 1
@@ -51,6 +51,14 @@ class Part:
     state, so that a project can be moved as a whole."""
 
     kept: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOutput:
+    """What a sink has written to a place with a trash of its own, and is there now."""
+
+    sink: str
     place: str
 
 
@@ -97,6 +105,7 @@ class Discarded:
     whole: bool = False
     by: str = RESET
     letters: tuple[PurgedLetters, ...] = ()
+    outputs: tuple[KeptOutput, ...] = ()
 
     @property
     def until(self) -> datetime:
@@ -129,7 +138,7 @@ class Trash:
     def find(self, id_: str = "") -> Discarded:
         """The one of that id, or the newest. Raises Refused where there is none."""
         # killed before anything was removed: there is nothing to bring back
-        found = [each for each in self.all() if each.whole or each.parts or each.letters]
+        found = [each for each in self.all() if each.whole or each.parts or each.letters or each.outputs]
         chosen = next((each for each in found if id_ in ("", each.id)), None)
         if chosen is None:
             have = f"it has {', '.join(each.id for each in found)}" if found else f"what was removed is kept for {KEPT.days} days"
@@ -180,6 +189,14 @@ class Trash:
         self._write(noted)
         return noted
 
+    def note_output(self, discarded: Discarded, output: KeptOutput) -> Discarded:
+        """Record, before it is done, that what is at a place is moved to the place's own trash."""
+        if output in discarded.outputs:
+            return discarded
+        noted = replace(discarded, outputs=(*discarded.outputs, output))
+        self._write(noted)
+        return noted
+
     def keep_letters(self, discarded: Discarded, query: QueryFolder, batch: int, letters: Mapping[int, KeptLetter]) -> Discarded:
         """Copy dead letters of a Batch, by their place in it, before they are purged. Only what `record` has written counts."""
         writer = LineWriter(self.folder_of(discarded), uuid4().hex)
@@ -224,9 +241,9 @@ class Trash:
         """All of it is back."""
         remove_tree(self.folder_of(discarded))
 
-    def restore(self, discarded: Discarded) -> None:
-        """Move every part back to where it was, outputs before the state. Raises Refused, before anything is moved, where something is in
-        its place by now, or where a part is missing."""
+    def check_back(self, discarded: Discarded) -> list[tuple[Path, Path]]:
+        """(where a part is now, where it was) of those that are not back yet. Raises Refused where something is in the place of one by
+        now, or where one is missing."""
         parts = [(self._path(part.kept), self._path(part.place)) for part in reversed(discarded.parts)]
         # what an attempt that was killed has moved back already is in its place
         left = [(kept, place) for kept, place in parts if kept.exists()]
@@ -239,16 +256,23 @@ class Trash:
                 )
         for kept, place in left:
             _check_free(kept, place, discarded.id)
-        for kept, place in left:
+        return left
+
+    def restore(self, discarded: Discarded) -> None:
+        """Move every part back to where it was, outputs before the state. Raises, before anything is moved, what `check_back` raises."""
+        for kept, place in self.check_back(discarded):
             _move_back(kept, place)
             _remove_empty(kept.parent)
             faults.reached("trash.restored")
         self.forget(discarded)
 
-    def drop_expired(self, now: datetime | None = None) -> list[Discarded]:
-        """Delete for good what is older than `KEPT`, whatever has removed it."""
+    def drop_expired(
+        self, now: datetime | None = None, drop: Callable[[Discarded], bool] = lambda each: not each.outputs
+    ) -> list[Discarded]:
+        """Delete for good what is older than `KEPT`, whatever has removed it. `drop` deletes its outputs; False where it cannot now: then
+        all of it stays."""
         now = now or datetime.now(UTC)
-        expired = [each for each in self._every() if each.until <= now]
+        expired = [each for each in self._every() if each.until <= now and drop(each)]
         for each in expired:
             for part in each.parts:
                 kept = self._path(part.kept)
@@ -265,6 +289,7 @@ class Trash:
         body = unseal(data, _KIND, _FORMAT, file)
         letters = (PurgedLetters(**each | {"segment": LineSegment(**each["segment"])}) for each in body.pop("letters", ()))
         parts = tuple(Part(**part) for part in body["parts"])
+        body["outputs"] = tuple(KeptOutput(**each) for each in body.get("outputs", ()))
         return Discarded(**body | {"parts": parts, "lost": tuple(body["lost"]), "letters": tuple(letters)})
 
     def _write(self, discarded: Discarded) -> None:

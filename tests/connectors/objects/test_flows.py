@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.connectors.objects.s3 import S3Store
 from scribengin.core.errors import InputError, Refused
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
+from scribengin.local.reset import Reset
 from scribengin.reading import committed
+from scribengin.state import trash
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
 from scribengin.testing.object_stores import opened, options, or_skipped
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.embedded.objects import ObjectServer
+    from scribengin.local.inspect import FlowAudit
     from tests.conftest import FlowFolder
 
 FLOW = """
@@ -98,3 +105,74 @@ def test_a_life_of_kills_loses_and_doubles_nothing(public_path: Path, kind: str,
     assert outcome.verdict == "passed", outcome
     assert all(outcome.reached), outcome
     assert outcome.looks > 0
+
+
+def reset_of(folder: FlowFolder) -> Reset:
+    found = prepare(folder.path / "flow.yaml", state=None)
+    return Reset.of(found.plan.flow, [(tier.plan.flow, tier.folder) for tier in found.tiers], outputs=True)
+
+
+def audit_of(folder: FlowFolder) -> FlowAudit:
+    return audit_flow(prepare(folder.path / "flow.yaml", state=None))
+
+
+@pytest.fixture
+def shop(folder: FlowFolder, server: ObjectServer, prefix: str, monkeypatch: pytest.MonkeyPatch) -> FlowFolder:
+    """One Batch through; who lists sees its object."""
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(server.credentials))
+    url = options(server, prefix)["url"]
+    folder.flow(FLOW.replace("URL", url).replace("ENDPOINT", server.uri).replace("MORE", "visible: listing"))
+    folder.data("data/a.jsonl", orders(1, 2, 3))
+    assert folder.run().balanced
+    return folder
+
+
+def test_a_reset_moves_objects_to_a_trash_from_which_they_come_back_for_a_week(
+    shop: FlowFolder, server: ObjectServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(server, prefix)
+    before = {entry.key: store.get(entry.key) for entry in store.list()}
+    _, (output,) = reset_of(shop).lost()
+    assert (output.sink, output.items, output.restorable) == ("kept", 1, True)
+    assert {entry.key: store.get(entry.key) for entry in store.list()} == before
+    first = reset_of(shop).run([output.as_json()]).id
+    assert [entry.key for entry in store.list() if not entry.key.startswith("_scribengin_trash/")] == []
+    assert shop.run().balanced, "the trash is in nobody's way"
+    assert [sink.others for report in audit_of(shop).reports for sink in report.sinks] == [()]
+    with pytest.raises(Refused, match="there again"):
+        reset_of(shop).undo(first)
+    reset_of(shop).run([])
+    reset_of(shop).undo(first)
+    assert {key: store.get(key) for key in before} == before
+    shop.data("data/b.jsonl", orders(4))
+    assert shop.run().balanced
+    assert audit_of(shop).balanced
+    assert list(store.list("_scribengin_trash"))
+    monkeypatch.setattr(trash, "KEPT", timedelta(seconds=-1))
+    shop.data("data/c.jsonl", orders(5))
+    assert shop.run().balanced
+    assert list(store.list("_scribengin_trash")) == []
+    assert reset_of(shop).trash.all() == []
+
+
+def test_an_output_whose_sink_is_elsewhere_by_now_stays_in_its_trash(shop: FlowFolder, server: ObjectServer, prefix: str) -> None:
+    reset_of(shop).run([])
+    text = (shop.path / "flow.yaml").read_text()
+    url = options(server, prefix)["url"]
+    shop.flow(text.replace(url, f"{url}-2"))
+    with pytest.raises(Refused, match="no such sink") as refused:
+        reset_of(shop).undo()
+    assert (refused.value.code, url in refused.value.message) == ("trash-missing", True)
+    shop.flow(text)
+    reset_of(shop).undo()
+    assert audit_of(shop).balanced
+
+
+def test_where_objects_cannot_be_copied_the_list_says_that_they_are_deleted_for_good(
+    shop: FlowFolder, server: ObjectServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3Store, "copy_bytes", 3)
+    _, (output,) = reset_of(shop).lost()
+    assert str(output).endswith("which are deleted for good")
+    reset_of(shop).run([])
+    assert list(opened(server, prefix).list()) == []

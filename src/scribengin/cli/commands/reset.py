@@ -34,7 +34,7 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
     """Remove what a flow has done: positions, state, dead letters and ledger. It then reads everything again.
 
     Lists what is removed, and asks. What can be moved goes to a trash for 7 days, from which --undo brings it back: the state, and
-    outputs in folders. Rows in databases and object stores are deleted for good.
+    outputs in folders, object stores and HDFS. Rows in databases are deleted for good.
     """
     named = {"flow": flow, "state": state}
     if undo is not None:
@@ -63,8 +63,11 @@ def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | N
 
 def _undo(found: FlowState, id_: str, named: Mapping[str, Any]) -> Answer:
     from scribengin.local.reset import Reset
+    from scribengin.state.trash import Trash
 
-    reset = Reset.of(found.declared, [(tier.flow, tier.folder) for tier in found.tiers], outputs=False)
+    # without outputs that stores keep, a flow whose sinks cannot be opened is undone too
+    outputs = bool(Trash(found.tiers[0].folder.root, found.declared.name).find(id_).outputs)
+    reset = Reset.of(found.declared, [(tier.flow, tier.folder) for tier in found.tiers], outputs=outputs)
     discarded = reset.undo(id_)
     left = reset.trash.all()
 

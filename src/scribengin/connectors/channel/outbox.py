@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import can_restore, is_chained
+from scribengin.connectors.abilities import can_restore, has_trash, is_chained
 from scribengin.connectors.contract import BatchId, Decided, Published, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
@@ -176,17 +176,19 @@ class OutboxSink:
     @property
     def restorable(self) -> bool:
         """As the channel's own."""
-        return can_restore(self.inner)
+        return can_restore(self.inner) and not has_trash(self.inner)
 
     @property
     def path(self) -> Path:
         """Of a channel that is `restorable`."""
         assert can_restore(self.inner)
+        assert not has_trash(self.inner)
         return self.inner.path
 
     def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
         """See `RestorableSink`."""
         assert can_restore(self.inner)
+        assert not has_trash(self.inner)
         return self.inner.move_away(kept, owner=owner, flow=flow)
 
     def upkeep(self) -> list[str]:

@@ -18,7 +18,7 @@ from scribengin.connectors.delta.held import rows_of
 from scribengin.connectors.delta.sink import foreign_rows
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
 from scribengin.connectors.delta.stored import ROWS, StoredLineage, StorePlace
-from scribengin.connectors.objects.manifests import INTERNAL, Manifests, Owners, foreign
+from scribengin.connectors.objects.manifests import CLAIMS, INTERNAL, Manifests, Owners, foreign
 from scribengin.connectors.objects.ranges import RangedFile
 from scribengin.connectors.objects.sink import ObjectsSink, summarize
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream
@@ -54,6 +54,11 @@ class StoredDeltaSink(ObjectsSink):
         self._rules = replace(self._rules, root=f"{ROWS}/", partition_by=()) if self._key else replace(self._rules, root="")
         self._table = StorePlace(self._address)
         self._commits = TableCommits(self._table, self._mode, self._key, options["version"], self._partition_by, self._evolve)
+
+    @property
+    def restorable(self) -> bool:
+        """False: the table's log is moved by nobody; its older versions hold the rows for a while."""
+        return False
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`; SinkError
@@ -147,7 +152,7 @@ class StoredDeltaSink(ObjectsSink):
                 manifests.notes.sweep(number, [key], kept)
         # the claims last: killed before, it can be done again
         ours = [entry.key for entry in store.list(INTERNAL)]
-        claims = [key for key in ours if key.startswith(f"{INTERNAL}/owners/")]
+        claims = [key for key in ours if key.startswith(CLAIMS)]
         store.delete(*(key for key in ours if key not in claims))
         store.delete(*claims)
         return rows

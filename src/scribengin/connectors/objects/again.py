@@ -6,7 +6,7 @@ import zlib
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from scribengin.connectors.contract import Published
-from scribengin.connectors.objects.manifests import INTERNAL, Manifests, lineages
+from scribengin.connectors.objects.manifests import Manifests, is_internal, lineages
 from scribengin.connectors.objects.ranges import RangedFile
 from scribengin.connectors.objects.turns import Turns, is_visible, named
 
@@ -45,7 +45,7 @@ def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, lis
         yield Published(number, records[number]["rows"], (f"batch {number} is published, but no decision says so",))
     if listed:
         names = {name for each in lineages(store) for name in named(store, each)}
-        strange = [entry.key for entry in store.list() if entry.key not in names and not entry.key.startswith(f"{INTERNAL}/")]
+        strange = [entry.key for entry in store.list() if entry.key not in names and not is_internal(entry.key)]
         if strange:
             yield Published(-1, 0, tuple(f"{store}/{key}: no batch has written it" for key in strange[:_TOLD]))
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store
 
 INTERNAL = "_scribengin"
+TRASH = "_scribengin_trash"
+"""Below it lies what a reset has removed, see `objects.trash`."""
+CLAIMS = f"{INTERNAL}/owners/"
 DATA = "data"
 """Below it lie the objects that are not for who lists."""
 _CLOSED = "closed_by"
@@ -86,6 +89,11 @@ class Notes:
 
     def _note(self, number: int, key: str) -> str:
         return f"{self._folder}/{number:010d}/{key}"
+
+
+def is_internal(key: str) -> bool:
+    """Whether an object is none of the rows', or lies in the trash."""
+    return key.startswith((f"{INTERNAL}/", f"{TRASH}/"))
 
 
 def is_closed(record: Mapping[str, Any]) -> bool:
@@ -158,7 +166,7 @@ class Owners:
             raise foreign(sink, where, f"objects of another installation ({_told(claims[-1])})")
         if looked:
             return
-        strange = next((entry.key for entry in self._store.list() if not entry.key.startswith(f"{INTERNAL}/")), None)
+        strange = next((entry.key for entry in self._store.list() if not is_internal(entry.key)), None)
         if strange is not None:
             raise foreign(sink, where, f"{strange}, and nothing says who wrote it")
 

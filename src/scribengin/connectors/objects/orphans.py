@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.hdfs.store import HdfsStore
-from scribengin.connectors.objects.manifests import INTERNAL, Manifests, Owners, lineages
+from scribengin.connectors.objects.manifests import INTERNAL, Manifests, Owners, is_internal, lineages
 from scribengin.connectors.objects.s3 import S3Store
+from scribengin.connectors.objects.trash import noted_keys
 from scribengin.connectors.objects.turns import Turns
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ class OrphanObject:
 def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanObject]:
     """By key; nothing where no sink has written. What a Batch under way has staged is none."""
     # the objects before the manifests: what is committed meanwhile is named then
-    there = [entry for entry in store.list() if not entry.key.startswith(f"{INTERNAL}/") or HIDDEN.match(entry.key)]
+    there = [entry for entry in store.list() if not is_internal(entry.key) or HIDDEN.match(entry.key)]
     uploads = _unfinished(store, now_s())
     claims = Owners(store).claims()
     if not claims:
         return
     known: set[str] = set()
-    open_: set[str] = set()
+    open_ = noted_keys(store)
     for lineage in lineages(store):
         manifests = Manifests(store, lineage)
         newest = -1

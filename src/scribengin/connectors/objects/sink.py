@@ -11,9 +11,10 @@ from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.objects.address import Address
 from scribengin.connectors.objects.again import audit_objects
 from scribengin.connectors.objects.later import complete, later_of
-from scribengin.connectors.objects.manifests import DATA, INTERNAL, Manifests, Owners, foreign, is_closed, lineages
+from scribengin.connectors.objects.manifests import CLAIMS, DATA, INTERNAL, Manifests, Owners, foreign, is_closed, lineages
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream, Rules
+from scribengin.connectors.objects.trash import StoreTrash, can_keep, is_moving
 from scribengin.connectors.objects.turns import Turns, named
 from scribengin.connectors.objects.upkeep import rolling_of
 from scribengin.core import faults
@@ -65,6 +66,7 @@ class ObjectsSink:
             listed and not rolls,
         )
         self._opened: Store | None = None
+        self._restorable: bool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_opened": None}
@@ -132,11 +134,43 @@ class ObjectsSink:
             found.append(Unaccounted("that no record names", items=foreign))
         return [each for each in found if each.items]
 
-    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Delete every object that a manifest names, what is staged, and the manifests; returns how many objects."""
+    @property
+    def place(self) -> str:
+        """See `TrashSink`."""
+        return str(self._address)
+
+    @property
+    def restorable(self) -> bool:
+        """Whether the store lets objects be moved to its trash; found out once."""
+        if self._restorable is None:
+            self._restorable = can_keep(self._store)
+        return self._restorable
+
+    def move_to_trash(self, id_: str, *, owner: str, flow: str) -> int:
+        """See `TrashSink`."""
+        there = self._written(owner, flow)
+        StoreTrash(self._store, id_).take(there)
+        return len(there)
+
+    def check_back(self, id_: str) -> None:
+        """See `TrashSink`."""
+        StoreTrash(self._store, id_).check_back()
+
+    def move_back(self, id_: str) -> None:
+        """See `TrashSink`."""
+        StoreTrash(self._store, id_).give_back()
+
+    def drop_trash(self, id_: str) -> None:
+        """See `TrashSink`."""
+        StoreTrash(self._store, id_).drop()
+
+    def _written(self, owner: str, flow: str) -> list[str]:
+        """The objects that manifests name and that are there. Raises Refused where others have written too."""
         store = self._store
         where = str(self._address)
         Owners(store).check_clear(owner=owner, sink=self.node, where=where)
+        if is_moving(store):
+            return []
         names: list[str] = []
         for lineage in lineages(store):
             for _, record in Manifests(store, lineage).committed():
@@ -144,7 +178,12 @@ class ObjectsSink:
                     raise foreign(self.node, where, f'objects of the flow "{record["flow"]}"')
             names += named(store, lineage)
         wanted = set(names)
-        there = [entry.key for entry in store.list() if entry.key in wanted]
+        return [entry.key for entry in store.list() if entry.key in wanted]
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Delete every object that a manifest names, what is staged, and the manifests; returns how many objects."""
+        store = self._store
+        there = self._written(owner, flow)
         if dry_run:
             return len(there)
         for lineage in lineages(store):
@@ -154,7 +193,7 @@ class ObjectsSink:
         store.delete(*there)
         # the claims last: killed before, it can be done again
         ours = [entry.key for entry in store.list(INTERNAL)]
-        claims = [key for key in ours if key.startswith(f"{INTERNAL}/owners/")]
+        claims = [key for key in ours if key.startswith(CLAIMS)]
         store.delete(*(key for key in ours if key not in claims))
         store.delete(*claims)
         return len(there)
