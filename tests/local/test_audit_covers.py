@@ -72,6 +72,25 @@ def test_the_newest_batch_is_left_out_only_while_it_is_under_way(shop):
     assert (report["batches"], report["left_out"]) == (1, None)
 
 
+def test_an_audit_says_of_which_places_it_has_not_looked_at_all(shop, capsys, monkeypatch):
+    from scribengin.cli.commands.audit import _show
+
+    assert audited(shop)["queries"][0]["sinks"][0]["others"] == []
+    monkeypatch.delattr("scribengin.connectors.files.sink.FilesSink.unaccounted")
+    found = json.loads(json.dumps(audited(shop)))
+    assert found["queries"][0]["sinks"][0]["others"] is None
+    _show(found)
+    said = capsys.readouterr().out
+    assert "Not covered: what else the place of kept holds." in said
+    assert "What this flow wrote balances." in said
+    assert "every record" not in said
+    found["queries"][0]["sinks"][0]["others"] = []
+    _show(found)
+    said = capsys.readouterr().out
+    assert "Not covered" not in said
+    assert "every record that came in is accounted for" in said
+
+
 def test_an_audit_of_nothing_does_not_say_that_all_is_well(shop, capsys):
     from scribengin.cli.commands.audit import _show
 

@@ -70,13 +70,18 @@ def show_summary(result: RunResult, dead_list: str, console: Console | None = No
         show_summaries({"summaries": result.summaries})
 
 
-def show_verdict(violations: Sequence[str], console: Console, *, besides: bool = False) -> None:
-    """One line where all is well, else every violation. `besides`: the sinks' places hold more than that."""
+def show_verdict(violations: Sequence[str], console: Console, *, besides: bool = False, uncounted: Sequence[str] = ()) -> None:
+    """One line where all is well, else every violation. `besides`: the sinks' places hold more than that; `uncounted`: sinks of which
+    nobody knows whether they do."""
+    if uncounted:
+        where = f"the place of {uncounted[0]} holds" if len(uncounted) == 1 else f"the places of {', '.join(uncounted)} hold"
+        console.print(Text(f"Not covered: what else {where}.", style="yellow"))
     if not violations and besides:
         console.print(Text("What this flow wrote balances. Its places hold more, which it did not account for: see below.", style="yellow"))
         return
     if not violations:
-        console.print(Text("The ledger balances: every record that came in is accounted for.", style="green"))
+        well = "What this flow wrote balances." if uncounted else "The ledger balances: every record that came in is accounted for."
+        console.print(Text(well, style="green"))
         return
     console.print(Text("The ledger does NOT balance:", style="red"))
     for violation in violations:

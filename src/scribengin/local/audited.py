@@ -49,7 +49,12 @@ def _query(report: AuditReport, by_spark: Collection[str]) -> dict[str, Any]:
         "left_out": report.left_out,
         "nodes": {node: counts.as_json() for node, counts in report.totals.nodes.items()},
         "sinks": [
-            {"sink": sink.sink, "decided": sink.decided, "found": sink.found, "others": [asdict(each) for each in sink.others]}
+            {
+                "sink": sink.sink,
+                "decided": sink.decided,
+                "found": sink.found,
+                "others": None if sink.others is None else [asdict(each) for each in sink.others],
+            }
             | ({"members": dict(report.members[sink.sink])} if sink.sink in report.members else {})
             | ({"by_spark": True} if sink.sink in by_spark else {})
             for sink in report.sinks

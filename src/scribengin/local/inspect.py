@@ -15,6 +15,7 @@ from scribengin.local.prepare import open_sinks
 from scribengin.local.second_look import mismatches_by_query
 from scribengin.plan.advice import cut_advice
 from scribengin.plan.feeders import feeders
+from scribengin.plan.split import CHANNEL
 from scribengin.state.audit import AuditReport, audit_query
 from scribengin.state.channel_audit import audit_channels
 from scribengin.state.decisions import Decisions
@@ -30,7 +31,7 @@ from scribengin.state.trash import Trash
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from scribengin.connectors.contract import Sink
+    from scribengin.connectors.contract import Sink, Unaccounted
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.diff import Changes
     from scribengin.plan.model import QueryPlan
@@ -119,18 +120,21 @@ def _lineages(prepared: PreparedFlow) -> frozenset[str]:
     return frozenset(found)
 
 
-def _with_others(report: AuditReport, sinks: Mapping[str, Sink], known: Collection[str]) -> AuditReport:
-    """With what the places of its sinks hold besides."""
-    audits = (
-        replace(audit, others=tuple(sink.unaccounted(known))) if counts_others(sink := sinks[audit.sink]) else audit
-        for audit in report.sinks
-    )
-    return replace(report, sinks=tuple(audits))
+def _with_others(report: AuditReport, sinks: Mapping[str, Sink], known: Collection[str], channels: Collection[str]) -> AuditReport:
+    """With what the places of its sinks hold besides; those of channels are the flow's own."""
+
+    def others(id_: str) -> tuple[Unaccounted, ...] | None:
+        if id_ in channels:
+            return ()
+        return tuple(sink.unaccounted(known)) if counts_others(sink := sinks[id_]) else None
+
+    return replace(report, sinks=tuple(replace(audit, others=others(audit.sink)) for audit in report.sinks))
 
 
 def _audit_tier(prepared: Prepared, known: Collection[str]) -> FlowAudit:
     running = read_holder(prepared.folder) is not None
     sinks = open_sinks(prepared.plan.flow, prepared.plan, prepared.folder)
+    channels = {id_ for id_, sink in prepared.plan.flow.sinks.items() if sink.type == CHANNEL}
     reports = []
     for query in prepared.plan.queries:
         folder = prepared.folder.query(query.name)
@@ -146,7 +150,7 @@ def _audit_tier(prepared: Prepared, known: Collection[str]) -> FlowAudit:
             written = own if moved is None else _left_sinks(prepared.whole.flow, prepared.folder, folder, moved, totals)
             report = audit_query(part, written, lineage=each.id, stateful=stateful, fed_by=fed_by, running=running and part == folder)
             if part == folder:
-                report = _with_others(report, written, known)
+                report = _with_others(report, written, known, channels)
             if report.totals.last == totals.last:
                 for node, held in read_held(part).items():
                     report.totals.nodes[node].held = held

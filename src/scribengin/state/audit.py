@@ -31,8 +31,8 @@ class SinkAudit:
     decided: int
     found: int
     violations: tuple[str, ...] = ()
-    others: tuple[Unaccounted, ...] = ()
-    """what its place holds besides, of which the flow's state knows nothing"""
+    others: tuple[Unaccounted, ...] | None = ()
+    """what its place holds besides, of which the flow's state knows nothing; None where that was not looked for"""
 
 
 @dataclass(frozen=True, slots=True)

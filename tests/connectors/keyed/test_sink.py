@@ -9,7 +9,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place, Refusal
+from scribengin.connectors.contract import BatchId, Decided, Place, Refusal, Unaccounted
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.versions import version_of
@@ -23,6 +23,7 @@ from scribengin.testing.records import Records
 from scribengin.testing.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 SCHEMA = parse_schema("id STRING, n BIGINT")
@@ -99,6 +100,47 @@ def test_without_a_key_rows_of_one_record_are_told_apart_wherever_they_are_in_th
     with writer.store._open() as connection:
         ids = [id_ for (id_,) in connection.execute("SELECT id FROM documents ORDER BY version")]
     assert ids == ["s/a+1", "s/a+2", "s/a+2~~1", "s/a+1~~1", "s/a+1~~2"]
+
+
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_rows_of_before_the_lineage_are_counted_by_their_versions(
+    tmp_path: Path, key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Writer(tmp_path, key=key)
+    with first.store._open() as other:
+        other.execute("INSERT INTO documents VALUES ('theirs', 7, '{}')")
+    first.sink.prepare(owner="me", lineage="one", adopt=True)
+    decided = first.decide(0, [{"id": "a", "n": 1}, {"id": "b", "n": 1}])
+    first.sink.offer(decided, lambda _: None)
+    first.sink.publish(decided)
+    assert first.sink.unaccounted({"one"}) == [Unaccounted("others, from before this flow wrote there", 1)]
+    second = Writer(tmp_path, key=key, lineage="two")
+    second.sink.prepare(owner="me", lineage="two", adopt=True)
+    row = second.decide(0, [{"id": "c", "n": 1}])
+    second.sink.offer(row, lambda _: None)
+    second.sink.publish(row)
+    scans: list[object] = []
+    versions = SqliteStore.versions
+
+    def scanned(store: SqliteStore) -> Iterator[Sequence[int]]:
+        scans.append(store)
+        return versions(store)
+
+    monkeypatch.setattr(SqliteStore, "versions", scanned)
+    assert [each.violations for each in second.sink.audit(lineage="two", decided=[row])] == [()]
+    # without a key the one row replaces that of the same record
+    rows = 3 if key else 2
+    assert second.sink.unaccounted({"two"}) == [Unaccounted("lineage one or others, from before this flow wrote there", rows)]
+    assert len(scans) == 1, "the audit has read them already"
+
+
+def test_rows_of_lineages_that_the_state_knows_are_accounted_for(tmp_path: Path) -> None:
+    for lineage, id_ in (("one", "a"), ("two", "b"), ("three", "c")):
+        writer = Writer(tmp_path, lineage=lineage)
+        writer.sink.prepare(owner="me", lineage=lineage, adopt=True)
+        writer.write(0, [{"id": id_, "n": 1}])
+    assert writer.sink.unaccounted({"one", "two", "three"}) == []
+    assert writer.sink.unaccounted({"one", "three"}) == [Unaccounted("lineage two or lineages before it", 2)]
 
 
 def test_a_row_of_somebody_else_that_would_hide_ours_is_an_error(tmp_path: Path) -> None:

@@ -59,11 +59,17 @@ def _others(found: dict[str, Any]) -> Iterator[str]:
     """A line for what a sink's place holds besides."""
     for query in found["queries"]:
         for sink in query["sinks"]:
-            for other in sink.get("others", ()):
+            for other in sink.get("others") or ():
                 rows = "" if other["rows"] is None else f"{other['rows']:,} rows"
                 files = f"{other['items']:,} file{'s' * (other['items'] != 1)}" * bool(other["items"])
                 what = other["what"] if other["rows"] is None else f"of {other['what']}, of which this state knows nothing"
                 yield f"sink {sink['sink']}: its place also holds {' in '.join(filter(None, [rows, files]))} {what}"
+
+
+def _uncounted(found: dict[str, Any]) -> list[str]:
+    """The sinks in whose places nobody has looked for rows of others."""
+    # a master of an earlier release does not say
+    return sorted({sink["sink"] for query in found["queries"] for sink in query["sinks"] if sink.get("others", ()) is None})
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -106,7 +112,7 @@ def _show(found: dict[str, Any]) -> None:
     # a master of an earlier release knows no lines
     show_ledger({_name(query): [LedgerLine.from_json(each) for each in query.get("lines", ())] for query in queries}, console)
     if any(query["batches"] for query in queries) or found["ledger"]["violations"]:
-        show_verdict(found["ledger"]["violations"], console, besides=any(_others(found)))
+        show_verdict(found["ledger"]["violations"], console, besides=any(_others(found)), uncounted=_uncounted(found))
     else:
         console.print(Text("Nothing was audited: no Batch is committed yet.", style="yellow"))
     show_losses(counts, console)

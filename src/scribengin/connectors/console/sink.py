@@ -10,11 +10,11 @@ import msgspec
 from scribengin.connectors.contract import Published, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.contract import BatchId, Decided, Place, Unaccounted
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
 
@@ -62,6 +62,10 @@ class ConsoleSink:
         """Nothing stays on a terminal: what was decided is all there is to say."""
         for each in decided:
             yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts))
+
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:  # noqa: ARG002 (the contract's)
+        """See `CountingSink`. Nothing stands anywhere."""
+        return []
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
         """Nothing stays on a terminal."""

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Published, Refusal
+from scribengin.connectors.contract import Published, Refusal, Unaccounted
 from scribengin.connectors.keyed.sending import Pace, Sending
 from scribengin.connectors.keyed.staged import (
     Form,
@@ -25,7 +25,7 @@ from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.remedies import add_to_outputs, start_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
     from scribengin.connectors.contract import BatchId, Decided, Place
@@ -117,6 +117,8 @@ class KeyedSink:
         self._pace = Pace()
         self._owner = ""
         self._made = False
+        self._below: int | None = None
+        """rows that stand there under versions of before this lineage; None where nobody has counted"""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the place, or find it claimed by this lineage. Raises Refused where rows of another stand there, unless `adopt`."""
@@ -241,6 +243,23 @@ class KeyedSink:
         if strange:
             yield Published(-1, 0, (f"{strange} rows in {self._store} were written by no batch",))
 
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
+        """See `CountingSink`. By the versions that `audit` has read: they tell rows of before this lineage, not whose these are."""
+        held = self._store.read_record()
+        if held is None:
+            return []
+        record = _Record.of(held)
+        unknown = [f"lineage {lineage}" for lineage in record.earlier if lineage not in known]
+        if len(unknown) < len(record.earlier) and unknown:
+            unknown.append("lineages before it")
+        if record.had_rows:
+            unknown.append("others, from before this flow wrote there")
+        if not unknown:
+            return []
+        if self._below is None:
+            self._counted(record.base)
+        return [Unaccounted(" or ".join(unknown), self._below)] if self._below else []
+
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete all rows; returns how many. Refused where rows of others may be among them.
 
@@ -325,6 +344,7 @@ class KeyedSink:
         found: Counter[int] = Counter()
         for some in self._store.versions():
             found.update(batch_of(base, version) for version in some)
+        self._below = sum(rows for number, rows in found.items() if number < 0)
         return found
 
     def _foreign(self, why: str) -> Refused:

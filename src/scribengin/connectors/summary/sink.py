@@ -14,11 +14,11 @@ from scribengin.connectors.contract import Published, Receipt
 from scribengin.connectors.summary.forms import asked_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.connectors.contract import BatchId, Decided, Place, Unaccounted
     from scribengin.connectors.summary.forms import Part
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
@@ -59,6 +59,10 @@ class SummarySink:
             written = sum(receipt.rows for receipt in each.receipts)
             wrong = () if rows == written else (f"the parts of batch {each.batch.number} hold {rows} rows; written were {written}",)
             yield Published(each.batch.number, rows, wrong)
+
+    def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:  # noqa: ARG002 (the contract's)
+        """See `CountingSink`. It lies in the flow's own state."""
+        return []
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
         """It goes with the flow's state."""
