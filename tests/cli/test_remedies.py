@@ -69,7 +69,7 @@ def commands_in(remedy):
 @pytest.fixture
 def follow(folder, command, monkeypatch):
     """Does what one command of a remedy says, as a person who answers yes."""
-    monkeypatch.setattr(confirm, "_asks", lambda: True)
+    monkeypatch.setattr(confirm, "_asks", lambda _: True)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt: "y")
 
     def does(words):

@@ -79,7 +79,7 @@ def test_without_a_person_to_ask_nothing_is_removed_and_all_that_would_be_is_lis
 @pytest.mark.parametrize("answer", ["n", "y"])
 def test_on_a_terminal_it_asks(shop, command, monkeypatch, answer):
     said = []
-    monkeypatch.setattr(confirm, "_asks", lambda: True)
+    monkeypatch.setattr(confirm, "_asks", lambda _: True)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt: said.append(prompt) or answer)
     ended = command("reset", "flow.yaml", "--outputs")
     assert said

@@ -31,20 +31,19 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
     """
     if yes:
         return
-    if not _asks():
+    context = click.get_current_context(silent=True)
+    if not _asks(context):
         no_answer = "run it on a terminal, where it asks; its --help names the option that answers for a script"
         raise Refused(f"{what} {'; '.join(lines)}", remedy=f"{remedy}; or {no_answer}" if remedy else no_answer, code=code)
     click.echo(what, err=True)
     for line in lines:
         click.echo(f"  {line}", err=True)
     if remedy:
-        context = click.get_current_context(silent=True)
         click.echo(remedy if context is None else as_called(remedy, context.params), err=True)
     if not click.confirm("Go on?", err=True):
         raise click.exceptions.Exit(Exit.FAILED)
 
 
-def _asks() -> bool:
+def _asks(context: click.Context | None) -> bool:
     """Whether a person can answer: a program that reads `--json` cannot."""
-    context = click.get_current_context(silent=True)
     return sys.stdin.isatty() and sys.stderr.isatty() and not (context is not None and context.meta.get("scribengin.json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scribengin.plan.graph import Graph
@@ -11,7 +12,7 @@ from scribengin.spec.model import Utilities
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from scribengin.plan.model import QueryPlan
     from scribengin.spec.model import Flow
@@ -95,23 +96,28 @@ def ledger_lines(counts: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> t
     steps = {name: frozenset(name.split("+")) for name in counts}
     lookups = frozenset(name for name, ids in steps.items() if ids <= tables)
     readers = {name: _readers(graph, steps, name) for name in lookups}
-    lines: list[LedgerLine] = []
-    for name, count in counts.items():
+
+    def line(name: str, count: Counts) -> LedgerLine:
         looked_up = 0
         if name not in lookups:
             looked_up = sum(counts[table].out // len(reading) for table, reading in readers.items() if name in reading)
-        lines.append(_line(name, count, looked_up, stateful=name in stateful, lookup=name in lookups))
-        lines += [_line(part, each, 0, part_of=name) for part, each in count.parts.items()]
-    return tuple(lines)
+        return _line(name, count, looked_up, stateful=name in stateful, lookup=name in lookups)
+
+    return _with_parts(counts, line)
 
 
 def plain_lines(counts: Mapping[str, Counts]) -> tuple[LedgerLine, ...]:
     """The same where nobody knows the plan: as the decisions count."""
-    return tuple(
-        line
-        for name, count in counts.items()
-        for line in (_line(name, count, 0), *(_line(part, each, 0, part_of=name) for part, each in count.parts.items()))
-    )
+    return _with_parts(counts, partial(_line, looked_up=0))
+
+
+def _with_parts(counts: Mapping[str, Counts], line: Callable[[str, Counts], LedgerLine]) -> tuple[LedgerLine, ...]:
+    """Each node's line, with those of its utilities behind it."""
+    lines: list[LedgerLine] = []
+    for name, count in counts.items():
+        lines.append(line(name, count))
+        lines += [_line(part, each, 0, part_of=name) for part, each in count.parts.items()]
+    return tuple(lines)
 
 
 def _readers(graph: Graph, steps: Mapping[str, frozenset[str]], table: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ class LostOutput:
 
     def as_json(self) -> dict[str, Any]:
         """Its form in a result."""
-        return {"sink": self.sink, "place": self.place, "items": self.items, "restorable": self.restorable}
+        return asdict(self)
 
     def __str__(self) -> str:
         what = f"{self.items:,} {'files' if self.restorable else 'files or rows'}"

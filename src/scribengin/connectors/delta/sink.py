@@ -22,9 +22,10 @@ from scribengin.connectors.delta.commits import TableCommits
 from scribengin.connectors.delta.folder import FolderPlace
 from scribengin.connectors.delta.held import rows_of
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
-from scribengin.connectors.files.sink import PublishedFiles, reveal, summarize_commits
+from scribengin.connectors.files.sink import PublishedFiles, reveal
 from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in
+from scribengin.connectors.files.sink_records import summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules
 from scribengin.core import faults
 from scribengin.core.errors import Refused

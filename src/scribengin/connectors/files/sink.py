@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Unaccounted, removed_name
+from scribengin.connectors.contract import removed_name
 from scribengin.connectors.files.keeping import COMPLETE, Keeping
 from scribengin.connectors.files.roll_audit import Rolled
 from scribengin.connectors.files.roll_heir import begin
@@ -27,6 +27,7 @@ from scribengin.connectors.files.roll_state import is_rolled, outputs_of
 from scribengin.connectors.files.sink_audit import audit_files
 from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_folder, claim, foreign_output, lineage_before
 from scribengin.connectors.files.sink_folders import INTERNAL, LineageFolder, lineages_in, remove_empty
+from scribengin.connectors.files.sink_records import found_besides, summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults
@@ -38,7 +39,7 @@ from scribengin.formats.catalog import encoder_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, OriginStream, Place, Published, SinkStream
+    from scribengin.connectors.contract import BatchId, Decided, OriginStream, Place, Published, SinkStream, Unaccounted
     from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.types import Schema
 
@@ -295,15 +296,8 @@ class FilesSink(PublishedFiles):
         """See `CountingSink`."""
         from scribengin.connectors.files.orphans import find_orphans  # which knows sinks
 
-        found = []
-        for lineage in lineages_in(self.path):
-            if lineage.path.name not in known:
-                counts = summarize_commits(lineage.commits.summary()[1], (record for _, record in lineage.commits.since()))
-                found.append(Unaccounted(f"lineage {lineage.path.name}", counts["rows"], counts["files"]))
-        foreign = sum(orphan.foreign for orphan in find_orphans(self.path))
-        if foreign:
-            found.append(Unaccounted("that no record names", items=foreign))
-        return [each for each in found if each.items]
+        logs = ((lineage.path.name, lineage.commits) for lineage in lineages_in(self.path))
+        return found_besides(known, logs, summarize_commits, find_orphans(self.path))
 
     def _publish(self, decided: Decided) -> None:
         if any("hidden" in segment for receipt in decided.receipts for segment in receipt.segments):
@@ -327,18 +321,6 @@ class FilesSink(PublishedFiles):
             refuses_late=keeping.refuses_late,
             top=self.path,
         )
-
-
-def summarize_commits(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
-    """What folded commit records come to."""
-    so_far = summary or {"batches": 0, "rows": 0, "files": 0}
-    for record in records:
-        so_far = {
-            "batches": so_far["batches"] + 1,
-            "rows": so_far["rows"] + record["rows"],
-            "files": so_far["files"] + len(record["files"]),
-        }
-    return so_far
 
 
 def reveal(staged: Path, final: Path, batch: BatchId) -> None:

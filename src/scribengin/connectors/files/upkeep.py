@@ -16,9 +16,9 @@ from scribengin.connectors.files.keeping import Keeping
 from scribengin.connectors.files.read_lease import over
 from scribengin.connectors.files.roll_state import summarize_turns
 from scribengin.connectors.files.roller import RollDone, Roller, leftovers
-from scribengin.connectors.files.sink import summarize_commits
 from scribengin.connectors.files.sink_claim import last_lineage
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in, remove_empty
+from scribengin.connectors.files.sink_records import summarize_commits
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError
 from scribengin.core.storage import drafts_in, names_in

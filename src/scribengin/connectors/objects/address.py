@@ -131,6 +131,10 @@ class Address:
 
         return S3Store(self.with_login(), parts.netloc, parts.path.strip("/"))
 
+    def look_at_place(self) -> None:
+        """List the first objects below the url. Raises what the store says."""
+        next(iter(self.with_login().open().list()), None)
+
     @property
     def server(self) -> str | None:
         """Where requests go, with the bucket in the server's name where that is wanted: clients take an address as it is. None: AWS's."""

@@ -145,7 +145,7 @@ class ObjectsReader:
             )
 
     def _changed(self, entry: Entry, size: int) -> None:
-        how = f"it had {size} bytes, now {entry.size}" if size != entry.size else f"it has {size} bytes as before, and another ETag"
+        how = how_changed(size, entry.size)
         if self._stop_on_change:
             raise SourceError(
                 f"{self._address}/{entry.key} changed after it was taken: {how}",
@@ -173,6 +173,11 @@ class ObjectsReader:
                 if key == self._floor:
                     return
         self._taken[key] = (piece.size, piece.inode)
+
+
+def how_changed(size: int, now: int) -> str:
+    """What became of an object that had `size` bytes, has `now`, and is another one."""
+    return f"it had {size} bytes, now {now}" if size != now else f"it has {size} bytes as before, and another ETag"
 
 
 def number_of(etag: str) -> int:

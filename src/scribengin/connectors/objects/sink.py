@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Unaccounted
+from scribengin.connectors.files.sink_records import found_besides, summarize_commits
 from scribengin.connectors.objects.address import Address
 from scribengin.connectors.objects.again import audit_objects
 from scribengin.connectors.objects.later import complete, later_of
@@ -24,7 +24,7 @@ from scribengin.formats.catalog import encoder_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published, Unaccounted
     from scribengin.connectors.objects.later import Later
     from scribengin.core.store import Store
     from scribengin.core.types import Schema
@@ -80,8 +80,8 @@ class ObjectsSink:
             self._uploads()  # tells now that no key of access is given
 
     def look_at_place(self) -> None:
-        """See LookedAtSink: lists the first objects of the prefix."""
-        next(iter(self._address.with_login().open().list()), None)
+        """See LookedAtSink."""
+        self._address.look_at_place()
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ObjectsSinkStream:
         """A stream for one unit; it writes nothing before its first row."""
@@ -123,16 +123,8 @@ class ObjectsSink:
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """See `CountingSink`."""
-        store, found = self._store, []
-        for lineage in lineages(store):
-            if lineage not in known:
-                manifests = Manifests(store, lineage)
-                counts = summarize(manifests.commits.summary()[1], (record for _, record in manifests.committed()))
-                found.append(Unaccounted(f"lineage {lineage}", counts["rows"], counts["files"]))
-        foreign = sum(orphan.foreign for orphan in find_orphans(store))
-        if foreign:
-            found.append(Unaccounted("that no record names", items=foreign))
-        return [each for each in found if each.items]
+        logs = ((lineage, Manifests(self._store, lineage).commits) for lineage in lineages(self._store))
+        return found_besides(known, logs, summarize, find_orphans(self._store))
 
     @property
     def place(self) -> str:
@@ -259,12 +251,4 @@ class ObjectsSink:
 
 def summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
     """What folded manifests come to."""
-    so_far = summary or {"batches": 0, "rows": 0, "files": 0}
-    for record in records:
-        if not is_closed(record):
-            so_far = {
-                "batches": so_far["batches"] + 1,
-                "rows": so_far["rows"] + record["rows"],
-                "files": so_far["files"] + len(record["files"]),
-            }
-    return so_far
+    return summarize_commits(summary, (record for record in records if not is_closed(record)))

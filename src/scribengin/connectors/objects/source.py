@@ -10,7 +10,7 @@ from scribengin.connectors.files.pieces import Piece, pieces_of
 from scribengin.connectors.files.source import FilesSource
 from scribengin.connectors.objects.address import Address
 from scribengin.connectors.objects.ranges import RangedFile
-from scribengin.connectors.objects.reader import ObjectsReader, number_of
+from scribengin.connectors.objects.reader import ObjectsReader, how_changed, number_of
 from scribengin.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class ObjectsSource:
         )
 
     def look_at_place(self) -> None:
-        """See LookedAtSource: lists the first objects below the url."""
-        next(iter(self._address.with_login().open().list()), None)
+        """See LookedAtSource."""
+        self._address.look_at_place()
 
     def check_first(self) -> None:
         """See `FilesSource.check_first`."""
@@ -154,13 +154,8 @@ class _Content(FilesSource):
         if now is None:
             raise FileNotFoundError(str(path))
         if self._stop_on_change and (now.size, number_of(now.etag)) != (piece.size, piece.inode):
-            how = (
-                f"it had {piece.size} bytes, now {now.size}"
-                if now.size != piece.size
-                else f"it has {now.size} bytes as before, and another ETag"
-            )
             raise SourceError(
-                f"{path} changed after it was taken, and is not yet committed: {how}",
+                f"{path} changed after it was taken, and is not yet committed: {how_changed(piece.size, now.size)}",
                 remedy="put the old content there again, or set `on_change: ignore`; new records belong into new objects",
             )
 
