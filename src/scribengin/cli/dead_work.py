@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from dataclasses import asdict, replace
 from functools import partial
@@ -362,8 +361,8 @@ def purge(
             return
         click.echo(f"{'would delete' if dry_run else 'deleted'} {count:,} dead letters")
         if (trash := found.get("trash")) is not None:
-            until, again = trash["until"][:10], shlex.quote(flow)
-            click.echo(f"to bring them back, until {until}: scribengin dead purge {again} --undo {trash['id']}")
+            undo_it = as_called(flow_command("dead purge", "--undo", trash["id"]), {"flow": flow, "state": state})
+            click.echo(f"to bring them back, until {trash['until'][:10]}: {undo_it}")
 
     return Answer(found, show=show)
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _KIND, _FORMAT = "trash", 1
 _FOLDER = ".trash"
 RESET, PURGE = "reset", "purge"
-_UNDO = {RESET: ("reset", "--undo"), PURGE: ("dead purge", "--undo")}
+_UNDO = {RESET: flow_command("reset", "--undo"), PURGE: flow_command("dead purge", "--undo")}
 KEPT = timedelta(days=7)
 """How long what was removed can be brought back."""
 
@@ -151,7 +151,7 @@ class Trash:
 
     def hint(self) -> str:
         """For a remedy, where a reset can be undone: how. Empty where nothing is kept."""
-        return f"bring back what a {self._by} removed: {flow_command(*_UNDO[self._by])}" if self.all() else ""
+        return f"bring back what a {self._by} removed: {_UNDO[self._by]}" if self.all() else ""
 
     def begin(self, owner: str, lost: Iterable[Mapping[str, Any]]) -> Discarded:
         """A new one, or the newest where its command was cut short."""
@@ -223,7 +223,7 @@ class Trash:
                 return folder
         raise Refused(
             f"query {query.name} has begun anew since: the purged dead letters are of its lineage {kept.lineage}",
-            remedy=f"bring that back first, if a reset removed it: {flow_command(*_UNDO[RESET])}",
+            remedy=f"bring that back first, if a reset removed it: {_UNDO[RESET]}",
             code="trash-taken",
         )
 
