@@ -91,6 +91,16 @@ def test_of_a_table_that_changed_the_files_that_changed_have_letters_again(looks
     assert told(looks) == [*FIRST, (3, "users", "b.jsonl", 2), (3, "users", "b.jsonl", 3)]
 
 
+def test_a_step_that_changed_has_letters_of_what_it_does_not_take(looks: FlowFolder) -> None:
+    ran(looks)
+    looks.steps(STEPS.replace("u8", "u9")).data("data/3.jsonl", [{"user": "u1", "n": 3}])
+    ran(looks)
+
+    found = told(looks)
+    assert [each for each in found if each[0] == 0] == FIRST
+    assert (3, "known", "a.jsonl", 4) in found, "a record that no Batch before has a letter of"
+
+
 STATEFUL = """
 version: 1
 name: looks

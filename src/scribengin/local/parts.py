@@ -124,7 +124,8 @@ def query_parts(
     nodes: list[Source | Step] = [*plan.flow.sources.values(), *plan.flow.steps.values()]
     on_error = {node.id: plan.flow.on_error(node) for node in nodes}
     tail = frozenset(node.id for node in query.nodes if node.stage in ("tail", "sink"))
-    rules = LetterRules(folder.dead, query.name, on_error, plan.tier, plan.flow.defaults.trace, tail, frozenset(query.static_sources))
+    static = frozenset(query.static_sources)
+    rules = LetterRules(folder.dead, query.name, on_error, plan.tier, plan.flow.defaults.trace, tail, static, query.fingerprint)
     schemas = {id_: sources[id_].resolve_schema() for id_ in used}
     return QueryParts(plan, query, code, rules, refs, {sink: sinks[sink] for sink in query.sinks}, schemas)
 

@@ -312,7 +312,7 @@ class BatchRunner:
         last = self._last or self.decisions.newest()
         marks = {*(() if last is None else last.lookups), *(mark for report in reports for mark in report.get("lookups", ()))}
         if marks and self._versions is None:
-            self._versions = versions_of(self.static)
+            self._versions = versions_of(self.parts.query.fingerprint, self.static)
         return tuple(sorted(current(marks, self._versions or ())))
 
     def _known_columns(self) -> set[tuple[str, str, str]]:

@@ -56,6 +56,8 @@ class LetterRules:
     """the nodes of the tail: where a replay can enter, beside sources"""
     static: frozenset[str] = frozenset()
     """the sources that every Batch reads again: a record of theirs becomes a letter once"""
+    version: str = ""
+    """the Query's fingerprint: what has died under another definition may die of something else"""
 
     def stop(self, batch: int) -> Hop:
         """The stop that a record makes here, now."""
@@ -218,7 +220,7 @@ class Letters:
         stream = origin.stream(ordinal)
         if stream is None:
             return False
-        mark = mark_of(origin.source, stream, "" if place is None else place.file, node)
+        mark = mark_of(self._rules.version, origin.source, stream, "" if place is None else place.file, node)
         self.marks.add(mark)
         return mark in self._known
 

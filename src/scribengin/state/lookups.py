@@ -1,7 +1,8 @@
 """Lookup tables (static sources) are read again by every Batch: which of their records are dead letters already.
 
-A mark names a version of a part of the table (a file with its size and time of change; a stream of what is no file), and a step in which
-records of it died. All records of a table pass its steps in every Batch, so one mark stands for all of the part.
+A mark names a version of a part of the table (a file with its size and time of change; a stream of what is no file), read by a version of
+the Query, and a step in which records of it died. All records of a table pass its steps in every Batch, so one mark stands for all of the
+part.
 """
 
 from __future__ import annotations
@@ -20,22 +21,23 @@ if TYPE_CHECKING:
 _DIGITS = 16
 
 
-def mark_of(source: str, stream: SourceStream, file: str, step: str) -> str:
-    """`1f0c…/users`. `file`: where the record stood, of a stream that packs several; else it may be empty."""
+def mark_of(query: str, source: str, stream: SourceStream, file: str, step: str) -> str:
+    """`1f0c…/users`. `query`: the Query's fingerprint. `file`: where the record stood, of a stream that packs several; else it may be
+    empty."""
     # a file in a folder of the same stream may end in the name of another
     parts = [path for path in _parts(stream) if path and (file == path or file.endswith(f"/{path}"))]
-    return f"{_version(source, stream, max(parts, key=len, default=''))}/{step}"
+    return f"{_version(query, source, stream, max(parts, key=len, default=''))}/{step}"
 
 
-def versions_of(static: Mapping[str, Sequence[SourceStream]]) -> frozenset[str]:
-    """Of all parts that the static sources have."""
+def versions_of(query: str, static: Mapping[str, Sequence[SourceStream]]) -> frozenset[str]:
+    """Of all parts that the static sources have; `query` as in `mark_of`."""
     return frozenset(
-        _version(source, stream, part) for source, streams in static.items() for stream in streams for part in ("", *_parts(stream))
+        _version(query, source, stream, part) for source, streams in static.items() for stream in streams for part in ("", *_parts(stream))
     )
 
 
 def current(marks: Iterable[str], versions: Collection[str]) -> set[str]:
-    """Those of parts that are still there."""
+    """Those of parts that are still there, and read in the same way."""
     return {mark for mark in marks if mark.partition("/")[0] in versions}
 
 
@@ -68,6 +70,6 @@ def _parts(stream: SourceStream) -> Mapping[str, list[Any]]:
     return parts
 
 
-def _version(source: str, stream: SourceStream, part: str) -> str:
+def _version(query: str, source: str, stream: SourceStream, part: str) -> str:
     over = [stream.place["root"], _parts(stream)[part]] if part else stream.as_json()
-    return hashlib.sha256(canonical([source, over])).hexdigest()[:_DIGITS]
+    return hashlib.sha256(canonical([query, source, over])).hexdigest()[:_DIGITS]
