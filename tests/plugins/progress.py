@@ -26,6 +26,8 @@ class Progress:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._terminal = None if config.getoption("numprocesses", None) else os.fdopen(os.dup(1), "w")
+        """where tests run in this process, what goes to the reporter meanwhile is captured as theirs"""
         self._began = time.monotonic()
         self._ending = threading.Event()
         self._running: dict[str, None] = {}
@@ -77,6 +79,8 @@ class Progress:
         if self._thread.is_alive():
             self._thread.join()
         self._scratch.cleanup()
+        if self._terminal is not None:
+            self._terminal.close()
 
     def _tick(self) -> None:
         due = time.monotonic() + EACH_S
@@ -97,6 +101,9 @@ class Progress:
         return bool(new)
 
     def _show(self, text: str) -> None:
+        if self._terminal is not None:
+            print(f"\n{text}", file=self._terminal, flush=True)
+            return
         reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         reporter.ensure_newline()
         reporter.write_line(text)
