@@ -346,7 +346,7 @@ TREE = {"type": "record", "name": "Tree", "fields": [{"name": "below", "type": {
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
         ("5", "no Avro schema"),
         ('"string"', 'the schema of "string"; asked is a record'),
         ("string", 'the schema of "string"; asked is a record'),

@@ -109,7 +109,7 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
         for newer in (looking("unravel"), looking("unravel", answer=True)):
             with pytest.raises(Refused, match='"unravel" is not known here') as told:
                 pages.look_into("a", newer)
-            assert (told.value.code, "update scribengin on the node" in told.value.remedy) == ("node-old", True)
+            assert (told.value.code, "update Scribengin on the node" in told.value.remedy) == ("node-old", True)
 
         with pytest.raises(Unreachable, match="lets this master not in"):
             NodePages(plane.registry).look_into("a", looking("offsets"))

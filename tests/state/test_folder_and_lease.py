@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,27 @@ def test_a_held_lease_is_refused_and_names_its_holder(tmp_path: Path) -> None:
         assert holder is not None
         assert (holder.pid, holder.term) == (os.getpid(), lease.term)
     assert read_holder(folder) is None
+
+
+def test_who_only_looks_who_holds_a_lease_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path, "f")
+    take_lease(folder).release()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            read_holder(folder)
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    try:
+        for _ in range(200):
+            take_lease(folder).release()
+    finally:
+        ended.set()
+        for looker in lookers:
+            looker.join()
 
 
 def test_the_term_rises_at_each_take_even_when_the_lock_file_was_deleted(tmp_path: Path) -> None:

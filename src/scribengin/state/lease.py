@@ -77,6 +77,8 @@ def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None 
     make_folder(folder.path)
     deadline = time.monotonic() + wait_s
     while (handle := _try_lock(folder.lock)) is None:
+        if not _is_held(folder.lock):
+            continue  # somebody only looks who holds it, for some microseconds
         if time.monotonic() >= deadline:
             holder = _written_holder(folder)
             if right is None or holder is None or holder.right != right.path:
@@ -100,17 +102,22 @@ def read_holder(folder: StateFolder) -> Holder | None:
     """Who holds the lease now, or None."""
     if isinstance(folder.path, RemotePath):
         return read_remote_holder(folder.path)
+    return _written_holder(folder) if _is_held(folder.lock) else None
+
+
+def _is_held(path: Path) -> bool:
+    """Whether somebody has the lock for himself: others who look at the same time share it."""
     try:
-        handle = os.open(folder.lock, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return None
+        return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _written_holder(folder)
+        return True
     finally:
         os.close(handle)
-    return None
+    return False
 
 
 def _try_lock(path: Path) -> int | None:

@@ -88,7 +88,9 @@ def test_what_was_written_and_not_marked_is_written_again_but_for_a_transaction(
     again.recover(decided, lineage="one", before=1)
     assert len(on_shelf(tmp_path / "out")) == len(ROWS) * (1 if options else 2)
     notes = again.upkeep()
-    assert [("batch 0 (6 rows) is handed over again" in note, "twice" in note) for note in notes] == ([] if options else [(True, True)])
+    assert [("batch 0 (6 rows) is handed over again" in note, "duplicated" in note) for note in notes] == (
+        [] if options else [(True, True)]
+    )
     assert again.upkeep() == []
     assert [(told.rows, told.violations) for told in again.audit(lineage="one", decided=[decided])] == [(6, ())]
 
