@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from scribengin.core.cache import cache_folder
+
 ROOT = Path(__file__).parents[1]
 OLDEST = "3.11"
 NEWEST_FIRST = ("3.14", "3.13", "3.12")
@@ -53,6 +55,7 @@ def main() -> int:
             else:
                 print(f"test-install: {name} ok in {time.monotonic() - began:.0f} s: {said}", flush=True)
             shutil.rmtree(place / name)
+    _uv("cache", "prune", "--ci")  # uv unpacks PySpark's sources anew in each run, a gigabyte, and leaves them
     return 1 if failed else 0
 
 
@@ -178,6 +181,7 @@ def _do(command: list[str], cwd: Path | None = None, expected: int = 0) -> subpr
 def _ended(command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     # what is set for the checkout's own environment must not help, nor the folder that the command is called in
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "SPARK_HOME"}}
+    clean["UV_CACHE_DIR"] = str(cache_folder() / "uv")  # one that may be pruned: a person's own is not ours
     clean["SCRIBENGIN_CLASS_ARCHIVE"] = "no"  # else a run leaves a process behind, which makes one out of an environment that is deleted
     try:
         return subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=LIMIT_S, check=False)
