@@ -349,7 +349,7 @@ def purge(
     count = found["purged"]
     if count and not dry_run:
         never = f", {found['unreplayed']:,} of which were never replayed" if found["unreplayed"] else ""
-        lines = [f"{count:,} dead letters of {', '.join(found['queries'])}{never}"]
+        lines = [f"{_counted(count)} of {', '.join(found['queries'])}{never}"]
         remedy = f"to keep a copy for longer: {flow_command('dead export', '--to', 'FILE')}"
         confirm("this moves to the trash, and deletes after 7 days:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
         found = purged(replayed=replayed, dry_run=False)
@@ -359,7 +359,7 @@ def purge(
         if not count:
             click.echo("no dead letters")
             return
-        click.echo(f"{'would delete' if dry_run else 'deleted'} {count:,} dead letters")
+        click.echo(f"{'would delete' if dry_run else 'deleted'} {_counted(count)}")
         if (trash := found.get("trash")) is not None:
             undo_it = as_called(flow_command("dead purge", "--undo", trash["id"]), {"flow": flow, "state": state})
             click.echo(f"to bring them back, until {trash['until'][:10]}: {undo_it}")
@@ -367,11 +367,15 @@ def purge(
     return Answer(found, show=show)
 
 
+def _counted(letters: int) -> str:
+    return f"{letters:,} dead letter{'s' * (letters != 1)}"
+
+
 def _undo_purge(flow: str, id_: str, state: Path | None, masters: Masters) -> Answer:
     found = _undone_there(flow, id_, masters) if is_name(flow) else _undone_here(flow, id_, state)
 
     def show() -> None:
-        click.echo(f"brought back {found['restored']:,} dead letters that the purge {found['id']} deleted")
+        click.echo(f"brought back {_counted(found['restored'])} that the purge {found['id']} deleted")
         if found["expired"]:
             click.echo(f"{found['expired']:,} more have outlived `retain` meanwhile")
 
