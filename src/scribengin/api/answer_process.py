@@ -7,7 +7,6 @@ stdin: a `Question` as JSON. stdout: a `Seen` as JSON. It has copies of the reco
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,35 +129,29 @@ def _replayed(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]
 def _purged(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
     """Under the leases, delete letters. May be killed at any point, and asked again."""
     from scribengin.local.purging import find_doomed, purge
+    from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
 
     which = _which(said)
-    with ExitStack() as stack:
-        if not said["dry_run"]:
-            stack.enter_context(_leases(prepared))
+    with take_leases(() if said["dry_run"] else (tier.folder for tier in prepared.tiers)):
         doomed = find_doomed(_queries(prepared, which.query), which, replayed=said["replayed"])
         discarded = None if said["dry_run"] else purge(doomed, Trash(prepared.root, prepared.name, PURGE))
-    told = {"purged": doomed.count, "unreplayed": doomed.unreplayed, "queries": dict(doomed.by_query)}
-    return {"flow": prepared.name, **told, "dry_run": said["dry_run"], "trash": None if discarded is None else discarded.as_json()}
+    return {
+        "flow": prepared.name,
+        **doomed.as_json(),
+        "dry_run": said["dry_run"],
+        "trash": None if discarded is None else discarded.as_json(),
+    }
 
 
 def _undone(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
     """Under the leases, bring purged letters back."""
     from scribengin.local.purging import undo_purge
+    from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
 
-    with _leases(prepared):
+    with take_leases(tier.folder for tier in prepared.tiers):
         return {"flow": prepared.name, **undo_purge(Trash(prepared.root, prepared.name, PURGE), said["id"]).as_json()}
-
-
-def _leases(prepared: PreparedFlow) -> ExitStack:
-    """Those of all tiers, taken already. Raises Refused where one runs."""
-    from scribengin.state.lease import take_lease
-
-    with ExitStack() as stack:
-        for tier in prepared.tiers:
-            stack.enter_context(take_lease(tier.folder))
-        return stack.pop_all()
 
 
 def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:

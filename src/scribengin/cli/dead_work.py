@@ -414,7 +414,7 @@ def _purged_here(flow: str, filters: Filters, state: Path | None, *, replayed: b
         with opened.leases():
             doomed = find_doomed(queries, filters.which, replayed=replayed)
             discarded = delete(doomed, _trash_of(opened))
-    said = {"flow": opened.declared.name, "purged": doomed.count, "unreplayed": doomed.unreplayed, "queries": dict(doomed.by_query)}
+    said = {"flow": opened.declared.name} | doomed.as_json()
     return said if discarded is None else said | {"trash": discarded.as_json()}
 
 

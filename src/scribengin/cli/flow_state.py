@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,8 @@ from scribengin.cli.settings import read_settings
 from scribengin.core.errors import InputError, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from scribengin.local.prepare import PreparedFlow
@@ -63,13 +63,11 @@ class FlowState:
 
         return {name for tier in self.tiers for name in query_sinks(tier.flow)}
 
-    @contextmanager
-    def leases(self) -> Iterator[Mapping[str, Lease]]:
+    def leases(self) -> AbstractContextManager[Mapping[str, Lease]]:
         """Tier → its lease, of all tiers. Raises Refused where one runs."""
-        from scribengin.state.lease import take_lease
+        from scribengin.state.lease import take_leases
 
-        with ExitStack() as stack:
-            yield {tier.folder.tier: stack.enter_context(take_lease(tier.folder)) for tier in self.tiers}
+        return take_leases(tier.folder for tier in self.tiers)
 
 
 def prepared_flow(flow: str, state: Path | None) -> PreparedFlow:

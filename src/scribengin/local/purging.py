@@ -35,7 +35,7 @@ class Doomed:
 
     def as_json(self) -> dict[str, Any]:
         """One object."""
-        return {"letters": self.count, "unreplayed": self.unreplayed, "queries": dict(self.by_query)}
+        return {"purged": self.count, "unreplayed": self.unreplayed, "queries": dict(self.by_query)}
 
 
 def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool) -> Doomed:

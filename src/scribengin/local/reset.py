@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from scribengin.state.channels import FOLDER
 from scribengin.state.dead import read_expired
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder, renew_owner
-from scribengin.state.lease import take_lease
+from scribengin.state.lease import take_leases
 from scribengin.state.ledger import read_totals
 from scribengin.state.purged import count_purged
 from scribengin.state.topology import read_topology, tiers_with_state
@@ -147,13 +146,13 @@ class Reset:
 
     def run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
         """Under leases, which it takes: remove it. Raises Refused where a tier runs. May be killed at any point and done again."""
-        with self._leases():
+        with take_leases(self.tiers):
             return self._run(lost)
 
     def undo(self, id_: str = "") -> Discarded:
         """Under leases, which it takes: bring back what the newest reset has removed, or the one of that id. Raises Refused where there is
         none, where the flow has run since, or where a tier runs."""
-        with self._leases():
+        with take_leases(self.tiers):
             found = self.trash.find(id_)
             if found.owner != _owner(self.tiers[0]):
                 raise Refused(
@@ -185,13 +184,6 @@ class Reset:
     def _sink_of(self, output: KeptOutput) -> TrashSink | None:
         sink = self.sinks.get(output.sink)
         return sink if sink is not None and has_trash(sink) and sink.place == output.place else None
-
-    def _leases(self) -> ExitStack:
-        """Those of all tiers, taken already."""
-        with ExitStack() as stack:
-            for tier in self.tiers:
-                stack.enter_context(take_lease(tier))
-            return stack.pop_all()
 
     def _run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
         owner = _owner(self.tiers[0])

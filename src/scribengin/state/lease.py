@@ -10,7 +10,7 @@ import fcntl
 import os
 import socket
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,11 +23,12 @@ from scribengin.state.holder import TAKEN, Holder, Lease, Right, refusal
 from scribengin.state.remote_lease import read_remote_holder, take_remote_lease
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from scribengin.state.folder import StateFolder
 
-__all__ = ["Holder", "Lease", "Right", "read_holder", "take_lease"]
+__all__ = ["Holder", "Lease", "Right", "read_holder", "take_lease", "take_leases"]
 
 _POLL_S = 0.05
 _KEPT_TERMS = 10
@@ -98,6 +99,13 @@ def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None 
     return FileLease(folder.lock, handle, holder, right)
 
 
+@contextmanager
+def take_leases(folders: Iterable[StateFolder]) -> Iterator[dict[str, Lease]]:
+    """Tier → its lease, of all of them, for a block. Raises Refused where a tier runs."""
+    with ExitStack() as stack:
+        yield {folder.tier: stack.enter_context(take_lease(folder)) for folder in folders}
+
+
 def read_holder(folder: StateFolder) -> Holder | None:
     """Who holds the lease now, or None."""
     if isinstance(folder.path, RemotePath):
@@ -106,7 +114,7 @@ def read_holder(folder: StateFolder) -> Holder | None:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether somebody has the lock for himself: others who look at the same time share it."""
+    """Whether somebody has the lock exclusively: those who only look share it."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
