@@ -16,7 +16,7 @@ from scribengin.connectors.files.orphans import find_orphans
 from scribengin.core.faults import VARIABLE
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
-from scribengin.local.reset import Reset
+from scribengin.local.reset import Reset, TrashKeeper
 from scribengin.state import trash as trash_module
 from scribengin.state.trash import KEPT, Trash
 
@@ -203,6 +203,20 @@ def test_what_is_older_than_a_week_is_deleted_by_the_next_run(shop, command, mon
     assert command("reset", "flow.yaml", "--yes").status == 0
     monkeypatch.setattr(trash_module, "KEPT", timedelta(seconds=-1))
     assert shop.run().balanced
+    assert trash.all() == []
+
+
+def test_a_flow_that_runs_on_empties_its_trash_by_the_hour(shop, command, monkeypatch):
+    assert command("reset", "flow.yaml", "--yes").status == 0
+    trash = Trash(shop.path / ".scribengin", "shop")
+    monkeypatch.setattr(trash_module, "KEPT", timedelta(seconds=-1))
+    clock = [0.0]
+    keeper = TrashKeeper(prepare(shop.path / "flow.yaml", state=None), lambda: clock[0])
+    clock[0] = 3599.0
+    keeper.look()
+    assert len(trash.all()) == 1
+    clock[0] = 3600.0
+    keeper.look()
     assert trash.all() == []
 
 

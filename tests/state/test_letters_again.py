@@ -34,7 +34,6 @@ from scribengin.state.lineage import Lineage, begin_moved, leave, open_lineage, 
 from scribengin.state.purged import purge_places, read_places
 from scribengin.state.repairs import Repair, read_repair, repaired_keys, write_repair
 from scribengin.state.replays import Entering, Pending, Replays, missing_lines, of_query, read_entering, settle, waiting
-from scribengin.state.retention import Retention
 from scribengin.state.source_log import SourceLog, is_replay
 from scribengin.state.trash import KEPT, PURGE, Trash
 from scribengin.testing.protocol import SINKS, SOURCE, STEP, Driver, Job, files_sink
@@ -176,10 +175,9 @@ class TestUndo:
         folder = trash.folder_of(trash.find())
         assert list(folder.rglob("*.jsonl"))
         now = datetime.now(UTC)
-        empty = Trash(job.state, "f").drop_expired
-        Retention(job.query, None, now=lambda: now + KEPT - timedelta(minutes=1), empty_trash=empty).look()
+        Trash(job.state, "f").drop_expired(now + KEPT - timedelta(minutes=1))
         assert len(trash.all()) == 1
-        Retention(job.query, None, now=lambda: now + KEPT + timedelta(minutes=1), empty_trash=empty).look()
+        Trash(job.state, "f").drop_expired(now + KEPT + timedelta(minutes=1))
         assert not folder.exists()
         assert trash.all() == []
 

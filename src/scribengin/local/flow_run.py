@@ -23,7 +23,7 @@ from scribengin.local.ledger import in_plan_order, ledger_lines, query_rows, sta
 from scribengin.local.levels import Levels
 from scribengin.local.limits import Paced
 from scribengin.local.meter import Meter
-from scribengin.local.reset import empty_trash
+from scribengin.local.reset import TrashKeeper
 from scribengin.local.rolling import Rolling, show_all
 from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
 from scribengin.local.stored import letters_waiting
@@ -102,6 +102,7 @@ class FlowRun:
         self._rolling = Rolling([Path(folder) for folder in sorted(folders)], self._hear, stores)
         self._hidden: list[tuple[Prepared, QueryBench, ScribenginError]] = []
         """whose rows are not all seen, and why"""
+        self._trash = TrashKeeper(prepared)
         self._accepted: tuple[Mapping[str, object], ...] | None = None
         keep_all_learned(prepared.plan.flow, prepared.root)
         self._learning: list[Learning] = []
@@ -116,8 +117,7 @@ class FlowRun:
         meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last, channels=waits)
         log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
         kept = tier.plan.flow.defaults
-        empty = partial(empty_trash, self.prepared)
-        retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes, empty_trash=empty)
+        retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes)
         retention.look()
         replays = Replays(bench.folder.replays)
         ended = threading.Event()
@@ -138,6 +138,7 @@ class FlowRun:
             learning.committed(batch)
             keeper.committed(batch.decision)
             retention.look()
+            self._trash.look()
 
         def fed() -> bool:
             if any(not live.ended.is_set() for live in self.live if set(read.values()).intersection(live.bench.plan.sinks)):

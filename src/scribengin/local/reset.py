@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import can_restore, has_trash
@@ -27,7 +29,6 @@ from scribengin.state.trash import Discarded, KeptOutput, Trash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
     from pathlib import Path
 
     from scribengin.connectors.contract import Sink, TrashSink
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _STAYS = ("lock", "terms")
 """Terms must never begin again: an old driver that sleeps would look like a new one."""
+_EVERY_S = 3600.0
+"""between two looks at the trash of a flow that runs"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ class Reset:
 
     def _kept_sink(self, output: KeptOutput, found: Discarded) -> TrashSink:
         """The sink that an output is of. Raises Refused where the flow has it no more, or elsewhere."""
-        sink = self._sink_of(output)
+        sink = _sink_of(self.sinks, output)
         if sink is None:
             raise Refused(
                 f'what {found.id} has removed of sink "{output.sink}" is in the trash of {output.place}, where the flow has no such sink '
@@ -181,14 +184,10 @@ class Reset:
             )
         return sink
 
-    def _sink_of(self, output: KeptOutput) -> TrashSink | None:
-        sink = self.sinks.get(output.sink)
-        return sink if sink is not None and has_trash(sink) and sink.place == output.place else None
-
     def _run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
         owner = _owner(self.tiers[0])
         trash = self.trash
-        trash.drop_expired(drop=partial(_drop_outputs, self._sink_of))
+        trash.drop_expired(drop=partial(_drop_outputs, lambda: self.sinks))
         for sink in self.sinks.values():
             sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
         discarded = trash.begin(owner, lost)
@@ -223,29 +222,51 @@ class Reset:
                 yield folder / name
 
 
-def empty_trash(prepared: PreparedFlow, now: datetime | None = None) -> None:
+class TrashKeeper:
+    """Empties a flow's trash while it runs, at most once an hour; for the threads of all its Queries."""
+
+    def __init__(self, prepared: PreparedFlow, now_s: Callable[[], float] = time.monotonic) -> None:
+        """Its trash was emptied before it started."""
+        self._prepared = prepared
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._due_s = now_s() + _EVERY_S
+
+    def look(self) -> None:
+        """Cheap to call after every Batch."""
+        with self._lock:
+            if self._now_s() < self._due_s:
+                return
+            self._due_s = self._now_s() + _EVERY_S
+        empty_trash(self._prepared)
+
+
+def empty_trash(prepared: PreparedFlow) -> None:
     """Delete for good what a flow's trash has held for a week; what a store does not let go now, next time. Wants the lease of a tier."""
 
-    def sink_of(output: KeptOutput) -> TrashSink | None:
-        for tier in prepared.tiers:
-            sink = open_sinks(tier.plan.flow).get(output.sink)
-            if sink is not None and has_trash(sink) and sink.place == output.place:
-                return sink
-        return None
+    @cache
+    def sinks() -> dict[str, Sink]:
+        return {id_: sink for tier in prepared.tiers for id_, sink in open_sinks(tier.plan.flow).items()}
 
-    Trash(prepared.root, prepared.name).drop_expired(now, partial(_drop_outputs, sink_of))
+    Trash(prepared.root, prepared.name).drop_expired(drop=partial(_drop_outputs, sinks))
 
 
-def _drop_outputs(sink_of: Callable[[KeptOutput], TrashSink | None], expired: Discarded) -> bool:
+def _drop_outputs(sinks: Callable[[], Mapping[str, Sink]], expired: Discarded) -> bool:
     """Delete for good what sinks' places hold of it; False where a store does not let it go now. Of a sink that the flow has no more it
-    stays there: nothing says how the place is reached."""
+    stays there: nothing says how the place is reached. `sinks` is called where there is something."""
     try:
         for output in expired.outputs:
-            if (sink := sink_of(output)) is not None:
+            if (sink := _sink_of(sinks(), output)) is not None:
                 sink.drop_trash(expired.id)
     except ScribenginError:
         return False
     return True
+
+
+def _sink_of(sinks: Mapping[str, Sink], output: KeptOutput) -> TrashSink | None:
+    """The one that an output is of; None where the flow has it no more, or elsewhere."""
+    sink = sinks.get(output.sink)
+    return sink if sink is not None and has_trash(sink) and sink.place == output.place else None
 
 
 def _lost(tier: StateFolder, query: QueryFolder) -> LostQuery:

@@ -32,7 +32,7 @@ class Forgotten:
 
 class Retention:
     """Of one Query, used by one thread that holds the lease. `retain_s`: how long dead letters stay; None for ever. `retain_bytes`: how
-    many bytes of them; None for any. `empty_trash`: deletes what the flow's trash has held for a week by that time."""
+    many bytes of them; None for any."""
 
     def __init__(
         self,
@@ -41,13 +41,11 @@ class Retention:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         retain_bytes: int | None = None,
-        empty_trash: Callable[[datetime], object] = lambda _: None,
     ) -> None:
         self._query = query
         self._retain_s = retain_s
         self._retain_bytes = retain_bytes
         self._now = now
-        self._empty_trash = empty_trash
         self._next = datetime.min.replace(tzinfo=UTC)
 
     def look(self) -> Forgotten:
@@ -56,7 +54,6 @@ class Retention:
         if now < self._next:
             return Forgotten(0, 0)
         self._next = now + _EVERY
-        self._empty_trash(now)
         folders = [self._query, *(folder for folder, _ in past_lineages(self._query))]
         forgotten = [self._forget(folder, now) for folder in folders]
         return Forgotten(sum(each.batches for each in forgotten), sum(each.letters for each in forgotten))
