@@ -62,8 +62,8 @@ class Origin(ABC):
         """The dead letter that the record is, where a replay has brought it here."""
         return None
 
-    def stream(self, ordinal: int) -> SourceStream | None:  # noqa: ARG002 (of an origin that knows)
-        """The stream of which it is a record; None where that is not known."""
+    def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:  # noqa: ARG002 (of an origin that knows)
+        """The source and the stream of which it is a record, without reading anything; None where that is not known."""
         return None
 
     @property
@@ -107,9 +107,9 @@ class BlockOrigin(Origin):
         """The block itself."""
         return self.block, ordinal
 
-    def stream(self, ordinal: int) -> SourceStream | None:  # noqa: ARG002 (all of a block are of one)
+    def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:  # noqa: ARG002 (all of a block are of one)
         """The block's."""
-        return self._stream
+        return None if self._stream is None else (self.source, self._stream)
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:
         """`source/topic-0@17` of messages, else `source/stream+17`."""

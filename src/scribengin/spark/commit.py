@@ -309,6 +309,8 @@ class BatchRunner:
 
     def _lookups(self, reports: Iterable[dict[str, Any]]) -> tuple[str, ...]:
         """See `Decision.lookups`. A Batch may leave a table unread: what those before have said of it stays."""
+        if not self.static:
+            return ()
         last = self._last or self.decisions.newest()
         marks = {*(() if last is None else last.lookups), *(mark for report in reports for mark in report.get("lookups", ()))}
         if marks and self._versions is None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from scribengin.connectors.contract import SourceStream
     from scribengin.core.types import Schema
     from scribengin.formats.contract import RecordPlace
     from scribengin.formats.origins import Trail
@@ -80,10 +81,14 @@ class Letters:
         self._held_bytes = 0
         self._rows = CameRows()
         self._writer = DeadWriter(rules.folder, attempt)
-        self.marks: set[str] = set()
-        """of records of static sources that died: see `state.lookups`"""
+        self._marks: dict[tuple[int, str, str], tuple[SourceStream, str]] = {}
+        """of records of static sources that died: (id of the stream, file, node) → the stream, which keeps the id its own, and the mark"""
         self.again: Counter[str] = Counter()
         """node → records of static sources that an earlier Batch has made letters of, so that none are written here"""
+
+    def marks(self) -> list[str]:
+        """Of records of static sources that died; see `state.lookups`."""
+        return sorted({mark for _, mark in self._marks.values()})
 
     def keeps(self, node: str) -> bool:
         """Whether what cannot pass the node becomes a letter."""
@@ -164,7 +169,8 @@ class Letters:
         """The letter as JSON, without the row that came to the step; None where the node drops such records, or an earlier Batch has
         written it."""
         on_error = fate or self._rules.on_error.get(base(node), "dead_letter")
-        if on_error == "drop" and not self._rules.static:
+        static = self._of_static(origin, ordinal)
+        if on_error == "drop" and static is None:
             return None
         place = None if ordinal is None else origin.place(ordinal)
         if on_error == "fail":
@@ -174,7 +180,7 @@ class Letters:
                 f'step "{node}" failed on a record{at}: {message}' + (f" ({line})" if line else ""),
                 remedy=remedy or "repair the record or the step, or set on_error: dead_letter",
             ) from error
-        if ordinal is not None and origin.source in self._rules.static and self._is_known(node, origin, ordinal, place):
+        if static is not None and self._is_known(node, *static, "" if place is None else place.file):
             self.again[node] += 1
             return None
         if on_error == "drop":
@@ -215,14 +221,17 @@ class Letters:
             )
         )
 
-    def _is_known(self, node: str, origin: Origin, ordinal: int, place: RecordPlace | None) -> bool:
+    def _of_static(self, origin: Origin, ordinal: int | None) -> tuple[str, SourceStream] | None:
+        """The source and the stream of a record of a static source; None for any other."""
+        found = origin.stream(ordinal) if self._rules.static and ordinal is not None else None
+        return found if found is not None and found[0] in self._rules.static else None
+
+    def _is_known(self, node: str, source: str, stream: SourceStream, file: str) -> bool:
         """Whether the Batches before have a letter of that record of a static source."""
-        stream = origin.stream(ordinal)
-        if stream is None:
-            return False
-        mark = mark_of(self._rules.version, origin.source, stream, "" if place is None else place.file, node)
-        self.marks.add(mark)
-        return mark in self._known
+        made = self._marks.get((id(stream), file, node))
+        if made is None:
+            made = self._marks[id(stream), file, node] = stream, mark_of(self._rules.version, source, stream, file, node)
+        return made[1] in self._known
 
     @cached_property
     def _known(self) -> frozenset[str]:

@@ -109,11 +109,12 @@ class ReplayOrigin(Origin):
         letters = self._replayed(self._indexes.get(source, ""), index)
         return None if letters is None else letters[sequence]
 
-    def stream(self, ordinal: int) -> SourceStream | None:
+    def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:
         """By its number."""
-        source, index, _ = unpack_at(ordinal)
-        streams = self._streams.get(self._indexes.get(source, ""), ())
-        return streams[index] if index < len(streams) else None
+        number, index, _ = unpack_at(ordinal)
+        source = self._indexes.get(number, "")
+        streams = self._streams.get(source, ())
+        return (source, streams[index]) if index < len(streams) else None
 
     @cached_property
     def has_replays(self) -> bool:

@@ -377,7 +377,7 @@ class Stage:
             "taken": {source: taken_of(handed) for source, handed in self._taken.items()},
             "orders": {node.node: step.figures() for node, step in self._utilities_steps},
             "newest": newest_of(self._gates),
-            "lookups": sorted(self._letters.marks),
+            "lookups": self._letters.marks(),
             "again": dict(self._letters.again),
         }
         if self._plan is not None:
