@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from scribengin.api.plane import Plane
 from scribengin.api.planning import Planner, from_others
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import Tokens
+from scribengin.cli.main import main
 from scribengin.client.client import Client
 from scribengin.control.bell import Bell
 from scribengin.control.watch import Watch
@@ -27,7 +29,7 @@ from scribengin.registry.memory import MemoryStore
 from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from scribengin.packages.package import Package
@@ -165,3 +167,18 @@ def long_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     with ExitStack() as stack:
         yield Bench(tmp_path, stack)
+
+
+@pytest.fixture
+def says(capfd: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """What a command says with --json, beside the first master of the bench, and its exit status as `status`."""
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "nobody"))
+
+    def run(*words: str) -> dict[str, Any]:
+        monkeypatch.setenv("SCRIBENGIN_MASTER", bench.masters[0].url)
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--json"])
+        return {**json.loads(capfd.readouterr().out), "status": ended.value.code}
+
+    return run

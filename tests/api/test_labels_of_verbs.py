@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,26 +21,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def typed(
-    capfd: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., dict[str, Any]]:
+def typed(says: Typed, bench: Bench, tmp_path: Path) -> Typed:
     """What a command says with --json, beside the master of the bench."""
     bench.master()
     for flow, team in (("ads", "web"), ("bids", "web"), ("carts", "shop")):
         for package in "01":
             submission = admin.Submission(flow, package * 64, "flow.yaml", "/base", {"main": TierSpec()}, labels={"team": team})
             admin.apply(bench.person, submission, state=lambda _: str(tmp_path), by="bob")
-    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "nobody"))
-    monkeypatch.setenv("SCRIBENGIN_MASTER", bench.masters[0].url)
-
-    def run(*words: str) -> dict[str, Any]:
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([*words, "--json"])
-        said: dict[str, Any] = json.loads(capfd.readouterr().out)
-        return {**said, "status": ended.value.code}
-
-    return run
+    return says
 
 
 @pytest.mark.parametrize("words", ["status", "describe --tasks", "history", "events", "logs", "scale --cores 3"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -41,23 +40,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def typed(capfd: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+def typed(says: Typed, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     """What a command says with --json, beside the master of the bench, which has the two versions of flow ads."""
     bench.master()
     for package in "01":
         submission = admin.Submission("ads", package * 64, "flow.yaml", "/base", {"main": TierSpec()}, labels={"team": "web"})
         admin.apply(bench.person, submission, state=lambda _: str(tmp_path), by="bob")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "nobody"))
-    monkeypatch.setenv("SCRIBENGIN_MASTER", bench.masters[0].url)
-
-    def run(*words: str) -> dict[str, Any]:
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([*words, "--json"])
-        return {**json.loads(capfd.readouterr().out), "status": ended.value.code}
-
-    return run
+    return says
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scribengin.api.serving import Listen
-from scribengin.cli.main import main
 from scribengin.control import admin
 from scribengin.core.errors import ScribenginError
 from scribengin.registry.kinds import TierSpec
@@ -32,18 +30,9 @@ def submitted(bench: Bench) -> None:
 
 
 @pytest.fixture
-def typed(capfd: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Said]]:
+def typed(says: Callable[..., dict[str, Any]]) -> Callable[..., list[Said]]:
     """A command's problems, beside the master of the bench."""
-    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "nobody"))
-
-    def run(*words: str) -> list[Said]:
-        monkeypatch.setenv("SCRIBENGIN_MASTER", bench.masters[0].url)
-        capfd.readouterr()
-        with pytest.raises(SystemExit):
-            main([*words, "--json"])
-        return [(each["code"], each["message"], each["remedy"]) for each in json.loads(capfd.readouterr().out)["problems"]]
-
-    return run
+    return lambda *words: [(each["code"], each["message"], each["remedy"]) for each in says(*words)["problems"]]
 
 
 def client_says(act: Callable[[], Any]) -> Said:
