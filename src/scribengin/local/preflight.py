@@ -170,7 +170,7 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
                 try:
                     with blaming(tier, id_), saying_what_is_in_the_trash(prepared):
                         place = sink_place(tier.plan.flow, id_)
-                        if not catalog.look_at_sink(node.type, place, who.get((tier.plan.tier, query.name))):
+                        if not catalog.look_at_sink(node.type, place, who.get((tier.plan.tier, id_))):
                             _open(partial(catalog.open_sink, node.type, place))
                 except ScribenginError as error:
                     yield error
@@ -179,18 +179,19 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
 def claimants(
     prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = (), *, adopt: bool = False
 ) -> dict[tuple[str, str], Claimant] | None:
-    """(tier, Query) → as whom a run would claim its sinks' places, but for those of `arriving`; None where the state does not say whose it
-    is. The other arguments are those of `sink_refusals`."""
+    """(tier, sink) → as whom a run would claim its place, but for those of Queries that are `arriving`; None where the state does not say
+    whose it is. The other arguments are those of `sink_refusals`."""
     try:
         owner = known_owner(prepared.root)
     except Refused:
         return None
-    found = {}
+    found: dict[tuple[str, str], Claimant] = {}
     for tier in prepared.tiers:
         for query in tier.plan.queries:
-            lineage = _lineage(tier, query.name)
             if (tier.plan.tier, query.name) not in arriving:
-                found[tier.plan.tier, query.name] = Claimant(owner, "" if lineage is None else lineage.id, adopt)
+                lineage = _lineage(tier, query.name)
+                claimant = Claimant(owner, "" if lineage is None else lineage.id, adopt)
+                found |= {(tier.plan.tier, sink): claimant for sink in query.sinks}
     return found
 
 

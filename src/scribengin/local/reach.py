@@ -104,14 +104,7 @@ def _claimants(prepared: PreparedFlow) -> dict[tuple[str, str], Claimant]:
         _, moves = changes_and_moves(prepared)
     except Refused:
         return {}  # `plan` and `run` say it of the state; a look at the places does not depend on it
-    of_query = claimants(prepared, {arrival.key for arrival in moves.arrivals}) or {}
-    return {
-        (tier.plan.tier, sink): of_query[tier.plan.tier, query.name]
-        for tier in prepared.tiers
-        for query in tier.plan.queries
-        for sink in query.sinks
-        if (tier.plan.tier, query.name) in of_query
-    }
+    return claimants(prepared, {arrival.key for arrival in moves.arrivals}) or {}
 
 
 def _where(node: Source | Sink) -> str:

@@ -124,13 +124,15 @@ def replay(
             there = True
             moved = has_moved(folder)
             if moved or folder.name not in made:
-                _refuse_all(folder, which, done, seen, *((_MOVED, _MOVED) if moved else (_WAITS, _GONE)))
+                asked_for, stays = (_MOVED, _MOVED) if moved else (_WAITS, _GONE)
+                _refuse_all(folder, which, done, seen, asked_for, stays)
                 continue
             owner = owner or known_owner(prepared.root)
             refusal = query_refusal(tier, made[folder.name], lineage, owner)
             if refusal is not None:
                 # no run takes the Query up as the flow is now: what is asked for would wait without end
-                _refuse_all(folder, which, done, seen, *[Cannot(refusal.message, refusal.remedy)] * 2)
+                stays = Cannot(refusal.message, refusal.remedy)
+                _refuse_all(folder, which, done, seen, stays, stays)
                 continue
             asked.append((folder, lineage))
             _Asking(tier, made[folder.name], folder, which, from_start, given, as_they_were, done, lineage, seen).ask()
