@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import OriginStream, SinkStream, StagingSink
+    from scribengin.connectors.contract import OriginStream, RestorableSink, SinkStream, StagingSink
     from scribengin.core.types import Schema
 
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -181,15 +181,17 @@ class OutboxSink:
     @property
     def path(self) -> Path:
         """Of a channel that is `restorable`."""
-        assert can_restore(self.inner)
-        assert not has_trash(self.inner)
-        return self.inner.path
+        return self._restored.path
 
     def move_away(self, kept: Path, *, owner: str, flow: str) -> int:
         """See `RestorableSink`."""
+        return self._restored.move_away(kept, owner=owner, flow=flow)
+
+    @property
+    def _restored(self) -> RestorableSink:
         assert can_restore(self.inner)
         assert not has_trash(self.inner)
-        return self.inner.move_away(kept, owner=owner, flow=flow)
+        return self.inner
 
     def upkeep(self) -> list[str]:
         """Called now and then while nothing is published: hands over what waits, if the channel is back. Sentences for people."""

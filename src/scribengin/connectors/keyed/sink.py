@@ -118,7 +118,7 @@ class KeyedSink:
         self._owner = ""
         self._made = False
         self._below: int | None = None
-        """rows that stand there under versions of before this lineage; None where nobody has counted"""
+        """rows of the place with versions of before this lineage; None where nobody has counted"""
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the place, or find it claimed by this lineage. Raises Refused where rows of another stand there, unless `adopt`."""

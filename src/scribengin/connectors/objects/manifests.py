@@ -92,7 +92,7 @@ class Notes:
 
 
 def is_internal(key: str) -> bool:
-    """Whether an object is none of the rows', or lies in the trash."""
+    """Whether an object holds no rows, or is in the trash."""
     return key.startswith((f"{INTERNAL}/", f"{TRASH}/"))
 
 

@@ -176,7 +176,7 @@ class ObjectsReader:
 
 
 def how_changed(size: int, now: int) -> str:
-    """What became of an object that had `size` bytes, has `now`, and is another one."""
+    """How an object that had `size` bytes, and has `now`, differs from what was taken."""
     return f"it had {size} bytes, now {now}" if size != now else f"it has {size} bytes as before, and another ETag"
 
 

@@ -34,7 +34,7 @@ _AT_ONCE = 8
 
 
 def can_keep(store: Store) -> bool:
-    """Whether what lies there can be moved to its trash. Tries it with an object of its own: rights to copy are not to be read."""
+    """Whether the objects of the place can be moved to its trash. Tries it with an object of its own: no store tells the right to copy."""
     if any(entry.size > store.copy_bytes for entry in store.list()):
         return False
     probe = f"{TRASH}/probe-{uuid4().hex}"
