@@ -126,3 +126,15 @@ def test_a_query_that_keeps_state_does_the_same(looks: FlowFolder) -> None:
     ran(looks)
 
     assert told(looks) == [(0, "known", "a.jsonl", 3), (0, "users", "a.jsonl", 2), (0, "users", "b.jsonl", 2)]
+
+
+def test_a_record_of_a_lookup_table_that_a_native_step_cannot_take_is_looked_for_in_that_table(looks: FlowFolder) -> None:
+    looks.flow(FLOW.replace("zone: country}, require: {number: zone <> 'x'}", "zone: CAST(country AS INT)}"))
+    result = looks.run()
+
+    assert result.state == "failed"
+    (query,) = result.queries
+    assert 'The records of the static source "users" were not tried' in query.error
+    assert "value 'x'" in query.error
+    assert query.remedy.startswith('repair the record in "users", or use try_cast')
+    assert looks.read("out") == []

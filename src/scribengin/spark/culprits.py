@@ -70,8 +70,20 @@ def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, in
             source, index, sequence = unpack_at(at)
             found.setdefault((names[source], index), {})[sequence] = (node, message)
     if sum(map(len, found.values())) == before:
-        raise StepError(f"a native step failed, and no single record makes it fail: {message_of(error)[:300]}") from error
+        raise _no_record(parts, error) from error
     return replace(inputs, skip=found)
+
+
+def _no_record(parts: QueryParts, error: Exception) -> StepError:
+    # the records of static sources are not searched: each of them is in every Batch, and may fail in none without a partner
+    static = " or ".join(f'"{name}"' for name in sorted(parts.letters.static))
+    text = f"a native step failed, and no single record of a streamed source makes it fail: {short_message(error).rstrip('.')}"
+    if not static:
+        return StepError(text, remedy="use try_cast and its like in the native steps")
+    return StepError(
+        f"{text}. The records of the static source {static} were not tried",
+        remedy=f"repair the record in {static}, or use try_cast and its like in the native steps behind it",
+    )
 
 
 def _place(parts: QueryParts, inputs: BatchInputs, at: int) -> str:
