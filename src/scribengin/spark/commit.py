@@ -17,7 +17,7 @@ import msgspec
 from scribengin.connectors.abilities import is_written_by_spark, offers
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
-from scribengin.core.errors import StateError
+from scribengin.core.errors import StateError, StepError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
@@ -29,7 +29,7 @@ from scribengin.spark.max_dead import DeadTally, too_many_dead
 from scribengin.spark.noticed import together as noticed_by
 from scribengin.spark.offset_log import planned_us, watermark_us
 from scribengin.spark.orders import learned, with_orders
-from scribengin.spark.program import RowsEntry, SinkNode
+from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.replayed import with_letters
 from scribengin.spark.spark_write import write_tails
@@ -258,6 +258,7 @@ class BatchRunner:
             compiled = with_letters(df.sparkSession, self.compiler.compile(inputs, reports), streams)
             compiled = self._committing(compiled, intent, behind)
         tails = {tail.program.index for tail in compiled.tails}
+        self._check_read(compiled, streams, reports, batch.number)
         middle = [report for (number, stage, _), report in reports.value.items() if number == batch.number and stage not in tails]
         for key in [key for key in reports.value if key[0] <= batch.number]:
             del reports.value[key]
@@ -331,9 +332,12 @@ class BatchRunner:
         return {"watermark_us": watermark_us(self._offsets, number), "leaves_us": leaves_us}
 
     def _run(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
-        """The Batch's one action: the reports of all tail units."""
+        """The Batch's action: the reports of all tail units. A second one where Spark has left out stages of a Query without state."""
         by_spark = [sink for sink in self.parts.sinks.values() if is_written_by_spark(sink)]
-        return write_tails(compiled, by_spark[0], reports, number) if by_spark else run_tails(compiled)
+        told = write_tails(compiled, by_spark[0], reports, number) if by_spark else run_tails(compiled)
+        if self.compiled is None:
+            read_what_is_left(compiled, reports, number)
+        return told
 
     def _committing(self, compiled: Compiled, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
         """The frames with the sinks of the members that were chosen, and with unit commits, where these were agreed on."""
@@ -380,6 +384,24 @@ class BatchRunner:
             twice = len(seen) - len(set(seen))
             raise StateError(f"Query {self.parts.query.name}: {len(missing)} of {len(expected)} units did not report, {twice} did twice")
 
+    def _check_read(
+        self, compiled: Compiled, streams: Mapping[str, tuple[SourceStream, ...]], reports: Accumulator[dict[Any, Any]], number: int
+    ) -> None:
+        """Every stream of a source that enters native steps was read: what Spark's optimiser leaves out would be in no count. Raises
+        StepError."""
+        entries = {middle.program.index: middle.program.entry for middle in compiled.middles}
+        for stage, entry in entries.items():
+            for source in entry.sources if isinstance(entry, StreamsEntry) else ():
+                read = {key for batch, index, key in reports.value if (batch, index) == (number, stage) and key.startswith(f"{source}/")}
+                expected = len(streams.get(source, ()))
+                if len(read) < expected:
+                    raise StepError(
+                        f'Spark has not read {expected - len(read)} of {expected} parts of source "{source}": it has found that '
+                        "nothing comes of them, because a table has no rows, or a condition never holds",
+                        remedy="fill the table, or correct the condition, and start again",
+                        node=source,
+                    )
+
     # --- publish ---
 
     def _publish(self, decision: Decision) -> Decision:
@@ -410,6 +432,14 @@ def _rows_units(program: Program) -> int:
     """How many units a stage that is entered by rows must have reported, where that is known: they commit one by one."""
     commits = [node.commit for node in program.nodes if isinstance(node, SinkNode) and node.commit is not None]
     return commits[0].units if commits and isinstance(program.entry, RowsEntry) else 0
+
+
+def read_what_is_left(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> None:
+    """Run the stages that Spark has left out because nothing comes of their rows: the other side of a join is empty, or a condition never
+    holds. Their records are counted, and the bad ones become letters, as if Spark had looked at each."""
+    for middle in reversed(compiled.middles):  # the last one runs those before it
+        if not middle.is_read({key for batch, stage, key in reports.value if (batch, stage) == (number, middle.program.index)}):
+            middle.frame.write.format("noop").mode("append").save()
 
 
 def run_tails(compiled: Compiled) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from scribengin.core.types import in_backticks
 from scribengin.plan.graph import base
 from scribengin.spark import native, spark_parse
 from scribengin.spark.arrow_functions import middle_function
-from scribengin.spark.compiled import BatchInputs, Compiled, NativeRun, StreamInputs, Tail
+from scribengin.spark.compiled import BatchInputs, Compiled, Middle, NativeRun, StreamInputs, Tail
 from scribengin.spark.counting import ways_behind
 from scribengin.spark.failures import step_failure
 from scribengin.spark.gate import GateNode, late_rule
@@ -106,6 +106,7 @@ class _Walk:
         self._runs: dict[str, NativeRun] = {}
         self._gated: dict[str, None] = {}
         self._python_before_native = False
+        self._middles: list[Middle] = []
         self._indexes = {"tail": count(), "middle": count(MIDDLE)}
 
     def compiled(self) -> Compiled:
@@ -120,7 +121,9 @@ class _Walk:
         tails = [self._rows_tail(id_) for id_ in list(self._frames) if self._layout.feeds_tail(id_)]
         if reads and (streams := self._streams_tail(reads)) is not None:
             tails.insert(0, streams)
-        return Compiled(tuple(tails), tuple(self._runs.values()), self._frames, tuple(self._gated), self._python_before_native)
+        return Compiled(
+            tuple(tails), tuple(self._runs.values()), self._frames, tuple(self._gated), self._python_before_native, tuple(self._middles)
+        )
 
     # --- native steps ---
 
@@ -289,7 +292,9 @@ class _Walk:
             branch = output if len(outputs) > 1 else None
             exits.append(ExitNode(name + EXIT, (gate.node if gate else output,), schema, at, sieve, branch))
         hidden = f", {AT} BIGINT" * at + f", {BRANCH} STRING" * (len(outputs) > 1)
-        df = self._mapped(df, self._program(entry, (*nodes, *exits)), outputs[0], f"{schema.ddl()}{hidden}")
+        program = self._program(entry, (*nodes, *exits))
+        df = self._mapped(df, program, outputs[0], f"{schema.ddl()}{hidden}")
+        self._note_middle(df, program, [source for source, _ in behind])
         frame = Frame(df, at, behind=behind, stateful=stateful)
         dfs = [df if len(outputs) == 1 else df.where(f"{BRANCH} = '{output}'").drop(BRANCH) for output in outputs]
         return {
@@ -305,6 +310,10 @@ class _Walk:
             return self._inputs.suspects.narrowed(output, out)
         return out
 
+    def _note_middle(self, df: DataFrame, program: Program, sources: Sequence[str]) -> None:
+        if any(source in self._parts.query.sources for source in sources):
+            self._middles.append(Middle(df, program))
+
     def _parsed_by_spark(self, id_: str) -> Frame:
         """A source with `parse: spark`: its lines as text, read by Spark's own parser."""
         source = self._parts.plan.flow.sources[id_]
@@ -314,6 +323,7 @@ class _Walk:
         entry = replace(entry, sources={id_: replace(entry.sources[id_], place=as_text)})
         program = self._program(entry, (ExitNode(id_ + EXIT, (id_,), spark_parse.TEXT, at=True),))
         out = self._mapped(df, program, id_, f"{spark_parse.TEXT.ddl()}, {AT} BIGINT")
+        self._note_middle(out, program, [id_])
         lines = Frame(out, at=True, run=(id_,), fed_by=(id_ + EXIT,), behind=((id_, ()),))
         return self._settled(id_, spark_parse.parsed(lines, source, self._parts.schemas[id_]))
 

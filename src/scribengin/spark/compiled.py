@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scribengin.spark.program import RowsEntry
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
 
     from pyspark.sql import DataFrame
 
@@ -60,6 +62,20 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True)
+class Middle:
+    """A stage before native steps: what leaves it, and its program."""
+
+    frame: DataFrame
+    program: Program
+
+    def is_read(self, keys: Set[str]) -> bool:
+        """Whether the units that have reported, by these keys, are all that it has, as far as that is known."""
+        if isinstance(self.program.entry, RowsEntry):
+            return bool(keys)
+        return {f"{source}/{index}" for source, index in self.program.entry.units} <= keys
+
+
+@dataclass(frozen=True, slots=True)
 class NativeRun:
     """Native steps that are counted as one node, at their ends. `fed_by` are the exits whose rows entered it, `behind` as in `Frame`."""
 
@@ -81,6 +97,8 @@ class Compiled:
     """the nodes whose watermarks meet in the Query"""
     python_before_native: bool = False
     """True where a person's Python feeds native steps"""
+    middles: tuple[Middle, ...] = ()
+    """the stages before native steps that rows of streamed sources go through, in the plan's order"""
 
 
 @dataclass(frozen=True, slots=True)
