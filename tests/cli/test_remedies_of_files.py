@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pytest
 
@@ -76,6 +77,23 @@ def test_package_missing(command: Command, flow: Path) -> None:
     [words] = named(command("package", "show", "x.package", "--json"), "package-missing")
     made = command(*(word.replace("DIR", str(flow.parent)) for word in words), "-o", "x.package")
     assert (made.status, command("package", "show", "x.package").status) == (0, 0)
+
+
+@pytest.mark.executes("package-damaged", "package-hash")
+@pytest.mark.parametrize("code", ["package-damaged", "package-hash"])
+def test_package_damaged(command: Command, flow: Path, code: str) -> None:
+    assert command("package", flow.parent, "-o", "x.package").status == 0
+    if code == "package-damaged":
+        Path("x.package").write_bytes(Path("x.package").read_bytes()[:-9])
+    else:
+        with ZipFile("x.package") as whole:
+            content = {name: whole.read(name) for name in whole.namelist()}
+        with ZipFile("x.package", "w") as changed:
+            for name, data in content.items():
+                changed.writestr(name, data + b"#" if name == "flow.yaml" else data)
+    [words] = named(command("package", "show", "x.package", "--json"), code)
+    assert command(*(word.replace("DIR", str(flow.parent)) for word in words), "-o", "x.package").status == 0
+    assert command("package", "show", "x.package").status == 0
 
 
 def test_package_empty(command: Command) -> None:

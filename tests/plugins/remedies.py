@@ -1,6 +1,8 @@
 """Commands in texts for people: a test in which a problem is made whose remedy names a command that does not parse fails.
 
 A command is parsed and never called. Whether files exist, and whether values are right, is not looked at: `FILE` is as good as a file.
+
+A test that does call it says so by the marker `executes(*codes)`; it fails unless a problem with one of these codes names a command.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from scribengin.core.problems import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+EXECUTES = "executes"
+"""the marker's name"""
 PLACEHOLDER = "placeholder"
 """in place of what is not known before a text is printed; it may be any number of words, or an option"""
 _NAME = "scribengin "
@@ -28,6 +32,7 @@ _BARE = re.compile(
 )
 """`runs`: what stands so is what a person is to type, as a whole"""
 _ENDS = re.compile(r"\.(?= |$)| (?:\||>|&&|&|#|→) ?| (?:or|to|and) .*$| \\$")
+_COMMANDS = re.compile(r"\b(?:scribengin|pip) [a-z]")
 _HELP = ("-h", "--help")
 
 
@@ -115,6 +120,8 @@ def faults_in(text: str) -> Iterator[str]:
 # --- all texts of problems that a test makes ---
 
 _made: set[str] = set()
+_met: set[str] = set()
+"""codes of those whose remedy names a command"""
 
 
 def _noted(original: Any, *, of_problem: bool) -> Any:
@@ -124,6 +131,8 @@ def _noted(original: Any, *, of_problem: bool) -> Any:
         for text in (self.remedy, self.message) if of_problem else (self.remedy,):
             if isinstance(text, str) and _NAME in text:
                 _made.add(text)
+        if isinstance(self.remedy, str) and _COMMANDS.search(self.remedy):
+            _met.add(self.code)
 
     return init
 
@@ -141,13 +150,19 @@ def take_faults() -> list[str]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> object:
+def pytest_runtest_call(item: pytest.Item) -> object:
     """Those of fixtures too, which are made before."""
     try:
         answer = yield
     except BaseException:  # it has failed for another reason, or is skipped: the next test is not to answer for it
         _made.clear()
+        _met.clear()
         raise
+    met = _met.copy()
+    _met.clear()
+    for marker in item.iter_markers(EXECUTES):
+        if not met.intersection(marker.args):
+            pytest.fail(f"no problem with the code {' or '.join(marker.args)} was made that names a command", pytrace=False)
     if faults := take_faults():
         pytest.fail("\n".join(["a remedy names a command that does not parse:", *faults]), pytrace=False)
     return answer

@@ -39,7 +39,8 @@ def find_state(registry: Registry, flow: str) -> str:
     host, tier = next(iter(hosts.items()))
     raise Refused(
         f"the state of flow {flow} is not on this host, {here}: there is no {folder}; its tier {tier} runs on {host}",
-        remedy=f"keep states where all hosts reach them, or start a master on {host}: scribengin master --registry ADDRESS --listen HOST",
+        remedy=f"keep states where all hosts reach them, or start a master on {host}: "
+        "scribengin master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
         code="state-elsewhere",
     )
 
@@ -74,7 +75,7 @@ def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], boo
     raise Refused(
         f"the state of flow {flow} is not on this host, {socket.gethostname()}: there is no {folder}; it may be on {', '.join(silent)}",
         remedy="keep states where all hosts reach them, or let this master reach the nodes: "
-        "scribengin node --registry ADDRESS --listen HOST",
+        "scribengin node --name NODE --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
         code="state-elsewhere",
     )
 

@@ -135,7 +135,8 @@ class NodePages:
         if is_loopback(url.hostname) and host != socket.gethostname():
             raise Unreachable(
                 f"node {node} answers on its own machine {host} only",
-                remedy="let others reach it: scribengin node --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
+                remedy=f"let others reach it: scribengin node --name {node} --registry ADDRESS --listen HOST "
+                "--tls-certificate FILE --tls-key FILE",
                 code="node-silent",
             )
         return http.rstrip("/")

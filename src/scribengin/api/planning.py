@@ -138,7 +138,7 @@ class Planner:
                     ) from None
                 raise Refused(
                     f"the flow was not planned within {self._limit_s} s",
-                    remedy="what its modules do when they are imported takes too long; see it: scribengin plan FILE",
+                    remedy="what its modules do when they are imported takes too long; see where: scribengin plan FILE, and Ctrl-C",
                     code="plan-late",
                 ) from None
             finally:

@@ -33,7 +33,7 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
             raise Unreachable(
                 "no master leads now that can be reached from here",
                 remedy="ask again in a moment; a leader on another host lets others reach it: "
-                "scribengin master --registry ADDRESS --listen HOST",
+                "scribengin master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
                 code="leader-missing",
             )
         return sent_to(address, request)

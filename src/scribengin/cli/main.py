@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import traceback
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -125,7 +127,9 @@ def main(arguments: list[str] | None = None) -> None:
         if fault is None:
             raise
         status = _told(fault, given)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
+        if place := _place_of_others(error.__cause__ or error):
+            click.echo(f"interrupted at {place}", err=True)
         status = Exit.INTERRUPTED
     except BrokenPipeError:  # the reader of stdout has left (`| head`): nobody is there to be told
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -133,6 +137,13 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:  # the process ends: Python need not look through all that was loaded for cycles, which takes 0.2 s after a run
         gc.freeze()
     sys.exit(int(status or 0))
+
+
+def _place_of_others(error: BaseException) -> str:
+    """The innermost line that is neither Scribengin's nor of an installed package: a flow's own code. Empty where none was under way."""
+    installed = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
+    lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return next((f"{file}:{line}" for file, line in reversed(lines) if not file.startswith(installed)), "")
 
 
 def _told(fault: EnvironmentFault, given: list[str]) -> int:

@@ -131,7 +131,7 @@ class Transport:
             silent.append(f"{master}: {told.message}")
         raise Unreachable(
             f"no master answers ({'; '.join(silent)})",
-            remedy="is one up? scribengin up, or name others: --master URL,URL",
+            remedy="name masters that are up: --master URL,URL; or name none, and start one here: scribengin up",
             code="master-unreachable",
         )
 

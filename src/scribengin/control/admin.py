@@ -117,7 +117,7 @@ def _stale(flow: str, planned: int, version: int) -> Refused:
     was = f"version {planned}" if planned else "nothing"
     return Refused(
         f"the plan is stale: of flow {flow} it knew {was}, and by now {now}",
-        remedy="look at what would change now: scribengin apply … --dry-run",
+        remedy="look at what would change now: scribengin apply FILE --dry-run",
         code="plan-stale",
     )
 

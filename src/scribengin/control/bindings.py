@@ -126,7 +126,11 @@ def forget(registry: Registry, host: str) -> None:
     _check_host(registry, host)
     up = registry.read(HOST_UP(host).path)
     if up is not None and up.session:
-        raise Refused(f"node {host} is up", remedy=f"end its agent first: scribengin decommission {host} --wait", code="node-up")
+        raise Refused(
+            f"node {host} is up",
+            remedy=f"let its workers go elsewhere: scribengin decommission {host} --wait; then end `scribengin node` there",
+            code="node-up",
+        )
     folders = [f"{HOSTS}/{host}/{name}" for name in ("orders", "seen", "lns")]
     gone = [f"{folder}/{name}" for folder in folders for name in registry.children(folder)]
     gone += [

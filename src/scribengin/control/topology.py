@@ -142,7 +142,7 @@ def check_agreed(plan: TopologyPlan, *, expected: str = "", accept: Accept | Non
     if expected and (len(expected) < 12 or not plan.hash.startswith(expected)):
         raise Refused(
             f"the plan {expected} is stale: by what is wanted now it is {plan.hash}",
-            remedy="look at what would change now: scribengin apply … --dry-run",
+            remedy="look at what would change now: scribengin apply FILE --dry-run",
             code="plan-stale",
         )
     for each in plan.flows:

@@ -185,7 +185,8 @@ def check_door(listen: Listen, *, has_key: bool) -> None:
     if not listen.local and not has_key:
         raise Refused(
             f"others can reach {listen.host}, and nobody could show a token: the registry is entered without a password, and has none",
-            remedy="make one, and give it to the masters as SCRIBENGIN_TOKEN: scribengin token add NAME --role operator",
+            remedy="make one in this node's registry, and give it to the masters as SCRIBENGIN_TOKEN: "
+            "scribengin token add NAME --role operator --registry ADDRESS",
             code="listen-open",
         )
 
