@@ -71,7 +71,15 @@ def test_without_a_person_to_ask_nothing_is_removed_and_all_that_would_be_is_lis
     dry = command("reset", "flow.yaml", "--outputs", "--dry-run", "--json")
     assert dry.status == 0
     (query,) = dry.object["result"]["queries"]
-    assert query == {"query": "kept", "tier": "main", "batches": 2, "positions": {"rows": 2}, "dead_letters": 1, "replays": 0}
+    assert query == {
+        "query": "kept",
+        "tier": "main",
+        "batches": 2,
+        "positions": {"rows": 2},
+        "dead_letters": 1,
+        "replays": 0,
+        "damaged": "",
+    }
     assert dry.object["result"]["outputs"] == [{"sink": "kept", "place": "out", "items": 3, "restorable": True}]
     assert tree(shop.path) == before
 
@@ -115,6 +123,7 @@ def test_after_a_reset_all_is_read_again_and_its_trash_is_read_by_nobody(shop, c
     assert sorted(row["id"] for row in shop.read("out2")) == [1, 2, 3]
 
 
+@pytest.mark.executes("trash-taken")
 def test_a_reset_is_not_undone_over_what_was_written_since_and_the_remedy_brings_both_back(shop, command):
     first = command("reset", "flow.yaml", "--outputs", "--yes", "--json").object["result"]["trash"]["id"]
     shop.data("data/c.jsonl", [{"id": 4, "kind": "z"}])

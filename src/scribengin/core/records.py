@@ -30,10 +30,11 @@ def seal(kind: str, format: int, body: Any) -> bytes:
     return b'{"kind":"%s","format":%d,"crc32":"%08x","body":' % (kind.encode(), format, zlib.crc32(text)) + text + _END
 
 
-def unseal(data: bytes, kind: str, format: int, where: object) -> Any:
-    """The body of a record. Raises StateError, which names `where`, for one that is torn, edited, of another kind or newer format."""
+def unseal(data: bytes, kind: str, format: int, where: object, *, without: str = "") -> Any:
+    """The body of a record. Raises StateError, which names `where`, for one that is torn, edited, of another kind or newer format.
+    `without`: what to do where there is no backup; to start over by default."""
     head = _HEAD.match(data)
-    remedy = f"restore the file from a backup; without one, {start_over()}"
+    remedy = f"restore the file from a backup; without one, {without or start_over()}"
     if head is None or not data.endswith(_END):
         raise StateError(f"{where} is torn: {len(data)} bytes that are no {kind} record", remedy=remedy)
     found, number, crc = head[1].decode(), int(head[2]), head[3].decode()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import can_restore, has_trash
 from scribengin.connectors.contract import BESIDE_OUTPUTS
-from scribengin.core.errors import Refused, ScribenginError
+from scribengin.core.errors import Refused, ScribenginError, StateError
 from scribengin.core.storage import names_in
 from scribengin.local.migrate import open_left_sinks
 from scribengin.local.positions import decided_ends
@@ -54,6 +54,8 @@ class LostQuery:
     replays: int
     made: bool = True
     """False where no sink of the flow makes it any more: then what it wrote is not looked for"""
+    damaged: str = ""
+    """why it cannot be counted"""
 
     def as_json(self) -> dict[str, Any]:
         """Its form in a result."""
@@ -64,6 +66,7 @@ class LostQuery:
             "positions": dict(self.positions),
             "dead_letters": self.dead_letters,
             "replays": self.replays,
+            "damaged": self.damaged,
         }
 
     def __str__(self) -> str:
@@ -74,7 +77,8 @@ class LostQuery:
         if self.replays:
             said.append(f"{self.replays:,} replay{'s' * (self.replays != 1)} that no Batch has taken yet")
         stays = "" if self.made else "; no sink of the flow makes it any more, and what it wrote stays"
-        return f"query {self.query}: the ledger and state of {', '.join(said)}{stays}"
+        what = f"of {', '.join(said)}" if not self.damaged else f"which cannot be counted: {self.damaged}"
+        return f"query {self.query}: the ledger and state {what}{stays}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +274,14 @@ def _sink_of(sinks: Mapping[str, Sink], output: KeptOutput) -> TrashSink | None:
 
 
 def _lost(tier: StateFolder, query: QueryFolder) -> LostQuery:
+    """Also of a state that is damaged: it is what a reset is there for."""
+    try:
+        return _counted(tier, query)
+    except StateError as error:
+        return LostQuery(query.name, tier.tier, 0, {}, 0, 0, damaged=error.message)
+
+
+def _counted(tier: StateFolder, query: QueryFolder) -> LostQuery:
     totals = read_totals(query)
     last = totals.last
     newest = Decisions(query.decisions).newest()
@@ -285,8 +297,9 @@ def _lost(tier: StateFolder, query: QueryFolder) -> LostQuery:
 
 
 def _owner(folder: StateFolder) -> str:
-    """Whose outputs may be removed; those of a copied state folder belong to the original."""
+    """Whose outputs may be removed; those of a copied state folder belong to the original, those of one whose record is damaged to nobody
+    that is known."""
     try:
         return folder.read_owner()
-    except Refused:
+    except (Refused, StateError):
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.core.errors import Refused, StateError
@@ -130,7 +130,7 @@ def read_owner(root: Path) -> str:
     if data is None:
         put_if_absent(file, seal(_KIND, _FORMAT, {"id": uuid4().hex, "created_at": now_text(), **here}))
         data = file.read_bytes()
-    body = unseal(data, _KIND, _FORMAT, file)
+    body = _body(data, file)
     known = {name: body[name] for name in here}
     if known != here:
         _check_copy(root, body)
@@ -144,10 +144,15 @@ def known_owner(root: Path) -> str:
     data = read_or_none(file)
     if data is None:
         return ""
-    body = unseal(data, _KIND, _FORMAT, file)
+    body = _body(data, file)
     if any(body[name] != value for name, value in _place(root).items()):
         _check_copy(root, body)
     return str(body["id"])
+
+
+def _body(data: bytes, file: Path) -> dict[str, Any]:
+    body: dict[str, Any] = unseal(data, _KIND, _FORMAT, file, without=f"give the sinks other places, and {start_over(outputs=False)}")
+    return body
 
 
 def _place(root: Path) -> dict[str, object]:

@@ -183,7 +183,7 @@ def check_lineage(query: QueryFolder, found: Lineage, *, owner: str, state_finge
     if found.owner != owner:
         raise Refused(
             f'the state of query "{query.name}" in {query.path} belongs to another installation',
-            remedy=f"run it from the state folder it was made in, or {start_over()}",
+            remedy=f"run it from the state folder it was made in; or give the sinks other places, and {start_over(outputs=False)}",
             code="state-foreign",
         )
     if found.state_fingerprint != state_fingerprint and query.checkpoint.exists():

@@ -78,7 +78,7 @@ def _refuse_left_group(newest: Decision | None, id_: str, sink: Sink) -> None:
             f'sink "{id_}": batch {newest.batch.number} was decided for member "{member}" of a group, and the sink does not go to a group '
             f"any more; what stands at the members is not looked at from here",
             remedy="write `to` at the sink again; or give the sink another id, under which it reads all again, and what the members "
-            f"hold stays; or {start_over(outputs=False)}",
+            f"hold stays; or {start_over()}",
             code="group-changed",
             node=id_,
         )

@@ -45,7 +45,7 @@ CATALOG: tuple[Entry, ...] = (
         "state-foreign",
         "The state belongs to another installation",
         "It was made in another state folder and copied here.",
-        "Run it from the folder that it was made in.",
+        "Run it from the folder that it was made in; or give the sinks other places, and reset this one.",
     ),
     met(
         "state-remote",
