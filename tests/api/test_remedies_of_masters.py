@@ -13,19 +13,20 @@ from starlette.testclient import TestClient
 
 from scribengin.api.serving import Listen
 from scribengin.api.tokens import Tokens
+from scribengin.cli.going import OperationFailed, wait_for_operation
 from scribengin.client.models import Submit
 from scribengin.connectors.contract import BatchId
-from scribengin.control import admin
+from scribengin.control import admin, operate
 from scribengin.control.world import RunId
-from scribengin.core.errors import Refused
+from scribengin.core.errors import InputError, Refused, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.hosts.node_door import NodeGate, NodeGlance, node_app
 from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.contract import Create, Entry, Replace
 from scribengin.registry.host_records import WorkerSeen
-from scribengin.registry.kinds import Host, Status, TierSpec
+from scribengin.registry.kinds import Host, Operation, Run, Status, TierSpec
 from scribengin.registry.records import put
-from scribengin.registry.tree import DESIRED, HOST, HOST_UP, STATUS, WORKER_SEEN
+from scribengin.registry.tree import DESIRED, HOST, HOST_UP, RUN, STATUS, WORKER_SEEN
 from scribengin.spark.repartition import repartition
 from scribengin.state.contract import DeadLetter, Decision, SourceRange
 from scribengin.state.dead import DeadWriter
@@ -203,15 +204,18 @@ def test_what_a_node_shows_to_masters_only_is_shown_by_a_master(bench: Bench, ty
 
 
 class IdleAgent:
-    """Of a node that has no workers."""
+    """Of a node whose workers do nothing."""
+
+    def __init__(self, *workers: str) -> None:
+        self._workers = [{"worker": worker} for worker in workers]
 
     def glance(self) -> dict[str, Any]:
-        return {"workers": [], "lease": {}, "orders": []}
+        return {"workers": self._workers, "lease": {}, "orders": []}
 
 
-def node_glance(master: Served) -> NodeGlance:
+def node_glance(master: Served, *workers: str) -> NodeGlance:
     plane = master.plane
-    return NodeGlance(plane.registry, "h1", IdleAgent(), plane.packages, lambda _: (), {}, plane.planner)  # type: ignore[arg-type]
+    return NodeGlance(plane.registry, "h1", IdleAgent(*workers), plane.packages, lambda _: (), {}, plane.planner)  # type: ignore[arg-type]
 
 
 @pytest.mark.executes("worker-unknown")
@@ -358,3 +362,83 @@ def test_an_id_of_a_package_is_the_one_that_the_command_prints(bench: Bench, typ
     shown = typed(*command, "x.package")["result"]["id"]
     assert master.ask("PUT", f"/v1/packages/{shown}", content=Path("x.package").read_bytes()).status_code < 300
     assert (master.packages.get(shown) / "numbers.yaml").is_file()
+
+
+@pytest.mark.executes("unreachable")
+def test_a_worker_that_does_not_answer_is_looked_at_in_the_logs_that_the_command_shows(bench: Bench, typed: Typed) -> None:
+    master = bench.master()
+    submitted(typed)
+    bench.person.commit(put(bench.person, RUN("numbers", "main"), Run(number=1, node="h1", asked_at=0.0, generation=1)))
+    with pytest.raises(Unreachable) as silent:
+        node_glance(master, "numbers.main-1").worker("numbers.main-1")
+    [command] = commands_of(silent.value.remedy)
+    [shown] = typed(*command)["result"]
+    assert (shown["tier"], shown["node"]) == ("main", "h1")
+
+
+@pytest.mark.executes("package-name", "body")
+@pytest.mark.parametrize("code", ["package-name", "body"])
+def test_a_package_is_named_by_what_the_command_that_makes_it_shows(bench: Bench, typed: Typed, code: str) -> None:
+    bench.master()
+    submitted(typed)
+    client = bench.client()
+
+    def asks(id_: str) -> str:
+        if code == "body":
+            return str(client.submit("numbers", Submit(id_, "numbers.yaml", "/base"), accept="again").version)
+        return str(client.upload(id_, Path("x.package").read_bytes()))
+
+    assert typed("package", ".", "-o", "x.package")["status"] == 0
+    with pytest.raises(InputError) as refused:
+        asks("x")
+    [problem] = refused.value.problems
+    assert problem.code == code
+    [command] = commands_of(problem.remedy)
+    id_ = typed(*command, ".", "-o", "x.package")["result"]["id"]
+    client.upload(id_, Path("x.package").read_bytes())
+    assert asks(id_)
+
+
+@pytest.mark.executes("flows-circle")
+def test_flows_in_a_circle_are_taken_apart_by_the_command_that_removes_one(bench: Bench, typed: Typed) -> None:
+    bench.master()
+    submitted(typed)
+    text = FLOW
+    for before, after in (
+        ("name: numbers", "name: back"),
+        ("path: data", "path: in"),
+        ("path: out", "path: data"),
+        ("path: in", "path: out"),
+    ):
+        text = text.replace(before, after)
+    Path("back.yaml").write_text(text)
+    [command] = commands_in(typed("apply", "back.yaml"), "flows-circle")
+    assert typed("stop", "numbers")["status"] == 0
+    desired = bench.person.read(DESIRED("numbers").path)
+    assert isinstance(desired, Entry)
+    bench.person.commit(put(bench.person, STATUS("numbers"), Status(state="stopped", generation=desired.changed)))
+    assert typed(*command)["status"] == 0
+    assert typed("apply", "back.yaml")["status"] == 0
+
+
+@pytest.mark.executes("not-reached")
+def test_workers_that_stay_on_a_node_are_shown_by_the_command_that_says_so(bench: Bench, typed: Typed) -> None:
+    bench.master()
+    bench.person.commit(HOST("h1").create(Host(host="h1", cores=1, memory_bytes=0, home="/", since="")))
+    bench.person.commit(WORKER_SEEN("h1", "numbers.main-3").create(WorkerSeen("running")))
+    [problem] = typed("decommission", "h1", "--wait", "1ms")["problems"]
+    assert problem["code"] == "not-reached"
+    [command] = commands_of(problem["remedy"])
+    assert [(row["node"], row["workers"]) for row in typed(*command)["result"]] == [("h1", ["numbers.main-3"])]
+
+
+@pytest.mark.executes("operation-failed")
+def test_why_an_operation_failed_is_shown_by_the_command_that_says_so(bench: Bench, typed: Typed) -> None:
+    bench.master()
+    submitted(typed)
+    failed = Operation(kind="rewind", step="failed", version=1, tiers=("main",), error="the disk is full")
+    id_ = operate.begin(bench.person, "numbers", failed, by="bob")
+    with pytest.raises(OperationFailed) as told:
+        wait_for_operation(bench.client(), "numbers", id_, 60)
+    [command] = commands_of(told.value.remedy)
+    assert [(row["step"], row["error"]) for row in typed(*command)["result"]] == [("failed", "the disk is full")]

@@ -67,6 +67,7 @@ def remedy_of(said: dict[str, Any], code: str) -> list[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.executes("version-unknown", "version-same", "operation-unknown", "worker-unknown", "label-unknown", "token-unknown-name")
 @pytest.mark.parametrize(
     ("words", "code", "there"),
     [
@@ -85,6 +86,7 @@ def test_what_is_not_there_names_the_command_that_lists_what_is(typed: Typed, wo
     assert typed(*command)["status"] == 0
 
 
+@pytest.mark.executes("flow-unknown")
 def test_a_flow_that_nobody_submitted_is_there_when_it_is_submitted(typed: Typed, tmp_path: Path) -> None:
     [command] = remedy_of(typed("status", "numbers"), "flow-unknown")
     (tmp_path / "FILE.yaml").write_text(FLOW)
@@ -92,6 +94,7 @@ def test_a_flow_that_nobody_submitted_is_there_when_it_is_submitted(typed: Typed
     assert typed("status", "numbers")["result"]["flow"] == "numbers"
 
 
+@pytest.mark.executes("token-taken")
 def test_a_name_that_a_token_has_is_free_when_that_is_removed(typed: Typed) -> None:
     add = ("token", "add", "ci", "--role", "viewer")
     assert typed(*add)["status"] == 0
@@ -100,6 +103,7 @@ def test_a_name_that_a_token_has_is_free_when_that_is_removed(typed: Typed) -> N
     assert typed(*add)["status"] == 0
 
 
+@pytest.mark.executes("quota-value")
 def test_a_quota_that_bounds_nothing_is_removed_by_the_command_that_says_so(typed: Typed) -> None:
     assert typed("quota", "set", "team=web", "--cores", "2")["status"] == 0
     [command] = remedy_of(typed("quota", "set", "team=web", "--off", "cores"), "quota-value")
@@ -107,18 +111,21 @@ def test_a_quota_that_bounds_nothing_is_removed_by_the_command_that_says_so(type
     assert typed("quota", "list")["result"] == []
 
 
+@pytest.mark.executes("quota-value")
 def test_a_quota_of_nothing_names_the_command_that_lets_nothing_through(typed: Typed, bench: Bench) -> None:
     [command] = remedy_of(typed("quota", "set", "team=web", "--cores", "0"), "quota-value")
     assert typed(*(word.replace("LABEL=VALUE", "team=web") for word in command))["status"] == 0
     assert admin.read_flow(bench.person, "ads").desired.state == "paused"
 
 
+@pytest.mark.executes("node-unknown")
 def test_a_node_that_is_not_there_names_the_command_that_lists_them(typed: Typed) -> None:
     listed, started = remedy_of(typed("map", "ads.main", "far"), "node-unknown")
     assert typed(*listed)["result"] == []
     assert started == ("node", "--registry", "ADDRESS"), "which runs until it is stopped"
 
 
+@pytest.mark.executes("node-decommissioned")
 def test_a_node_that_was_taken_out_is_taken_back_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
     bench.person.commit(HOST("h1").create(Host(host="h1", cores=1, memory_bytes=0, home="/", since="")))
     assert typed("decommission", "h1")["status"] == 0
@@ -127,6 +134,7 @@ def test_a_node_that_was_taken_out_is_taken_back_by_the_command_that_says_so(typ
     assert typed("map", "ads.main", "h1")["status"] == 0
 
 
+@pytest.mark.executes("flow-not-stopped")
 def test_what_is_not_stopped_is_asked_to_stop_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
     [command] = remedy_of(typed("delete", "ads"), "flow-not-stopped")
     assert command == ("stop", "ads", "--wait")
@@ -134,6 +142,7 @@ def test_what_is_not_stopped_is_asked_to_stop_by_the_command_that_says_so(typed:
     assert admin.read_flow(bench.person, "ads").desired.state == "stopped"
 
 
+@pytest.mark.executes("usage")
 def test_a_command_line_that_is_wrong_names_the_help_of_its_command(typed: Typed, capfd: pytest.CaptureFixture[str]) -> None:
     [problem] = typed("dead", "lits")["problems"]
     [mention] = mentions(problem["remedy"])
@@ -143,6 +152,7 @@ def test_a_command_line_that_is_wrong_names_the_help_of_its_command(typed: Typed
     assert "scribengin dead" in capfd.readouterr().out
 
 
+@pytest.mark.executes("state-missing", "rewind-nothing", "refused")
 @pytest.mark.parametrize(
     ("words", "code", "there"),
     [
@@ -158,6 +168,7 @@ def test_what_a_flow_has_not_yet_is_awaited_where_the_command_shows_it(typed: Ty
     assert typed(*command)["status"] == 0
 
 
+@pytest.mark.executes("operation-under-way")
 def test_an_operation_under_way_is_shown_and_cancelled_by_the_commands_that_say_so(typed: Typed, bench: Bench) -> None:
     operate.begin(bench.person, "ads", Operation(kind="rewind", step="stop", version=2, tiers=("main",)), by="bob")
     shown, cancelled = remedy_of(typed("rollback", "ads", "1"), "operation-under-way")
@@ -166,12 +177,14 @@ def test_an_operation_under_way_is_shown_and_cancelled_by_the_commands_that_say_
     assert typed("rollback", "ads", "1")["status"] == 0
 
 
+@pytest.mark.executes("operation-at-work")
 def test_an_operation_at_work_is_shown_by_the_command_that_says_so(typed: Typed, bench: Bench) -> None:
     id_ = operate.begin(bench.person, "ads", Operation(kind="rewind", step="work", version=2, tiers=("main",)), by="bob")
     [command] = remedy_of(typed("ops", "cancel", "ads", id_), "operation-at-work")
     assert [row["step"] for row in typed(*command)["result"]] == ["work"]
 
 
+@pytest.mark.executes("plan-failed")
 def test_code_that_ends_its_process_is_met_by_the_command_that_shows_it(bench: Bench, tmp_path: Path) -> None:
     bench.master()
     package = build_package("numbers", "0", [PackedFlow("numbers", "flow.py")], [], {"flow.py": ENDS.encode()})

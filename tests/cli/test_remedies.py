@@ -121,6 +121,7 @@ def copied_state(folder):
     folder.flow(ROWS.replace("path: out", "path: out_of_copy"))
 
 
+@pytest.mark.executes("state-copied", "state-changed", "sink-type-changed", "output-foreign")
 @pytest.mark.parametrize("case", [copied_state, changed_step, changed_type, lost_state])
 def test_what_a_refused_run_says_lets_it_run(folder, follow, monkeypatch, case):
     monkeypatch.chdir(folder.path)
@@ -199,6 +200,7 @@ def printed(text):
     return shlex.split(found)
 
 
+@pytest.mark.executes("mostly-dead")
 def test_what_a_run_says_of_its_dead_letters_finds_them(away, command, state):
     ended = command("run", "flow.yaml", "--once", "--state", state)
     assert ended.status == 1, "most of it is dead letters"
@@ -279,12 +281,14 @@ def remedy_of(ended, code):
     return printed(problem["remedy"])
 
 
+@pytest.mark.executes("letter-unknown")
 def test_letter_unknown(away, command, state):
     away.run(state=state)
     words = remedy_of(command("dead", "edit", "flow.yaml", "kept:9:9", "--set", "id=1", "--state", state, "--json"), "letter-unknown")
     assert len(command(*words, "--json").object["result"]["letters"]) == 3
 
 
+@pytest.mark.executes("letters-file")
 def test_letters_file(away, command, state):
     away.run(state=state)
     (away.path / "mine").write_text('{"id": 1}\n')
@@ -296,6 +300,7 @@ def test_letters_file(away, command, state):
     assert (replayed["replayed"], replayed["repaired"]) == (1, 1)
 
 
+@pytest.mark.executes("dead-purge-unsaid")
 def test_dead_purge_unsaid(away, command, state):
     away.run(state=state)
     ended = command("dead", "purge", "flow.yaml", "--state", state, "--json")
@@ -306,6 +311,7 @@ def test_dead_purge_unsaid(away, command, state):
     assert len((away.path / "FILE").read_text().splitlines()) == 3
 
 
+@pytest.mark.executes("position-unknown")
 def test_position_unknown(away, command, state):
     away.run(state=state)
     words = remedy_of(command("source", "set", "flow.yaml", "rows", "99", "--yes", "--state", state, "--json"), "position-unknown")
@@ -320,6 +326,7 @@ def failing(folder, state):
     return problem
 
 
+@pytest.mark.executes("max-dead")
 @pytest.mark.parametrize("corrected", ["a", "b"])
 def test_max_dead(away, command, state, corrected):
     """A wrong file that is corrected, or removed with another one beside it, is read as a new one."""
@@ -332,6 +339,7 @@ def test_max_dead(away, command, state, corrected):
     assert [row["id"] for row in away.read("out")] == [5]
 
 
+@pytest.mark.executes("source")
 def test_a_file_that_was_taken_and_is_gone(away, command, state):
     failing(away, state)
     (away.path / "data/a.jsonl").unlink()

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scribengin.cli.main import main
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import jars
 from scribengin.embedded.jars import IVY_SETTINGS, Jar, fetch, jars_folder, jars_of, missing, set_names
 from scribengin.embedded.pin import pinned
+from tests.plugins.remedies import mentions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,6 +131,22 @@ def test_without_a_network_the_missing_files_their_folder_and_the_command_are_na
     assert "scribengin jars fetch spark-kafka" in caught.value.remedy
     assert "Connection refused" in caught.value.message
     assert caught.value.code == "jars-missing"
+
+
+@pytest.mark.executes("jars-missing")
+def test_jars_that_could_not_be_fetched_are_fetched_by_the_command_once_there_is_a_network(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as away:
+        away.delenv(IVY_SETTINGS)
+        away.setenv("JAVA_TOOL_OPTIONS", _NOWHERE)
+        with pytest.raises(EnvironmentFault) as caught:
+            fetch(SET)
+    [mention] = mentions(caught.value.remedy)
+    with pytest.raises(SystemExit) as ended:
+        main(list(mention.words))
+    assert ended.value.code == 0
+    assert not missing(SET)
 
 
 def test_files_that_a_person_put_into_the_cache_serve(fetched: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
