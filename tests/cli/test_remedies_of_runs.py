@@ -231,3 +231,15 @@ def test_a_state_that_has_lost_whose_it_is_begins_at_other_places_after_the_rese
     folder.flow(ROWS.replace("path: out", "path: out2"))
     follow(remedy)
     runs_well(folder)
+
+
+@pytest.mark.parametrize("pattern", ["decisions/0000000000.json", "installation.json"])
+def test_a_state_of_a_newer_version_is_not_taken_for_a_damaged_one(folder: FlowFolder, command: Command, pattern: str) -> None:
+    folder.flow(ROWS).data("data/a.jsonl", rows(1))
+    runs_well(folder)
+    [file] = (folder.path / ".scribengin").rglob(pattern)
+    newer = file.read_bytes().replace(b'"format":1,', b'"format":99,')
+    file.write_bytes(newer)
+    problem = problem_of(command, "reset", "flow.yaml", "--yes")
+    assert (problem["code"], problem["remedy"]) == ("state", "run the newer version")
+    assert file.read_bytes() == newer

@@ -30,6 +30,10 @@ def seal(kind: str, format: int, body: Any) -> bytes:
     return b'{"kind":"%s","format":%d,"crc32":"%08x","body":' % (kind.encode(), format, zlib.crc32(text)) + text + _END
 
 
+class NewerRecord(StateError):
+    """Nothing is wrong with it: a newer version reads it."""
+
+
 def unseal(data: bytes, kind: str, format: int, where: object, *, without: str = "") -> Any:
     """The body of a record. Raises StateError, which names `where`, for one that is torn, edited, of another kind or newer format.
     `without`: what to do where there is no backup; to start over by default."""
@@ -41,7 +45,7 @@ def unseal(data: bytes, kind: str, format: int, where: object, *, without: str =
     if found != kind:
         raise StateError(f"{where} holds a {found} record where a {kind} record belongs", remedy=remedy)
     if number > format:
-        raise StateError(
+        raise NewerRecord(
             f"{where} was written by a newer Scribengin (format {number}, this one reads up to {format})",
             remedy="run the newer version",
         )

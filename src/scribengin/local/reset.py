@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.abilities import can_restore, has_trash
 from scribengin.connectors.contract import BESIDE_OUTPUTS
 from scribengin.core.errors import Refused, ScribenginError, StateError
+from scribengin.core.records import NewerRecord
 from scribengin.core.storage import names_in
 from scribengin.local.migrate import open_left_sinks
 from scribengin.local.positions import decided_ends
@@ -277,6 +278,8 @@ def _lost(tier: StateFolder, query: QueryFolder) -> LostQuery:
     """Also of a state that is damaged: it is what a reset is there for."""
     try:
         return _counted(tier, query)
+    except NewerRecord:
+        raise
     except StateError as error:
         return LostQuery(query.name, tier.tier, 0, {}, 0, 0, damaged=error.message)
 
@@ -301,5 +304,7 @@ def _owner(folder: StateFolder) -> str:
     that is known."""
     try:
         return folder.read_owner()
+    except NewerRecord:
+        raise
     except (Refused, StateError):
         return ""

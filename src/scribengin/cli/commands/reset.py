@@ -105,4 +105,5 @@ def _show_done(lines: Sequence[str], discarded: Discarded, named: Mapping[str, A
         return
     for line in lines:
         click.echo(f"removed {line}")
-    click.echo(f"to bring it back, until {discarded.until:%Y-%m-%d}: {_undo_command(discarded, named)}")
+    if discarded.owner:  # else what was removed is of an installation that this one is not
+        click.echo(f"to bring it back, until {discarded.until:%Y-%m-%d}: {_undo_command(discarded, named)}")
