@@ -22,18 +22,15 @@ TESTS = Path(__file__).parents[1]
 CODES = frozenset(everything())
 BUILDERS = {builder.__name__ for builder in (add_to_outputs, flow_command, start_over)}
 """what puts a command into a remedy"""
-_STORE = "the case takes a server; the reset that it names is made by `start_over`, as those of delta-gone, position-back and state"
+_STORE = "the case takes a server; the reset that it names is made by `start_over`, as that of table-gone and postgres-changed"
 NOT_EXECUTED = dict.fromkeys(
     (
         "cassandra-changed",
         "cassandra-table",
-        "delivery-changed",
         "hbase-changed",
         "hbase-table",
-        "postgres-changed",
         "search-changed",
         "search-index",
-        "table-gone",
     ),
     _STORE,
 )

@@ -264,7 +264,7 @@ class KafkaSink:
                 raise Refused(
                     f'sink "{self.node}": batch {decided.batch.number} was written with delivery: at_least_once; nothing tells what of it '
                     f"is duplicated, and exactly-once cannot go on from there",
-                    remedy=f"write delivery: at_least_once again; or {start_over(outputs=False)}, with another topic",
+                    remedy=f"write delivery: at_least_once again; or {start_over(outputs=False)}, with other topics (topic, markers)",
                     code="delivery-changed",
                 )
             for slot in decided.behind["after"] if decided.behind["units"] else ():

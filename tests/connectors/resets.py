@@ -1,0 +1,40 @@
+"""What a stopped run says of a reset, done as a person who answers yes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.cli import confirm
+from scribengin.cli.main import main
+from scribengin.core.errors import ScribenginError
+from scribengin.local.prepare import prepare
+from tests.plugins.remedies import mentions
+
+if TYPE_CHECKING:
+    from tests.conftest import FlowFolder
+
+
+def stopped_by(folder: FlowFolder, code: str) -> str:
+    """The remedy of a run that a problem of this code stops."""
+    try:
+        [problem] = folder.run().problems
+    except ScribenginError as error:
+        found, remedy = error.code, prepare(folder.path / "flow.yaml", state=None).named(error.remedy)
+    else:
+        found, remedy = problem.code, problem.remedy
+    assert found == code, remedy
+    return remedy
+
+
+def resets_and_runs(folder: FlowFolder, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Does the reset that the remedy names, after which the flow runs."""
+    monkeypatch.setattr(confirm, "_asks", lambda _: True)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda _prompt: "y")
+    [mention] = [each for each in mentions(remedy) if each.words[0] == "reset"]
+    with pytest.raises(SystemExit) as ended:
+        main(list(mention.words))
+    assert ended.value.code == 0
+    result = folder.run()
+    assert (result.state, result.violations) == ("finished", ()), result.problems
