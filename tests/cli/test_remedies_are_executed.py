@@ -26,11 +26,8 @@ _STORE = "the case takes a server; the reset that it names is made by `start_ove
 NOT_EXECUTED = dict.fromkeys(
     (
         "cassandra-changed",
-        "cassandra-table",
         "hbase-changed",
-        "hbase-table",
         "search-changed",
-        "search-index",
     ),
     _STORE,
 )

@@ -8,11 +8,15 @@ import pytest
 
 from scribengin.cli import confirm
 from scribengin.cli.main import main
+from scribengin.connectors.keyed.sending import Sending
 from scribengin.core.errors import ScribenginError
 from scribengin.local.prepare import prepare
 from tests.plugins.remedies import mentions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scribengin.connectors.keyed.contract import KeyedRows
     from tests.conftest import FlowFolder
 
 
@@ -26,6 +30,19 @@ def stopped_by(folder: FlowFolder, code: str) -> str:
         found, remedy = problem.code, problem.remedy
     assert found == code, remedy
     return remedy
+
+
+def stopped_as_its_place_goes(folder: FlowFolder, code: str, monkeypatch: pytest.MonkeyPatch, drop: Callable[[], object]) -> str:
+    """The same, of a run whose sink's place is dropped each time when rows are about to be sent there."""
+    send = Sending.send
+
+    def sends(sending: Sending, rows: Iterable[KeyedRows]) -> None:
+        drop()
+        send(sending, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sending, "send", sends)
+        return stopped_by(folder, code)
 
 
 def resets_and_runs(folder: FlowFolder, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
