@@ -24,11 +24,7 @@ BUILDERS = {builder.__name__ for builder in (add_to_outputs, flow_command, start
 """what puts a command into a remedy"""
 _STORE = "the case takes a server; the reset that it names is made by `start_over`, as that of table-gone and postgres-changed"
 NOT_EXECUTED = dict.fromkeys(
-    (
-        "cassandra-changed",
-        "hbase-changed",
-        "search-changed",
-    ),
+    ("search-changed",),
     _STORE,
 )
 """code → why no test executes its command"""

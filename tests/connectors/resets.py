@@ -11,6 +11,7 @@ from scribengin.cli.main import main
 from scribengin.connectors.keyed.sending import Sending
 from scribengin.core.errors import ScribenginError
 from scribengin.local.prepare import prepare
+from scribengin.state.decisions import Decisions
 from tests.plugins.remedies import mentions
 
 if TYPE_CHECKING:
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.keyed.contract import KeyedRows
     from tests.conftest import FlowFolder
+
+
+def fails_to_decide(folder: FlowFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that takes rows from its sources, and ends before they are committed."""
+
+    def fails(*_args: object, **_named: object) -> None:
+        raise OSError("it is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Decisions, "decide", fails)
+        assert folder.run().state == "failed"
 
 
 def stopped_by(folder: FlowFolder, code: str) -> str:

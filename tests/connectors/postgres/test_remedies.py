@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.state.decisions import Decisions
-from tests.connectors.resets import resets_and_runs, stopped_by
+from tests.connectors.resets import fails_to_decide, resets_and_runs, stopped_by
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -43,16 +42,10 @@ def test_a_table_that_is_gone_is_written_again(folder: FlowFolder, database: Any
 
 
 @pytest.mark.executes("postgres-changed")
-def test_rows_that_changed_after_they_were_taken_are_read_again(folder: FlowFolder, database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_changed_once_they_were_taken_are_read_again(folder: FlowFolder, database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     flow(folder, READS, database)
     database.execute("CREATE TABLE given (id BIGINT PRIMARY KEY, said TEXT); INSERT INTO given VALUES (1), (2)")
-
-    def fails(*_args: Any, **_named: Any) -> None:
-        raise OSError("it is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Decisions, "decide", fails)
-        assert folder.run().state == "failed"
+    fails_to_decide(folder, monkeypatch)
     database.execute("DELETE FROM given WHERE id = 1")
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     database.execute(f"SELECT pg_terminate_backend(pid) {others}")  # as when the process ends that holds the view of the rows
