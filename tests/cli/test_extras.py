@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+from importlib.metadata import requires
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.requirements import Requirement
 
+from scribengin.cli.extras import missing_extra
 from scribengin.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -88,3 +92,28 @@ def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path, arguments: tuple
     assert "Traceback" not in ended.stderr
     told = json.loads(thin(tmp_path, *arguments, "--json").stdout)
     assert [problem["code"] for problem in told["problems"]] == ["extra-missing"]
+
+
+@pytest.mark.executes("extra-missing")
+@pytest.mark.parametrize("package", ["fastapi", "kazoo", "prometheus_client", "py4j", "pyarrow", "pyspark", "starlette", "uvicorn"])
+def test_the_extra_that_is_named_brings_the_package_and_pip_takes_the_command(package: str) -> None:
+    fault = missing_extra(ModuleNotFoundError(name=package), "run")
+    assert fault is not None
+    command = shlex.split(fault.remedy.removeprefix("install it: "))
+    assert command[:2] == ["pip", "install"]
+    named = Requirement(command[2])
+    [extra] = named.extras
+    assert package.replace("_", "-") in brought_by(named.name, extra)
+
+
+def brought_by(distribution: str, extra: str) -> set[str]:
+    """What the packages of an extra need, and theirs."""
+    found: set[str] = set()
+    left = [(distribution, extra)]
+    while left:
+        name, asked = left.pop()
+        for each in map(Requirement, requires(name) or ()):
+            if (each.marker is None or each.marker.evaluate({"extra": asked})) and each.name.lower() not in found:
+                found.add(each.name.lower())
+                left += [(each.name, one) for one in ["", *each.extras]]
+    return found

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.connectors.resets import resets_and_runs, stopped_as_its_place_goes
+from scribengin.connectors.opensearch.view import Views
+from tests.connectors.opensearch.test_source import close
+from tests.connectors.resets import fails_to_decide, resets_and_runs, stopped_as_its_place_goes, stopped_by
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -18,17 +20,48 @@ name: shop
 sources: {rows: {type: files, path: data, format: json, schema: "id BIGINT NOT NULL", max_files: 1}}
 sinks: {kept: {from: rows, type: TYPE, server: ["SERVER"], index: INDEX, records: RECORDS, mode: append}}
 """
+COPY = """
+version: 1
+name: copy
+sources: {read: {type: TYPE, server: ["SERVER"], index: INDEX, schema: "id BIGINT"}}
+sinks: {out: {from: read, type: files, path: out, format: json}}
+"""
+
+
+def filled(flow: str, index: Index) -> str:
+    for name, value in {"TYPE": index.type, "SERVER": index.address, "INDEX": index.name, "RECORDS": index.options["records"]}.items():
+        flow = flow.replace(name, value)
+    return flow
 
 
 @pytest.mark.executes("search-index")
 def test_an_index_that_is_gone_is_written_again(folder: FlowFolder, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled = {"TYPE": index.type, "SERVER": index.address, "INDEX": index.name, "RECORDS": index.options["records"]}
-    text = FLOW
-    for name, value in filled.items():
-        text = text.replace(name, value)
-    folder.flow(text).data("data/a.jsonl", [{"id": 1}])
+    folder.flow(filled(FLOW, index)).data("data/a.jsonl", [{"id": 1}])
     assert folder.run().state == "finished"
     folder.data("data/b.jsonl", [{"id": 2}]).data("data/c.jsonl", [{"id": 3}])
     remedy = stopped_as_its_place_goes(folder, "search-index", monkeypatch, lambda: index.ask("DELETE", ""))
     resets_and_runs(folder, remedy, monkeypatch)
     assert sorted(row["id"] for row in index.documents()) == [1, 2, 3]
+
+
+@pytest.mark.executes("search-changed")
+def test_documents_that_changed_after_they_were_taken_are_read_again(
+    folder: FlowFolder, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views: list[str] = []
+    opens = Views.open
+
+    def noted(self: Views, name: str) -> str:
+        views.append(opens(self, name))
+        return views[-1]
+
+    monkeypatch.setattr(Views, "open", noted)
+    for id_ in (1, 2):
+        index.ask("PUT", f"/_doc/{id_}?refresh=true", {"id": id_})
+    folder.flow(filled(COPY, index))
+    fails_to_decide(folder, monkeypatch)
+    for view in views:
+        close(index, view)
+    index.ask("DELETE", "/_doc/1?refresh=true")
+    resets_and_runs(folder, stopped_by(folder, "search-changed"), monkeypatch)
+    assert [row["id"] for row in folder.read("out")] == [2]
