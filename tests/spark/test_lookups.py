@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.local.inspect import audit_flow
+from scribengin.local.letters import Which
 from scribengin.local.prepare import prepare
+from scribengin.local.repairing import find_to_edit, keep_all
+from scribengin.local.replay import replay
 from scribengin.state.dead import read_letters
 
 if TYPE_CHECKING:
@@ -138,3 +142,43 @@ def test_a_record_of_a_lookup_table_that_a_native_step_cannot_take_is_looked_for
     assert "value 'x'" in query.error
     assert query.remedy.startswith('repair the record in "users", or use try_cast')
     assert looks.read("out") == []
+
+
+LATE = """
+version: 1
+name: looks
+sources:
+  events: {type: files, path: data, format: json, schema: "user STRING, at TIMESTAMP", max_files: 1, watermark: {column: at, delay: 1h}}
+  users: {type: files, path: users, format: json, schema: "user STRING, country STRING", static: true}
+steps:
+  joined: {from: [events, users], join: {key: user, how: left}}
+  named: {from: joined, select: {at: at, country: "coalesce(country, '-')"}}
+  per: {from: named, aggregate: {by: [country], window: {time: at, size: 1h}, columns: {n: count(*)}}}
+sinks:
+  out: {from: per, type: files, path: out, format: json}
+"""
+
+
+def test_a_late_row_behind_a_lookup_table_says_which_record_it_is_and_may_be_replayed_by_it(folder: FlowFolder) -> None:
+    folder.flow(LATE).data("users/a.jsonl", [{"user": "u1", "country": "de"}])
+    early = {"user": "u1", "at": "2026-01-01T01:00:00Z"}
+    for number, hour in enumerate((9, 10)):
+        folder.data(f"data/{number}.jsonl", [{"user": "u1", "at": f"2026-01-01T{hour:02}:00:00Z"}])
+    folder.data("data/2.jsonl", [{"user": "u9", "at": "2026-01-01T12:00:00Z"}, early])
+    ran(folder)
+
+    late = next(letter for letter in letters(folder) if letter.reason == "late")
+    assert (late.source, Path(late.file).name, late.line, late.step) == ("events", "2.jsonl", 2, "per")
+    assert json.loads(late.payload) == early
+    prepared = prepare(folder.path / "flow.yaml", state=None)
+    which = Which(prefix=late.id)
+    said = replay(prepared, which)
+    assert (said.asked, said.refusals) == (0, 1), "the table may hold its key twice, and the other row is counted"
+    assert 'join "joined" may have made several rows of it' in str(said)
+    (found,) = find_to_edit(prepared, which, record=True)
+    keep_all([found], found.with_columns({"at": "2026-01-01T12:30:00Z"}))
+    assert replay(prepared, which, from_start=True).asked == 1
+    result = ran(folder)
+    assert result.queries[0].nodes["per"].late_dead == 1
+    ran(folder.data("data/3.jsonl", [{"user": "u9", "at": "2026-01-02T12:00:00Z"}]))
+    assert {row["window_start"]: row["n"] for row in folder.read("out") if row["country"] == "de"}["2026-01-01T12:00:00.000000Z"] == 1

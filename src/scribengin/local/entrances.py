@@ -11,7 +11,7 @@ from scribengin.formats.lenient import LenientDecoder
 from scribengin.formats.noticing import Noticer
 from scribengin.local.prepare import open_sources, source_place
 from scribengin.plan.graph import base
-from scribengin.spec.model import Merge, Python, Step, Utilities
+from scribengin.spec.model import Join, Merge, Python, Step, Utilities
 from scribengin.state.letter_blocks import letter_decoder, record_block, row_block, row_decoder
 
 if TYPE_CHECKING:
@@ -155,6 +155,8 @@ class Entrances:
             each = self.query.node(id_)
             if each.stateful and id_ != node.id:
                 return f'step "{id_}" keeps state, and may have it already'
+            if id_ != node.id and self._is_join(id_):
+                return f'join "{id_}" may have made several rows of it'
             if sum(base(input_) in way for input_ in each.inputs) > 1 or len(self._ways(each, way)) > 1:
                 return f'it comes to "{id_}" in two ways'
             # a stage knows of its own steps whether they had made several rows; Spark's steps end it
@@ -170,6 +172,10 @@ class Entrances:
         step = self.prepared.plan.flow.node(node.id)
         single = not isinstance(step, Step) or not isinstance(step.action, Merge)
         return [input_ for input_ in node.inputs if base(input_) in way][: 1 if single else None]
+
+    def _is_join(self, id_: str) -> bool:
+        step = self.prepared.plan.flow.node(id_)
+        return isinstance(step, Step) and isinstance(step.action, Join)
 
     def _is_python(self, id_: str) -> bool:
         step = self.prepared.plan.flow.node(id_)

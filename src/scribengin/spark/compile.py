@@ -295,7 +295,7 @@ class _Walk:
         program = self._program(entry, (*nodes, *exits))
         df = self._mapped(df, program, outputs[0], f"{schema.ddl()}{hidden}")
         self._note_middle(df, program, [source for source, _ in behind])
-        frame = Frame(df, at, behind=behind, stateful=stateful)
+        frame = Frame(df, at, behind=behind, stateful=stateful, copied=before is not None and before.copied)
         dfs = [df if len(outputs) == 1 else df.where(f"{BRANCH} = '{output}'").drop(BRANCH) for output in outputs]
         return {
             output: replace(frame, df=df, fed_by=(exit_.node,), gated=output in gated)
@@ -345,6 +345,8 @@ class _Walk:
 
     def _rows_tail(self, id_: str) -> Tail:
         frame = self._frames[id_]
+        if frame.copied:  # a sink names rows by it
+            frame = replace(frame, df=frame.df.drop(AT), at=False, copied=False)
         return Tail(frame.df, self._program(self._rows_entry(id_, frame), self._tail_nodes([id_], only=id_)))
 
     def _tail_nodes(self, ids: list[str], only: str | None = None) -> tuple[StageNode, ...]:

@@ -44,6 +44,8 @@ class Frame:
     """True where late rows were counted as they left the stage before: a stateful step may follow"""
     watermarked: bool = False
     """True where Spark knows the watermark already"""
+    copied: bool = False
+    """True where several rows may have the same AT: it tells a record's place, and is no row's own"""
 
     @property
     def hidden(self) -> list[str]:
@@ -90,11 +92,19 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
             named = frames if origin is None else [_named(frame, origin, name) for name, frame in inputs]
             outs = {"": replace(side_by_side(named), run=run)}
         case action:
-            df = _opaque(spark, action, inputs)
-            outs = {"": Frame(df, run=run, fed_by=fed_by, behind=behind, stateful=stateful or any(frame.stateful for frame in frames))}
+            placed = isinstance(action, Join) and _with_tables(frames)
+            df = _opaque(spark, action, [(id_, frame.df if placed and frame.df.isStreaming else frame.visible()) for id_, frame in inputs])
+            kept_state = stateful or any(frame.stateful for frame in frames)
+            outs = {"": Frame(df, placed, run=run, fed_by=fed_by, behind=behind, stateful=kept_state, copied=placed)}
     if step.require:
         outs = {branch: required(frame, step) for branch, frame in outs.items()}
     return outs
+
+
+def _with_tables(frames: Sequence[Frame]) -> bool:
+    """Whether a stream of records is joined with tables alone: then a row is still of one record, though one may make several."""
+    streams = [frame for frame in frames if frame.df.isStreaming]
+    return len(streams) == 1 and len(frames) > 1 and streams[0].at and not streams[0].dead
 
 
 def _as_meant(spark: SparkSession, action: Action) -> Action:
@@ -166,7 +176,8 @@ def side_by_side(frames: Sequence[Frame]) -> Frame:
         aligned.append(df)
     df = reduce(lambda left, right: left.unionByName(right), aligned)
     ready = all(f.watermarked for f in frames)
-    return Frame(df, at, dead, *_joined(frames), any(f.stateful for f in frames), ready and all(f.gated for f in frames), ready)
+    stateful, copied = any(f.stateful for f in frames), any(f.copied for f in frames)
+    return Frame(df, at, dead, *_joined(frames), stateful, ready and all(f.gated for f in frames), ready, copied)
 
 
 def numbered(df: DataFrame) -> DataFrame:
@@ -214,9 +225,9 @@ def required(frame: Frame, step: Step) -> Frame:
     return replace(frame, df=frame.df.withColumn(DEAD, sql.expr(failed)), dead=True)
 
 
-def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Frame]]) -> DataFrame:
-    """Steps behind which a row is no longer one source record: hidden columns end here."""
-    frames = [frame.visible() for _, frame in inputs]
+def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, DataFrame]]) -> DataFrame:
+    """Steps behind which a row is no longer one source record."""
+    frames = [df for _, df in inputs]
     match action:
         case Sql(text):
             for (name, _), df in zip(inputs, frames, strict=True):

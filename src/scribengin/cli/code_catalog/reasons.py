@@ -76,7 +76,8 @@ REASONS: tuple[Reason, ...] = (
         "A row of a step that keeps state is older than the newest row minus the delay of the watermark, so that its window is closed; or "
         "it came for a folder of a sink that is closed.",
         "Raise the delay of `watermark` if such rows are common; `late: drop` counts them only. A replay is late again unless its time is "
-        "repaired (`scribengin dead edit FLOW KEY`).",
+        "repaired (`scribengin dead edit FLOW KEY`; behind a join, `dead edit` and `dead replay` take the record of the source, with "
+        "`--from-start`).",
         '"ts" is 2026-01-01T08:00:00Z, and the watermark of the Query has passed it: 2026-01-01T09:50:00Z',
     ),
     Reason(
