@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from scribengin.connectors.catalog import sink_types, source_types
+from scribengin.connectors.files.sink_partition import Partitions
+from scribengin.connectors.files.time_path import TimePath
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place
 from scribengin.core.types import parse_schema
@@ -13,6 +19,7 @@ from scribengin.flow_tests.contract import Difference, Result
 from scribengin.flow_tests.judge import Judge
 from scribengin.flow_tests.outputs import read_output
 from scribengin.flow_tests.twin import Scratch, make_twin
+from scribengin.formats.rows import rows_to_batch
 from scribengin.plan.checks.subject import Subject
 from scribengin.plan.checks.tests import check_tests
 from scribengin.spec.flow_tests import ALL, Change, Expected, FlowTest, Rows
@@ -86,6 +93,48 @@ def test_what_a_changed_flow_writes_no_more_is_left_out_where_it_is_read(tmp_pat
     sink = Sink("kept", ("orders",), "files", {"format": "json"})
     read = read_output(sink, tmp_path, parse_schema("id BIGINT, user STRING"))
     assert read == [{"id": 1, "user": None}, {"id": 2, "user": "ada"}]
+
+
+_PARTITIONED: dict[str, list[Any]] = {
+    "country STRING": ["de", "a/b=c", None],
+    "big BOOLEAN": [True, False, None],
+    "number INT": [1, -1, None],
+    "day DATE": [dt.date(2026, 1, 1), None],
+    "share DECIMAL(10,2)": [Decimal("1.50"), None],
+    "ts TIMESTAMP": [dt.datetime(2026, 1, 1, 7, 30, tzinfo=dt.UTC), None],
+}
+
+
+@pytest.mark.parametrize("column", _PARTITIONED)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"time": "at", "path": "dt=%Y-%m-%d/hour=%H"},
+        {"time": "at", "path": "month=%Y-%m", "time_zone": "Europe/Berlin"},
+    ],
+)
+def test_rows_in_folders_read_back_with_their_columns(tmp_path: Path, column: str, more: dict[str, str]) -> None:
+    schema = parse_schema(f"id BIGINT, at TIMESTAMP, {column}")
+    at = dt.datetime(2026, 1, 2, 3, tzinfo=dt.UTC)
+    rows = [{"id": 1, "at": at, schema.names[-1]: value} for value in _PARTITIONED[column]]
+    by: list[Any] = [schema.names[-1], *([more] if more else [])]
+    parts = Partitions(schema, [part if isinstance(part, str) else TimePath.of(part) for part in by])
+    for part in parts.split(rows_to_batch(rows, schema, range(len(rows)))[0]):
+        (tmp_path / part.folder).mkdir(parents=True)
+        pq.write_table(pa.Table.from_batches([part.rows]), tmp_path / part.folder / f"part-{part.places[0]}.parquet")
+    sink = Sink("kept", ("orders",), "files", {"format": "parquet", "partition_by": by})
+    assert read_output(sink, tmp_path, schema) == rows
+
+
+def test_rows_in_folders_of_a_time_alone_read_back(tmp_path: Path) -> None:
+    folder = tmp_path / "dt=2026-01-02" / "hour=03"
+    folder.mkdir(parents=True)
+    (folder / "part-000001-00000.jsonl").write_text('{"id": 1, "at": "2026-01-02T03:00:00Z"}\n')
+    by = [{"time": "at", "path": "dt=%Y-%m-%d/hour=%H"}]
+    sink = Sink("kept", ("orders",), "files", {"format": "json", "partition_by": by})
+    read = read_output(sink, tmp_path, parse_schema("id BIGINT, at TIMESTAMP"))
+    assert read == [{"id": 1, "at": dt.datetime(2026, 1, 2, 3, tzinfo=dt.UTC)}]
 
 
 def test_the_twin_of_a_sink_takes_other_columns_where_the_sink_does(tmp_path: Path) -> None:

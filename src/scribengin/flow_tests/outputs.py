@@ -28,11 +28,12 @@ _BY_SUFFIX = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv
 
 def read_output(sink: Sink, folder: Path, schema: Schema) -> list[dict[str, Any]]:
     """The rows of a twin's sink, in the order of Batch, task and row. `schema`: what the sink was given."""
-    partitioned: tuple[str, ...] = tuple(sink.options.get("partition_by", ()))
+    # a time of `partition_by` is a section, not a column: the rows keep their time
+    partitioned = [part for part in sink.options.get("partition_by", ()) if isinstance(part, str)]
     inside = Schema(tuple(field for field in schema.fields if field.name not in partitioned))
     rows: list[dict[str, Any]] = []
     for part in sorted(folder.glob("**/part-*"), key=lambda path: (path.name, path)):
-        by_folder = _of_folders(part.parent.relative_to(folder).parts, schema)
+        by_folder = _of_folders(part.parent.relative_to(folder).parts[: len(partitioned)], schema)
         for row in read_rows(part, sink.options["format"], inside, sink.options, others=True):
             whole = row | by_folder
             rows.append({name: whole[name] for name in schema.names})
@@ -109,7 +110,7 @@ def format_of(path: Path) -> str | None:
 
 
 def _of_folders(parts: tuple[str, ...], schema: Schema) -> dict[str, Any]:
-    """`country=de/day=2026-01-01/` as values."""
+    """`country=de/day=2026-01-01/` as values; of columns only, whose folders stand before those of a time."""
     found = {}
     for part in parts:
         name, _, text = part.partition("=")
