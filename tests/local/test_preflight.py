@@ -18,7 +18,7 @@ from scribengin.core.storage import folder_fault, make_folder
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
 from scribengin.local.preflight import blaming, empty_lookups
-from scribengin.local.prepare import first_file_faults, open_sinks, prepare
+from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, prepare
 from scribengin.state.lineage import open_lineage
 from scribengin.state.source_log import SourceLog
 
@@ -284,6 +284,28 @@ def test_a_lookup_table_without_a_record_is_a_warning_of_plan_and_run(folder: Fl
     assert [problem.code for problem in result.problems] == ["lookup-empty"]
     folder.data("names/names.csv", ["code,name", "x,ex"])
     assert empty_lookups(prepare(folder.path / "flow.yaml", state=None)) == []
+
+
+def test_a_lookup_table_without_the_key_of_its_join_stops_each_start_before_spark(tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(LOOKUP)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "names.csv").write_text("kind,name\nx,ex\n")
+
+    def told() -> list[str]:
+        return [f"{error.code}: {error.message}" for error in first_file_faults(prepare(path, state=None))]
+
+    (first,) = told()
+    assert first.startswith("source-columns: ")
+    assert 'names.csv has no column "code", which is the join key of step "named": it has "kind", "name"' in first
+    query = prepare(path, state=None).tiers[0].folder.query("kept")
+    query.rewind.parent.mkdir(parents=True)
+    query.rewind.write_text("{}")  # as after a start
+    assert is_begun(prepare(path, state=None).tiers[0], "names")
+    assert told() == [first]
+    (tmp_path / "names" / "names.csv").write_text("code,name\nx,ex\n")
+    assert told() == []
 
 
 def test_a_misspelt_name_in_the_header_of_a_first_file_stops_before_spark(tmp_path: Path) -> None:

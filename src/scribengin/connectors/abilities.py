@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         HoldingReader,
         JsonStream,
         KeptSink,
+        KeyedSource,
         LookedAtSink,
         LookedAtSource,
         LookingReader,
@@ -80,6 +81,11 @@ def stages(sink: Sink) -> TypeGuard[StagingSink]:
 def looks_ahead(source: Source) -> TypeGuard[LookingSource]:
     """True for a LookingSource."""
     return hasattr(source, "check_first")
+
+
+def looks_for_keys(source: Source | LookingSource) -> TypeGuard[KeyedSource]:
+    """True for a KeyedSource."""
+    return hasattr(source, "check_keys")
 
 
 def may_look_first(reader: SourceReader) -> TypeGuard[LookingReader]:

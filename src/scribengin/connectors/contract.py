@@ -122,7 +122,15 @@ class LookingSource(Protocol):
     """What a source may have besides, where what it is going to read says its columns itself."""
 
     def check_first(self) -> None:
-        """Raises SourceError where the first that is there now has so few of the columns that nobody can have meant it. Quick."""
+        """Raises SourceError where the first that is there now has so few of the columns that nobody can have meant it, or lacks one that
+        is read as a key (`Place.keys`). Quick."""
+
+
+class KeyedSource(LookingSource, Protocol):
+    """What such a source may have besides, where it can be a lookup table."""
+
+    def check_keys(self) -> None:
+        """Of a lookup table: raises SourceError where one of its files lacks a column that is read as a key."""
 
 
 class LookingReader(SourceReader, Protocol):
@@ -484,6 +492,10 @@ class Place:
     """True where somebody has agreed that the first file of a source has other columns than the flow says"""
     learned: tuple[str, ...] = ()
     """columns of `schema` that nobody has declared: what does not fit them is null, and stops nothing"""
+    static: bool = False
+    """True of a source that is a lookup table: read whole, at each start"""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """columns of a source that the flow reads as keys, and what reads them, for people: `the join key of step "placed"`"""
 
     @property
     def code_folder(self) -> Path:

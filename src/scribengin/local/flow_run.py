@@ -277,7 +277,13 @@ class FlowRun:
 
     def results(self) -> tuple[QueryResult, ...]:
         """Every Query's."""
-        return tuple(self._query_result(live) for live in self.live)
+        told: dict[str, None] = {}
+        results = []
+        for live, learning in zip(self.live, self._learning, strict=True):
+            new = [text for text in learning.without_value if text not in told]
+            told.update(dict.fromkeys(new))
+            results.append(self._query_result(live, new))
+        return tuple(results)
 
     def violations(self) -> tuple[str, ...]:
         """What does not balance."""
@@ -334,7 +340,7 @@ class FlowRun:
         remedy = "; ".join(filter(None, [self.prepared.named(error.remedy), f"all of it is in {live.tier.scratch / 'run.log'}"]))
         return Problem(error.code, live.tier.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
 
-    def _query_result(self, live: Live) -> QueryResult:
+    def _query_result(self, live: Live, noticed: Sequence[str]) -> QueryResult:
         bench = live.bench
         totals = bench.totals()
         plan = bench.plan
@@ -348,6 +354,7 @@ class FlowRun:
         newest = Decisions(bench.folder.decisions).newest()
         clocks = {} if newest is None else newest.clocks
         notes = [open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark, clocks=clocks)]
+        notes += noticed
         notes += [left_text(id_, sink.left()) for id_, sink in bench.parts.sinks.items() if isinstance(sink, OutboxSink)]
         sinks = tuple(
             SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks

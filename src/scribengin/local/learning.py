@@ -132,6 +132,10 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 
+_WITHOUT_VALUE = frozenset({"missing", "renamed", "null"})
+"""kinds of notices"""
+
+
 class Learning:
     """Hears of each Batch of one Query. `say` gets a sentence for people, once for each column."""
 
@@ -141,6 +145,8 @@ class Learning:
         self._say = say
         self.seen: Mapping[tuple[str, str, str], Noticed] = {}
         """all that was noticed so far; another value after each change, for other threads"""
+        self.without_value: list[str] = []
+        """sentences of columns without a value that were first noticed here: the summary repeats them, as progress may have hidden them"""
         self._here: set[tuple[str, str, str]] = set()
         """by the present lineage"""
 
@@ -162,7 +168,10 @@ class Learning:
                 self._here.add(notice.key)
                 seen[notice.key] = Noticed(notice, decision.batch.number, decision.decided_at)
             if known is None:
-                self._say(sentence(notice, self._evolve(notice.source), why_new_dropped(self._flow, notice)))
+                text = sentence(notice, self._evolve(notice.source), why_new_dropped(self._flow, notice))
+                self._say(text)
+                if notice.kind in _WITHOUT_VALUE:
+                    self.without_value.append(text)
             elif seen[notice.key] is known:
                 counted = replace(known.notice, records=known.notice.records + notice.records)
                 seen[notice.key] = replace(known, notice=counted)

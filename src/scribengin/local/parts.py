@@ -12,6 +12,7 @@ from scribengin.local.acks import is_released_later
 from scribengin.local.ledger import stateful_runs
 from scribengin.local.preflight import blaming
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
+from scribengin.plan.key_columns import key_columns
 from scribengin.spark.compiled import QueryParts
 from scribengin.spark.letters import LetterRules
 from scribengin.spark.max_dead import DeadTally
@@ -116,8 +117,11 @@ def query_parts(
 ) -> QueryParts:
     """What stays the same over all Batches."""
     used = [*query.sources, *query.static_sources]
+    keys = key_columns(plan.flow)
     refs = {
-        id_: SourceRef(id_, node.type, catalog.for_tasks(node.type, source_place(plan.flow, id_)), index, *_evolution(node))
+        id_: SourceRef(
+            id_, node.type, replace(catalog.for_tasks(node.type, source_place(plan.flow, id_)), keys=keys[id_]), index, *_evolution(node)
+        )
         for index, id_ in enumerate(used)
         for node in (plan.flow.sources[id_],)
     }

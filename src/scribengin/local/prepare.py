@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
-from scribengin.connectors.abilities import is_handed_over, looks_ahead
+from scribengin.connectors.abilities import is_handed_over, looks_ahead, looks_for_keys
 from scribengin.connectors.contract import Limits, Place, Sink, SourceStream
 from scribengin.connectors.contract import Source as OpenSource
 from scribengin.core.errors import Exit, InputError, Refused, SourceError, Unreachable
@@ -18,6 +18,7 @@ from scribengin.core.remote import RemotePath
 from scribengin.local.learning import with_learned
 from scribengin.plan.graph import base
 from scribengin.plan.groups import placed
+from scribengin.plan.key_columns import key_columns
 from scribengin.plan.split import plan_flow, source_id
 from scribengin.plan.validate import validate_file
 from scribengin.spec.calls import CallPlaces
@@ -193,15 +194,24 @@ def is_begun(tier: Prepared, source: str) -> bool:
 def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterator[SourceError | Unreachable]:
     """What sources say of the files that they are going to read first, where nobody has begun to read them; each with its place.
 
+    A lookup table is read whole at each start, so that its keys are looked for in each of its files, begun or not.
+
     `types`: of sources of these types alone."""
+    keys = key_columns(flow.plan.flow)
     for tier in flow.tiers:
         for node in tier.plan.flow.sources.values():
-            if (types and node.type not in types) or is_begun(tier, node.id):
+            begun = is_begun(tier, node.id)
+            if (types and node.type not in types) or (begun and not node.static):
                 continue
             try:
-                source = catalog.open_source(node.type, source_place(tier.plan.flow, node.id))
-                if not is_handed_over(source) and looks_ahead(source):
+                place = replace(source_place(tier.plan.flow, node.id), keys=keys.get(node.id, {}))
+                source = catalog.open_source(node.type, place)
+                if is_handed_over(source) or not looks_ahead(source):
+                    continue
+                if not begun:
                     source.check_first()
+                if node.static and looks_for_keys(source):
+                    source.check_keys()
             except (SourceError, Unreachable) as error:
                 error.place = tier.place_of(node.id)
                 if isinstance(error, SourceError):
@@ -224,6 +234,7 @@ def source_place(flow: Flow, id_: str) -> Place:
         members=placed(flow, node, options),
         code=flow.code_folder.resolve(),
         learned=node.schema.learned if node.schema else (),
+        static=node.static,
     )
 
 

@@ -122,7 +122,8 @@ says what becomes of data with other columns: [schemas](schemas.md).
 
 Nothing becomes null silently: a record is read by this table, or it is a dead letter that names the field. A source whose first file
 has none of the columns, or of CSV less than half of them, or one under a name that differs only in blanks or case, stops before it reads
-anything (`source-columns`); the message names the option that reads it, and `--accept columns` goes on.
+anything (`source-columns`); so does one that lacks a column which steps or sinks read as a key, a time or a partition. The message names
+the option that reads it, and `--accept columns` goes on. A lookup table (`static: true`) is looked at so at each start, all files of it.
 
 | found | becomes |
 |---|---|

@@ -8,6 +8,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from scribengin.connectors import catalog
@@ -349,6 +351,62 @@ def test_a_first_file_with_half_of_the_columns_is_read(tmp_path: Path) -> None:
     assert read(tmp_path, b"id,new\n1,2\n", "id INT NOT NULL, x INT")[0] == [{"id": 1, "x": None}]
     rows, _ = read(tmp_path, json.dumps({"id": 1}).encode(), "id INT, x INT, y INT", "a.json", format="json")
     assert rows == [{"id": 1, "x": None, "y": None}]
+
+
+USE = 'the join key of step "placed"'
+KEYED = {
+    "csv": (b"code,name,region\nde,a,b\n", {}, "columns: {country: NAME}"),
+    "json": (b'{"code":"de","region":"b","name":"x"}\n' * 10, {"format": "json"}, "in `schema:`"),
+    "csv.gz": (gzip.compress(b"code,name,region\nde,a,b\n"), {}, "columns: {country: NAME}"),
+}
+
+
+def keyed(path: Path, *, schema: str = "country STRING, name STRING, region STRING", **more: Any) -> Any:
+    options = {"path": path.name, "format": "csv", **more.pop("options", {})}
+    return open_source("files", Place("in", path.parent, options, parse_schema(schema), keys={"country": USE}, **more))
+
+
+@pytest.mark.parametrize("form", KEYED)
+@pytest.mark.parametrize("static", [False, True])
+def test_a_file_that_lacks_a_column_which_is_a_key_stops_the_source(form: str, static: bool, tmp_path: Path) -> None:
+    data, options, way = KEYED[form]
+    path = tmp_path / f"a.{form}"
+    path.write_bytes(data)
+    source = keyed(path, options=options, static=static)
+    for look in (source.check_first, source.check_keys):
+        with pytest.raises(SourceError) as found:
+            look()
+        assert found.value.code == "source-columns"
+        assert f'{path} has no column "country", which is {USE}: it has "code"' in found.value.message
+        assert way in found.value.remedy
+        assert ("country STRING NOT NULL" in found.value.remedy) is not static
+    keyed(path, options=options, any_columns=True).check_first()
+
+
+def test_a_parquet_file_that_lacks_a_key_stops_the_source(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"code": ["de"], "name": ["x"], "region": ["y"]}), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match='no column "country", which is the join key'):
+        keyed(tmp_path / "a.parquet", options={"format": "parquet"}).check_first()
+
+
+def test_few_objects_of_json_may_leave_out_a_key_but_not_those_of_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b'{"name":"de","region":"b"}\n' * 9)
+    keyed(path, options={"format": "json"}).check_first()
+    with pytest.raises(SourceError, match='no column "country"'):
+        keyed(path, options={"format": "json"}, static=True).check_keys()
+
+
+def test_each_file_of_a_lookup_table_has_the_key(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/a.csv").write_bytes(b"country,name,region\nde,a,b\n")
+    (tmp_path / "t/b.csv").write_bytes(b"name,region\na,b\n")
+    source = keyed(tmp_path / "t", static=True)
+    source.check_first()
+    with pytest.raises(SourceError, match=r"b\.csv has no column"):
+        source.check_keys()
+    (tmp_path / "t/b.csv").write_bytes(b"region,country\na,b\n")
+    source.check_keys()
 
 
 def test_who_agrees_reads_a_first_file_of_other_columns(tmp_path: Path) -> None:

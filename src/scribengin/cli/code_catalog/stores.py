@@ -21,8 +21,9 @@ CATALOG: tuple[Entry, ...] = (
         "source-columns",
         "The first file does not fit the schema",
         "None of the columns that the flow names is in it, or far too few, or a name differs only in case or blanks: everything would be "
-        "null.",
-        "Correct `schema`, or the options of the format, as the message says; `run --accept columns` goes on as it is.",
+        "null. Or it lacks a column that is read as a key, a time or a partition: rows would find nothing, or all be one group.",
+        "Correct `schema`, or the options of the format, as the message says. If files that are older than a column lack it, declare it "
+        "`NOT NULL`: their records become dead letters. `run --accept columns` goes on as it is.",
         "tests/end_to_end/bad_input/test_dialects.py::test_a_source_whose_first_file_has_other_columns_stops_before_the_first_batch",
     ),
     met(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.core.problems import nearest
+from scribengin.core.types import Field
 from scribengin.formats.dialect import Dialect, in_utf_8, line_end_of, marked_encoding
 
 if TYPE_CHECKING:
@@ -147,17 +148,39 @@ def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mappin
     return f"write columns: {{{', '.join(named[:5])}}}" if named else ""
 
 
-def json_names(lines: Iterable[bytes]) -> list[str]:
-    """The names that the first objects have."""
+def without_key(file: str, column: str, use: str, names: Sequence[str], remedy: str) -> Unlike:
+    """Of a file with the columns `names`, without one that the flow reads as a key."""
+    return Unlike(f"{file} has no column {_one(column)}, which is {use}: it has {_quoted(names)}", remedy)
+
+
+def without_key_remedy(field: Field, *, header: bool, static: bool) -> str:
+    """What to do about a file without that column. `header`: its columns have names in a header. `static`: it is a lookup table."""
+    name = _yaml_key(field.name)
+    ways = [
+        f"if it is there under another name, write columns: {{{name}: NAME}}"
+        if header
+        else "if it is there under another name, use that name in `schema:` and in the steps"
+    ]
+    if not static:
+        ways.append(
+            f"if older files lack it, write {Field(field.name, field.type, nullable=False)} in `schema:`: their records become dead letters"
+        )
+    return "; ".join(ways)
+
+
+def json_names(lines: Iterable[bytes]) -> tuple[list[str], int]:
+    """The names that the first objects have, and how many objects these are."""
     found: dict[str, None] = {}
+    objects = 0
     for line in islice(lines, _RECORDS):
         try:
             record = msgspec.json.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
         if isinstance(record, dict):
+            objects += 1
             found.update(dict.fromkeys(record))
-    return list(found)
+    return list(found), objects
 
 
 def _near(name: str, names: Sequence[str], taken: Sequence[str], *, loose: bool) -> str | None:
@@ -182,6 +205,10 @@ def _quoted(names: Iterable[str]) -> str:
 
 def _one(name: str) -> str:
     return f'"{name}"' if len(name) <= 60 else f'"{name[:57]}..."'
+
+
+def _yaml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else _yaml(name)
 
 
 def _yaml(text: str) -> str:

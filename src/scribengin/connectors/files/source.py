@@ -21,6 +21,8 @@ from scribengin.connectors.files.first_look import (
     unlike_encoding,
     unlike_names,
     unlike_quotes,
+    without_key,
+    without_key_remedy,
 )
 from scribengin.connectors.files.following import located
 from scribengin.connectors.files.growing import FilesPacking, GrowingReader, MovedPath, rest_of
@@ -52,6 +54,10 @@ if TYPE_CHECKING:
     from scribengin.formats.dialect import LineEnd
 
 
+_ENOUGH = 10
+"""objects of JSON, which may leave out what is null: in fewer a column that they lack may well be in the next"""
+
+
 def _unknown(_offset: int) -> int | None:
     """The number of a line behind bytes that nobody has counted."""
     return None
@@ -71,6 +77,8 @@ class FilesSource:
         self._node = place.node
         self._any_columns = place.any_columns
         self._flow = place.flow
+        self._static = place.static
+        self._keys = place.keys
         self._format: str = self._options["format"]
         self._growing: bool = self._options["growing"]
         self._stop_on_change = self._options["on_change"] == "stop"
@@ -147,12 +155,22 @@ class FilesSource:
         return FilesPacking(self._options["compression"])
 
     def check_first(self) -> None:
-        """Raises SourceError where the first file has so few of the columns that they would be null in every row."""
-        discovery = Discovery(self._path, awaited=self._growing)
-        paths = (discovery.root / path for path in discovery.changed() or ())
-        path = next((path for path in paths if path.stat().st_size), None)
+        """Raises SourceError where the first file has so few of the columns that they would be null in every row, or lacks a key."""
+        path = next(self._present(), None)
         if path is not None:
             self.check_file(path, path.stat().st_size)
+
+    def check_keys(self) -> None:
+        """Raises SourceError where a file of a lookup table lacks a column that the flow reads as a key."""
+        for path in self._present() if self._keys else ():
+            with suppress(OSError):  # who reads it says so, with the remedy
+                self._refuse(self._without_key(path, path.stat().st_size))
+
+    def _present(self) -> Iterator[Path]:
+        """The files that are there now and have something in them."""
+        discovery = Discovery(self._path, awaited=self._growing)
+        paths = (discovery.root / path for path in discovery.changed() or ())
+        return (path for path in paths if path.stat().st_size)
 
     def check_file(self, path: Path, size: int) -> None:
         """The same of that file."""
@@ -160,33 +178,34 @@ class FilesSource:
             found = None if self._any_columns else self.unlike(path, size)
         except OSError:
             return  # who reads it says so, with the remedy
+        self._refuse(found)
+
+    def _refuse(self, found: Unlike | None) -> None:
         if found is not None:
             remedy = f"{found.remedy}; or go on as it is: --accept columns" if found.remedy else "correct `schema:`; or --accept columns"
             raise SourceError(found.message, remedy=remedy, code="source-columns", node=self._node)
 
     def unlike(self, path: Path, size: int) -> Unlike | None:
         """What that file has otherwise than the flow says; None where all is well. Raises SourceError where it cannot be read."""
+        return self._unlike_schema(path, size) or self._without_key(path, size)
+
+    def _unlike_schema(self, path: Path, size: int) -> Unlike | None:
         asked = self.resolve_schema()
         beside = {*self._learned, *(self._options.get("metadata") or ()), *(self._options.get("partition_columns") or ())}
         if self._format in ("parquet", "avro"):
             own_names = self._own_names(path)
             return None if own_names is None else self._in_folders(path, own_names) or unlike_names(str(path), own_names, asked, beside)
-        compression = compression_of(str(path), self._options["compression"])
-        with path.open("rb", buffering=0) as file:
-            chunks = read_bytes(file, 0, min(size, HEAD_BYTES)) if compression == "none" else read_compressed(file, compression)
-            head = next((chunk for chunk in chunks if isinstance(chunk, bytes)), b"")[:HEAD_BYTES]
+        head = self._head(path, size)
         found = unlike_encoding(str(path), head, self._format, self._encoding)
         if found is not None or self._format == "text" or not head.strip():
             return found
         if self._format == "json":
-            names = json_names(head.removeprefix(b"\xef\xbb\xbf").split(b"\n")) if not self._options.get("json") else []
+            names, _ = self._json_names(head)
             return self._in_folders(path, names) or unlike_names(str(path), names, asked, beside) if names else None
         if self._options.get("parse") == "spark":
             return None
-        piece = Piece(path.name, size, 0, 0, 0, size, size)
-        with path.open("rb", buffering=0) as file:
-            block = next(self._text(file, path, piece), None)
-        if not isinstance(block, CsvBlock):
+        block = self._first_block(path, size)
+        if block is None:
             return None
         names = list(block.header or ())
         found = self._in_folders(path, names) or unlike_names(str(path), names, asked, beside, header=True)
@@ -194,6 +213,44 @@ class FilesSource:
             return None if self._options.get("quote") is not None else unlike_quotes(block)
         own = Schema(tuple(field for field in asked.fields if field.name not in beside))
         return replace(found, remedy=csv_remedy(head, names, own, self._options) or found.remedy)
+
+    def _without_key(self, path: Path, size: int) -> Unlike | None:
+        """Where the file lacks a column that the flow reads as a key. Of JSON enough records must lack it."""
+        own = [name for name in self._own_schema().names if name in self._keys and name not in self._learned] if self._keys else []
+        names = self._names_in(path, size) if own else []
+        missing = next((name for name in own if name not in names), None)
+        if missing is None or not names:
+            return None
+        remedy = without_key_remedy(self.resolve_schema()[missing], header=self._format == "csv", static=self._static)
+        return without_key(str(path), missing, self._keys[missing], names, remedy)
+
+    def _names_in(self, path: Path, size: int) -> list[str]:
+        """The columns of the file, as far as its start tells all of them; else none."""
+        if self._format in ("parquet", "avro"):
+            return self._own_names(path) or []
+        if self._format == "json":
+            names, records = self._json_names(self._head(path, size))
+            return names if self._static or records >= _ENOUGH else []
+        if self._format != "csv" or self._options.get("parse") == "spark":
+            return []
+        block = self._first_block(path, size)
+        return [] if block is None else list(block.header or ())
+
+    def _head(self, path: Path, size: int) -> bytes:
+        """The first bytes of the content of a file of text."""
+        compression = compression_of(str(path), self._options["compression"])
+        with path.open("rb", buffering=0) as file:
+            chunks = read_bytes(file, 0, min(size, HEAD_BYTES)) if compression == "none" else read_compressed(file, compression)
+            return next((chunk for chunk in chunks if isinstance(chunk, bytes)), b"")[:HEAD_BYTES]
+
+    def _json_names(self, head: bytes) -> tuple[list[str], int]:
+        """The names in the first objects of a file of lines, and in how many objects they were looked for."""
+        return ([], 0) if self._options.get("json") else json_names(head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+
+    def _first_block(self, path: Path, size: int) -> CsvBlock | None:
+        with path.open("rb", buffering=0) as file:
+            block = next(self._text(file, path, Piece(path.name, size, 0, 0, 0, size, size)), None)
+        return block if isinstance(block, CsvBlock) else None
 
     def _in_folders(self, path: Path, names: Collection[str]) -> Unlike | None:
         """Declared columns that the file does not have, and the folders' names do."""

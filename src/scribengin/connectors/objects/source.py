@@ -71,6 +71,10 @@ class ObjectsSource:
         """See `FilesSource.check_first`."""
         self._content.check_first()
 
+    def check_keys(self) -> None:
+        """See `FilesSource.check_keys`."""
+        self._content.check_keys()
+
     def decoder(self) -> Decoder:
         """A fresh decoder of the source's format."""
         return self._content.decoder()
@@ -120,6 +124,12 @@ class _Content(FilesSource):
         first = ObjectsReader(self.address, divide=lambda piece: [piece], match=self._match).first()
         if first is not None and first.size:
             self.check_object(first.key, first.size)
+
+    def check_keys(self) -> None:
+        """Of the first object: to look at all of them costs a request each."""
+        first = ObjectsReader(self.address, divide=lambda piece: [piece], match=self._match).first()
+        if first is not None and first.size:
+            self._refuse(self._without_key(cast("Path", _Object(self._store, first.key, first.size)), first.size))
 
     def check_object(self, key: str, size: int) -> None:
         """Of that object."""
