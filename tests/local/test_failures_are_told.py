@@ -62,7 +62,7 @@ def test_a_batch_that_is_decided_and_not_published_is_not_called_committed(folde
         folder.data(f"data/{id_}.jsonl", [{"id": id_, "word": "w"}])
     result = folder.run()
     assert result.state == "failed"
-    assert "(1 Batch of it is committed, and one more is decided, but not yet published)" in result.problems[-1].message
+    assert "(the query has committed 1 Batch, and one more is decided, but not yet published)" in result.problems[-1].message
 
 
 def log_of(folder):
@@ -91,7 +91,7 @@ def test_under_once_three_more_starts_are_tried_then_the_query_has_failed(dying,
     (problem,) = result.problems
     assert (problem.place.line, problem.place.column) == (8, 3)
     assert "query kept: " in problem.message
-    assert "0 Batches of it are committed" in problem.message
+    assert "the query has committed 0 Batches" in problem.message
     assert "run.log" in problem.remedy
 
 

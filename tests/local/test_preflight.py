@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.cli.commands import plan, validate
-from scribengin.connectors.contract import Place, SourceStream
+from scribengin.connectors.contract import Limits, Place, SourceStream
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError, SinkError, SourceError
 from scribengin.core.storage import folder_fault, make_folder
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
 from scribengin.local.preflight import blaming, empty_lookups
-from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, prepare
+from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare
 from scribengin.state.lineage import open_lineage
 from scribengin.state.source_log import SourceLog
 
@@ -187,8 +187,23 @@ def test_plan_says_that_the_first_file_has_other_columns(tmp_path: Path) -> None
     assert (status, problem["code"], problem["line"]) == (2, "source-columns", 4)
     begin(path)
     (tier,) = prepare(path, state=None).tiers
-    SourceLog(tier.folder.query("kept").sources, "events").append(0, [SourceStream("a.jsonl", {})])
+    SourceLog(tier.folder.query("kept").sources, "events").append(0, [SourceStream("a.jsonl", {"root": "data", "pieces": []})])
     assert planned(path) == (0, [])
+
+
+def test_plan_says_that_a_file_changed_after_it_was_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow")
+    begin(path)
+    (tier,) = prepare(path, state=None).tiers
+    streams = open_sources(tier.plan.flow)["events"].reader().split(Limits(), final=True)
+    SourceLog(tier.folder.query("kept").sources, "events").append(0, streams)
+    assert planned(path) == (0, [])
+    file = path.parent / "data" / "a.jsonl"
+    os.utime(file, ns=(0, file.stat().st_mtime_ns + 1_000))
+    status, (problem,) = planned(path)
+    assert (status, problem["code"], problem["line"]) == (2, "source", 4)
+    assert "a.jsonl changed after it was taken" in problem["message"]
+    assert "touch -d " in problem["remedy"]
 
 
 def test_plan_opens_what_it_does_not_connect_to(tmp_path: Path) -> None:

@@ -334,7 +334,7 @@ class FlowRun:
         """What failed, where it is written, how far it came, and where the traceback is."""
         name = live.bench.plan.name
         through = live.meter.last + 1
-        came = f"{through:,} Batch{'es' * (through != 1)} of it {'are' if through != 1 else 'is'} committed"
+        came = f"the query has committed {through:,} Batch{'es' * (through != 1)}"
         if live.bench.totals().last > live.meter.last:
             came += ", and one more is decided, but not yet published"
         remedy = "; ".join(filter(None, [self.prepared.named(error.remedy), f"all of it is in {live.tier.scratch / 'run.log'}"]))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors import catalog
 from scribengin.connectors.contract import Claimant
 from scribengin.connectors.files.discovery import Discovery
+from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.local.migrate import first_refusal
@@ -20,6 +21,7 @@ from scribengin.local.prepare import first_file_faults, sink_place, source_place
 from scribengin.plan.split import CHANNEL
 from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
+from scribengin.state.source_log import SourceLog
 from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
@@ -71,6 +73,25 @@ def _first_files(prepared: PreparedFlow) -> Iterator[ScribenginError]:
         yield from (error for error in first_file_faults(prepared, types=["files"]) if error.code == "source-columns")
 
 
+def _changed_files(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]) -> list[ScribenginError]:
+    """Files on this machine that changed after a Query had taken them, each once. `arriving`: as in `state_refusals`."""
+    found: dict[str, ScribenginError] = {}
+    for tier in prepared.tiers:
+        for query in tier.plan.queries:
+            files = [id_ for id_ in query.sources if tier.plan.flow.sources[id_].type == "files"]
+            for id_ in files if (tier.plan.tier, query.name) not in arriving else ():
+                try:
+                    with blaming(tier, id_), suppress(ModuleNotFoundError):
+                        reader = catalog.open_source("files", source_place(tier.plan.flow, id_)).reader()
+                        if isinstance(reader, FilesReader):
+                            reader.holds, reader.quiet = False, True
+                            reader.restore(SourceLog(tier.folder.query(query.name).sources, id_).entries())
+                            reader.check_taken()
+                except ScribenginError as error:
+                    found.setdefault(error.message, error)
+    return [*found.values()]
+
+
 def _open(open_: Callable[[], object]) -> None:
     """Nothing is connected by it. A flow may be planned where the clients of its connectors are not installed."""
     with suppress(EnvironmentFault, ModuleNotFoundError):
@@ -88,7 +109,7 @@ def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> 
     arriving = {arrival.key for arrival in moves.arrivals}
     sources = [*source_refusals(prepared)]
     found = [*state_refusals(prepared, arriving), *sources, *sink_refusals(prepared, arriving)]
-    found += _first_files(prepared) if not sources else ()
+    found += [*_first_files(prepared), *_changed_files(prepared, arriving)] if not sources else ()
     problems = [_problem(error, prepared) for error in found]
     return [*problems, *_of_changes(prepared, changes, known={error.code for error in found})]
 

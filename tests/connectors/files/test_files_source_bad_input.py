@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import zlib
@@ -279,7 +280,7 @@ def test_a_file_that_changes_before_or_while_it_is_read_fails_with_the_remedy(tm
             file.write(b'{"id":1}\n')
         with pytest.raises(SourceError, match=r"a\.jsonl changed after it was taken") as caught:
             list(blocks)
-        assert "restore it with its old time" in caught.value.remedy
+        assert "restore it with its old time (cp -p)" in caught.value.remedy
         if when == "before":
             ignoring = source_of(path, on_change="ignore")
             assert len([1 for _ in ignoring.read(stream)]) > 0
@@ -295,6 +296,44 @@ def test_a_file_that_is_restored_with_its_time_is_the_same_file(tmp_path: Path) 
     path.write_bytes(b'{"id":1}\n')
     os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
     assert len(list(source.read(stream))) == 1
+
+
+@pytest.mark.parametrize("mtime_ns", [1_700_000_000_562_827_901, 1_700_000_000_000_000_001, 1_700_000_000_000_000_000])
+def test_the_command_that_gives_a_file_its_old_time_can_be_typed_as_it_is_printed(tmp_path: Path, mtime_ns: int) -> None:
+    (tmp_path / "my data").mkdir()
+    path = tmp_path / "my data/a.jsonl"
+    path.write_bytes(b'{"id":1}\n')
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+    source = source_of(path)
+    entries = [source.reader().split(Limits(), final=True)]
+    path.unlink()
+    path.write_bytes(b'{"id":1}\n')
+    later = source_of(path).reader()
+    later.restore(entries)
+    with pytest.raises(SourceError) as committed:
+        later.split(Limits())
+    with pytest.raises(SourceError) as not_yet:
+        list(source.read(entries[0][0]))
+    for caught in (committed, not_yet):
+        command = re.search(r"touch -d .*?'(?=; or )", caught.value.remedy)
+        assert command, caught.value.remedy
+        subprocess.run(command[0], shell=True, check=True)
+        assert later.split(Limits(), final=True) == []
+        assert len(list(source.read(entries[0][0]))) == 1
+        os.utime(path)
+
+
+def test_a_compressed_file_that_changed_is_not_said_to_grow(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"id":1}\n'))
+    entries = [source_of(path).reader().split(Limits(), final=True)]
+    path.write_bytes(gzip.compress(b'{"id":1}\n{"id":2}\n'))
+    reader = source_of(path).reader()
+    reader.restore(entries)
+    with pytest.raises(SourceError) as caught:
+        reader.split(Limits())
+    assert "growing" not in caught.value.remedy
+    assert "touch" not in caught.value.remedy
 
 
 @pytest.mark.parametrize("on_change", ["stop", "ignore"])

@@ -166,6 +166,11 @@ class GrowingReader(FilesReader):
             waiting[path] = Waiting(seen.size, seen.mtime_ns, seen.inode, since_s)
         self._waiting = waiting
 
+    def check_taken(self) -> None:
+        """The same, as far as it is clear: nothing is waited for."""
+        self._listed = self._discovery.changed()
+        self._recheck(everything=False)
+
     def _cut(self, path: str, how: str) -> None:
         if self._taking.stop_on_change:
             raise SourceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -289,6 +290,10 @@ class FilesReader:
             if (status.st_size, status.st_mtime_ns) != (taken.size, taken.mtime_ns):
                 self._changed(path, difference(taken.size, taken.mtime_ns, status), taken, status)
 
+    def check_taken(self) -> None:
+        """Raises SourceError where a file that `restore` has taken over changed, as the last `split` would; changes nothing."""
+        self._recheck(everything=True)
+
     def _due(self, paths: Collection[str], *, everything: bool) -> list[str]:
         """Those of the paths whose turn it is to be looked at again."""
         due = list(islice(self._turn, _RECHECKED))
@@ -300,11 +305,14 @@ class FilesReader:
     def _changed(self, path: str, how: str, taken: _Taken, status: os.stat_result) -> None:
         place = self._discovery.root / path
         if self._taking.stop_on_change:
-            raise SourceError(
-                f"{place} changed after it was taken: {how}",
-                remedy="put new records into a new file and restore this one, or set `on_change: ignore`, or `growing: true` if lines are "
-                "appended",
-            )
+            ways = [
+                give_old_time(place, taken.size, taken.mtime_ns, status),
+                "put new records into a new file and restore this one with its old time (cp -p)",
+                "set `on_change: ignore`",
+            ]
+            if status.st_size > taken.size and self._grows(path):
+                ways.append("set `growing: true` if lines are appended")
+            raise SourceError(f"{place} changed after it was taken: {how}", remedy="; or ".join(filter(None, ways)))
         self._notices.append(f"{place} changed after it was taken ({how}); the change is ignored")
         taken.size, taken.mtime_ns, taken.inode = status.st_size, status.st_mtime_ns, status.st_ino
 
@@ -329,11 +337,27 @@ class FilesReader:
 _NONE = 1 << 62
 
 
+def give_old_time(path: Path, size: int, mtime_ns: int, now: os.stat_result) -> str:
+    """What to do where a file of the same size may be the same again; empty where it cannot be. Nothing of its content is logged.
+
+    Args:
+        path: The file.
+        size: In bytes, when it was taken.
+        mtime_ns: Its time of change then.
+        now: How it is.
+    """
+    if now.st_size != size:
+        return ""
+    seconds, fraction = divmod(mtime_ns, 10**9)
+    moment = f"{moment_text(seconds).removesuffix('+00:00')}.{fraction:09}Z"
+    return f"if its content is the same as before, give it its old time: touch -d {moment} {shlex.quote(str(path))}"
+
+
 def difference(size: int, mtime_ns: int, now: os.stat_result) -> str:
     """How a file is other than when it was taken, with `size` bytes and the time of change `mtime_ns`."""
     if now.st_size != size:
         return f"it had {size} bytes, now {now.st_size}"
-    was, new = moment_text(mtime_ns / 1e9), moment_text(now.st_mtime_ns / 1e9)
+    was, new = moment_text(mtime_ns // 10**9), moment_text(now.st_mtime_ns // 10**9)
     if was == new:
         return f"it has {size} bytes as before, but was written again within a second"
     return f"it has {size} bytes as before, but its time of change was {was} and is {new}: it was copied or written again"

@@ -32,7 +32,7 @@ from scribengin.connectors.files.multiline import MultilineCutter
 from scribengin.connectors.files.multiline import whole_records_end as whole_events_end
 from scribengin.connectors.files.options import SOURCE, list_keys
 from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
-from scribengin.connectors.files.reader import FilesReader, Taking, difference
+from scribengin.connectors.files.reader import FilesReader, Taking, difference, give_old_time
 from scribengin.core.added_columns import with_added, without_added
 from scribengin.core.errors import SourceError
 from scribengin.core.remedies import flow_command
@@ -366,9 +366,16 @@ class FilesSource:
             return SourceError(
                 f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed", remedy=f"restore it, or {give_up}"
             )
+        now = path.stat()
+        ways = [
+            give_old_time(path, piece.size, piece.mtime_ns, now) if piece.trace is None else "",
+            "restore it with its old time (cp -p)",
+            give_up,
+            "set `on_change: ignore`",
+        ]
         return SourceError(
-            f"{path} changed after it was taken, and is not yet committed: {difference(piece.size, piece.mtime_ns, path.stat())}",
-            remedy=f"restore it with its old time, or {give_up}, or set `on_change: ignore`",
+            f"{path} changed after it was taken, and is not yet committed: {difference(piece.size, piece.mtime_ns, now)}",
+            remedy="; or ".join(filter(None, ways)),
         )
 
     @contextmanager
