@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import subprocess
@@ -204,6 +205,24 @@ def test_plan_says_that_a_file_changed_after_it_was_read(tmp_path: Path) -> None
     assert (status, problem["code"], problem["line"]) == (2, "source", 4)
     assert "a.jsonl changed after it was taken" in problem["message"]
     assert "touch -d " in problem["remedy"]
+
+
+def test_plan_warns_of_a_growing_file_that_was_written_again(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow")
+    path.write_text(path.read_text().replace("format: json, schema", "growing: true, format: json, schema"))
+    file = path.parent / "data" / "a.jsonl"
+    file.unlink()
+    file = file.with_name("a.jsonl.gz")
+    file.write_bytes(gzip.compress(b'{"id": 1}\n'))
+    begin(path)
+    (tier,) = prepare(path, state=None).tiers
+    streams = open_sources(tier.plan.flow)["events"].reader().split(Limits(), final=True)
+    SourceLog(tier.folder.query("kept").sources, "events").append(0, streams)
+    assert planned(path) == (0, [])
+    file.write_bytes(gzip.compress(b'{"id": 1}\n{"id": 2}\n'))
+    status, (problem,) = planned(path)
+    assert (status, problem["code"], problem["severity"], problem["line"]) == (0, "source-again", "warning", 4)
+    assert "a.jsonl.gz was written again, not appended to" in problem["message"]
 
 
 def test_plan_opens_what_it_does_not_connect_to(tmp_path: Path) -> None:

@@ -124,7 +124,8 @@ class FolderRow:
 class NoticedRow:
     """What the data of a source have that its schema has not: a `new` column, a new `field` of objects, a column that is `missing`, one
     without a value in a file that has a field of nearly its name (`renamed`, `type` is that field) or in a whole Batch (`null`, of so many
-    `records`), or one whose values did not fit and became null (`nulled`, so many `records`). `file` and `line` say where it was seen
+    `records`), or one whose values did not fit and became null (`nulled`, so many `records`); or a file that was written again and is read
+    from its start (`again`). `file` and `line` say where it was seen
     first, `batch` in which Batch, `at` when that was decided; `now` what becomes of it."""
 
     tier: str

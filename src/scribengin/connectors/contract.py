@@ -53,7 +53,8 @@ class SourceStream:
 
     `label` is for people (`tweets-003.jsonl[0:67108864]`); `files`, `bytes` and `rows` are for lag and bars (rows where known).
     A `skipped` one counts as handed out and is never read (`source set`). `lost` says of a skipped one, in a sentence, what is gone that
-    was never read and that the flow goes on without; `rows` is then how many records at most, None where nobody knows.
+    was never read and that the flow goes on without; `rows` is then how many records at most, None where nobody knows. `again` says of a
+    skipped one what is read from its start though it was read before: a file that was written again.
     """
 
     label: str
@@ -63,18 +64,19 @@ class SourceStream:
     rows: int | None = None
     skipped: bool = False
     lost: str = ""
+    again: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The form in the source's log."""
         form = {"label": self.label, "place": dict(self.place), "files": self.files, "bytes": self.bytes, "rows": self.rows}
-        return form | ({"skipped": True} if self.skipped else {}) | ({"lost": self.lost} if self.lost else {})
+        more = {"skipped": self.skipped, "lost": self.lost, "again": self.again}
+        return form | {name: value for name, value in more.items() if value}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SourceStream:
         """The stream that `as_json` wrote."""
-        return SourceStream(
-            data["label"], data["place"], data["files"], data["bytes"], data["rows"], data.get("skipped", False), data.get("lost", "")
-        )
+        more = (data.get("skipped", False), data.get("lost", ""), data.get("again", ""))
+        return SourceStream(data["label"], data["place"], data["files"], data["bytes"], data["rows"], *more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ class Notice:
     """`kind` is `new` (a column that the schema has not), `field` (the same of an object in a column: `column.field`), `missing` (one that
     files lack), `renamed` (one that is null in all records of a file, whose `type` is a field that is called nearly so), `null` (one that
     is null in all records of a Batch), `nulled` (values that did not fit became null), `lines` (a cell in quotes over several lines in a
-    file with tabs) or `empty` (a file with bytes and no record; these two have no column). `type` is what was seen of a new one, as far as
+    file with tabs), `empty` (a file with bytes and no record; these two have no column) or `again` (a file that was written again and is
+    read from its start; `column` is what the source calls that). `type` is what was seen of a new one, as far as
     that says it, and else what is declared. The place is that of the first."""
 
     source: str

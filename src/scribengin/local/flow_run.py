@@ -280,7 +280,7 @@ class FlowRun:
         told: dict[str, None] = {}
         results = []
         for live, learning in zip(self.live, self._learning, strict=True):
-            new = [text for text in learning.without_value if text not in told]
+            new = [text for text in learning.repeated if text not in told]
             told.update(dict.fromkeys(new))
             results.append(self._query_result(live, new))
         return tuple(results)

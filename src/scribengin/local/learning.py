@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
+from scribengin.connectors.files.rewritten import rewritten_text
 from scribengin.core.errors import StateError
 from scribengin.core.problems import Place
 from scribengin.core.types import Schema
@@ -132,8 +133,8 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 
-_WITHOUT_VALUE = frozenset({"missing", "renamed", "null"})
-"""kinds of notices"""
+_REPEATED = frozenset({"missing", "renamed", "null", "again"})
+"""kinds of notices that the summary repeats: what they are of is wrong in each row"""
 
 
 class Learning:
@@ -145,8 +146,8 @@ class Learning:
         self._say = say
         self.seen: Mapping[tuple[str, str, str], Noticed] = {}
         """all that was noticed so far; another value after each change, for other threads"""
-        self.without_value: list[str] = []
-        """sentences of columns without a value that were first noticed here: the summary repeats them, as progress may have hidden them"""
+        self.repeated: list[str] = []
+        """sentences that the summary repeats, as progress may have hidden them"""
         self._here: set[tuple[str, str, str]] = set()
         """by the present lineage"""
 
@@ -170,8 +171,8 @@ class Learning:
             if known is None:
                 text = sentence(notice, self._evolve(notice.source), why_new_dropped(self._flow, notice))
                 self._say(text)
-                if notice.kind in _WITHOUT_VALUE:
-                    self.without_value.append(text)
+                if notice.kind in _REPEATED:
+                    self.repeated.append(text)
             elif seen[notice.key] is known:
                 counted = replace(known.notice, records=known.notice.records + notice.records)
                 seen[notice.key] = replace(known, notice=counted)
@@ -220,6 +221,8 @@ def sentence(notice: Notice, evolve: Evolve, why: str = "") -> str:
             return f"source {notice.source}: {what}, first in {at}; if quotes mean nothing there: quote: none"
         case "empty":
             return f"source {notice.source}: {at} has bytes and no record: all of it was taken for the line that names the columns"
+        case "again":
+            return f"source {notice.source}: {rewritten_text(at)}"
     return f'source {notice.source}: values of "{notice.column}" are no {notice.type}, the first in {at}; they become null, and are counted'
 
 
@@ -299,10 +302,12 @@ def noticed_text(row: Mapping[str, Any]) -> str:
             return f"source {row['source']}: cells in quotes go over several lines in a file with tabs, first in {at}; perhaps quote: none"
         case "empty":
             return f"source {row['source']}: {at} has bytes and no record"
+        case "again":
+            return f"source {row['source']}: {at} was written again: it is read from its start"
     return f"{column}: {row['records']:,} values are no {row['type']}, the first in {at}: null"
 
 
 def _now(notice: Notice, evolve: Evolve, *, declared: bool) -> str:
     if notice.kind == "new":
         return "taken in" if declared else "taken in at the next start" if evolve == "add" else "dropped"
-    return {"field": "dropped", "lines": "read as one cell", "empty": "read"}.get(notice.kind, "null")
+    return {"field": "dropped", "lines": "read as one cell", "empty": "read", "again": "read again"}.get(notice.kind, "null")

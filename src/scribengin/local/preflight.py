@@ -14,6 +14,7 @@ from scribengin.connectors import catalog
 from scribengin.connectors.contract import Claimant
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.reader import FilesReader
+from scribengin.connectors.files.rewritten import rewritten_text
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.local.migrate import first_refusal
@@ -73,9 +74,11 @@ def _first_files(prepared: PreparedFlow) -> Iterator[ScribenginError]:
         yield from (error for error in first_file_faults(prepared, types=["files"]) if error.code == "source-columns")
 
 
-def _changed_files(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]) -> list[ScribenginError]:
-    """Files on this machine that changed after a Query had taken them, each once. `arriving`: as in `state_refusals`."""
+def _changed_files(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]) -> tuple[list[ScribenginError], list[Problem]]:
+    """Files on this machine that changed after a Query had taken them, each once: what a run refuses, and what it reads again. `arriving`:
+    as in `state_refusals`."""
     found: dict[str, ScribenginError] = {}
+    again: dict[str, Problem] = {}
     for tier in prepared.tiers:
         for query in tier.plan.queries:
             files = [id_ for id_ in query.sources if tier.plan.flow.sources[id_].type == "files"]
@@ -86,10 +89,12 @@ def _changed_files(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]
                         if isinstance(reader, FilesReader):
                             reader.holds, reader.quiet = False, True
                             reader.restore(SourceLog(tier.folder.query(query.name).sources, id_).entries())
-                            reader.check_taken()
+                            for file in reader.check_taken():
+                                text = f'source "{id_}": {rewritten_text(file)}'
+                                again[text] = Problem("source-again", tier.place_of(id_, _WHERE), text, "", "warning")
                 except ScribenginError as error:
                     found.setdefault(error.message, error)
-    return [*found.values()]
+    return [*found.values()], [*again.values()]
 
 
 def _open(open_: Callable[[], object]) -> None:
@@ -98,8 +103,8 @@ def _open(open_: Callable[[], object]) -> None:
         open_()
 
 
-def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> list[Problem]:
-    """Everything that a run would refuse, each with its place: the state first, then sources and sinks.
+def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> tuple[list[Problem], list[Problem]]:
+    """Everything that a run would refuse, each with its place: the state first, then sources and sinks; and warnings.
 
     Args:
         prepared: the flow.
@@ -109,9 +114,10 @@ def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> 
     arriving = {arrival.key for arrival in moves.arrivals}
     sources = [*source_refusals(prepared)]
     found = [*state_refusals(prepared, arriving), *sources, *sink_refusals(prepared, arriving)]
-    found += [*_first_files(prepared), *_changed_files(prepared, arriving)] if not sources else ()
+    changed, again = ([], []) if sources else _changed_files(prepared, arriving)
+    found += [*_first_files(prepared), *changed] if not sources else ()
     problems = [_problem(error, prepared) for error in found]
-    return [*problems, *_of_changes(prepared, changes, known={error.code for error in found})]
+    return [*problems, *_of_changes(prepared, changes, known={error.code for error in found})], again
 
 
 def empty_lookups(prepared: PreparedFlow) -> list[Problem]:

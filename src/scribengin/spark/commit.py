@@ -18,6 +18,7 @@ from scribengin.connectors.abilities import is_written_by_spark, offers
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError, StepError
+from scribengin.formats.notice import Notice
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
@@ -287,7 +288,7 @@ class BatchRunner:
             {"tier": self.parts.plan.tier, "host": gethostname()},
             together(report.get("taken", {}) for report in (*tail_reports, *middle)),
             learned(self._orders(), (*tail_reports, *middle)),
-            noticed_by((*tail_reports, *middle), self._known_columns()),
+            noticed_by((*tail_reports, *middle, self._read_again(ranges)), self._known_columns()),
             tuple(id_ for id_, sink in self.parts.sinks.items() if offers(sink)),
             clocks=self._clocks(batch.number, newest),
             lookups=self._lookups((*tail_reports, *middle)),
@@ -330,6 +331,17 @@ class BatchRunner:
         took_in = any(Counts.from_json(counts).rows_in for report in middle for counts in report["counts"].values())
         leaves_us = max((report["leaves"] for report in middle), default=0) if self.compiled.gated else NEVER_US if took_in else 0
         return {"watermark_us": watermark_us(self._offsets, number), "leaves_us": leaves_us}
+
+    def _read_again(self, ranges: Iterable[SourceRange]) -> dict[str, Any]:
+        """Files that were written again, as a report of what was noticed."""
+        found = [
+            Notice(each.source, stream.label, "again", "", stream.again).as_json()
+            for each in ranges
+            for number in range(each.start, each.end)
+            for stream in self.logs[each.source].read(number)
+            if stream.again
+        ]
+        return {"noticed": found}
 
     def _run(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
         """The Batch's action: the reports of all tail units. A second one where Spark has left out stages of a Query without state."""

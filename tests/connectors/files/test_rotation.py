@@ -398,6 +398,7 @@ def test_each_line_comes_once(tmp_path: Path, way: Way, how: str, monkeypatch: p
     found += lines(source, waiting)
     assert Counter(found) == Counter(line.replace("·", " ") for line in way.lines.split())
     assert lost == []
+    assert [stream.again for entry in log for stream in entry if stream.again] == [], "a rotation is no edit"
     labels = [stream.label for entry in log for stream in entry if not stream.skipped]
     assert len(labels) == len(set(labels)), "names of rows are made of the labels"
 
@@ -485,6 +486,73 @@ def test_what_is_lost_is_told_once_and_logged(tmp_path: Path) -> None:
     assert "app.log was replaced or deleted when 4 of its 6 bytes had not been read" in lost.lost
     assert lost.skipped
     assert looked(source, first, second) == ([], [])
+
+
+def packed(text: str, folder: Path) -> None:
+    (folder / "app.log.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def exchanged(text: str, folder: Path) -> None:
+    (folder / "_new").write_text(text)
+    (folder / "_new").replace(folder / "app.log")
+
+
+WRITES = {
+    "compressed": packed,
+    "in place": lambda text, folder: (folder / "app.log").write_text(text),
+    "by an editor": exchanged,
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+@pytest.mark.parametrize("path", ["log/app*", "log"])
+def test_a_file_that_is_edited_is_read_again_and_that_is_said(tmp_path: Path, how: str, path: str) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    source = source_of(tmp_path, path)
+    write = WRITES[how]
+    write(LONG, folder)
+    _, first = looked(source)
+    write(LONG.replace("00100 a", "00100 b") + "more\n", folder)
+    entries = first
+    if how != "compressed":  # the edit of a middle line of a plain file is not seen; that of a line near its start is
+        assert looked(source, entries)[0] == ["more"]
+        write(LONG.replace("00010 a", "00010 b") + "more\n", folder)
+    found, second = looked(source, entries)
+    assert len(found) == 201
+    (again,) = [stream for entry in second for stream in entry if stream.again]
+    assert again.skipped
+    assert again.again.startswith(str(folder / "app.log"))
+    assert looked(source, entries, second) == ([], [])
+    write(LONG.replace("00010 a", "00010 c") + "more\n", folder)
+    _, third = looked(source, entries, second)
+    (once_more,) = [stream for entry in third for stream in entry if stream.again]
+    assert once_more.label != again.label
+
+
+def test_a_file_that_begins_otherwise_is_said_to_be_written_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    source = source_of(tmp_path)
+    (folder / "app.log").write_text(LONG)
+    reader = source.reader()
+    reader.split(Limits())
+    (folder / "app.log").write_text(LONG.replace("00000 a", "00000 b"))
+    (stream,) = reader.split(Limits())
+    assert not stream.again
+    assert any("app.log was written anew" in notice for notice in reader.notices())
+
+
+def test_a_log_that_is_deleted_and_made_anew_is_no_edit(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    source = source_of(tmp_path)
+    (folder / "app.log").write_text(LONG)
+    _, first = looked(source)
+    exchanged(LONG.replace(" a line", " another line"), folder)
+    found, second = looked(source, first)
+    assert len(found) == 200
+    assert [stream for entry in second for stream in entry if stream.again] == []
 
 
 def test_a_log_without_traces_goes_on(tmp_path: Path) -> None:

@@ -29,6 +29,15 @@ CATALOG: tuple[Entry, ...] = (
         "tests/end_to_end/bad_input/test_dialects.py::test_a_source_whose_first_file_has_other_columns_stops_before_the_first_batch",
     ),
     met(
+        "source-again",
+        "A growing file was written again",
+        "A file of a source with `growing: true` was edited, or compressed again, and no file of its folder has what was read of it. It is "
+        "read from its start, so that rows that it held before come again.",
+        "Put new records into a new file, or append lines. Before it is read: restore it as it was. After: `scribengin reset FLOW "
+        "--outputs` computes everything again.",
+        "tests/local/test_preflight.py::test_plan_warns_of_a_growing_file_that_was_written_again",
+    ),
+    met(
         "sink",
         "A sink cannot be written",
         "Its place is forbidden, missing or of another kind.",

@@ -36,7 +36,7 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     prepared = prepare(flow_path(flow), state=settings.state)
     problems = [*prepared.warnings, *empty_lookups(prepared)]
     found = changes_and_moves(prepared)
-    refused = planned_refusals(prepared, *found)
+    refused, again = planned_refusals(prepared, *found)
     if deep and not refused:
         from scribengin.local.deep import check_deep
 
@@ -49,4 +49,4 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     if mermaid:
         result["mermaid"] = as_mermaid(prepared.plan)
     text = as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes, advice)
-    return Answer(result, [*problems, *refused], Exit.INPUT if refused else Exit.DONE, show=lambda: click.echo(text, nl=False))
+    return Answer(result, [*problems, *again, *refused], Exit.INPUT if refused else Exit.DONE, show=lambda: click.echo(text, nl=False))

@@ -263,7 +263,7 @@ def _show_noticed(noticed: list[dict[str, Any]]) -> None:
     rows = [
         {
             "source": each["source"],
-            "column": each["column"],
+            "column": "" if each["kind"] == "again" else each["column"],
             "what": _what(each),
             "type": "" if each["kind"] == "renamed" else each["type"],
             "where": each["file"] if each["line"] is None else f"{each['file']}:{each['line']}",
@@ -294,7 +294,7 @@ def _what(noticed: dict[str, Any]) -> str:
         case "null":
             return f"no value in {records:,} records"
     known = {"new": "a new column", "field": "a new field", "missing": "not in"}
-    known |= {"lines": "a cell over several lines", "empty": "no record in a file"}
+    known |= {"lines": "a cell over several lines", "empty": "no record in a file", "again": "a file written again"}
     return known.get(noticed["kind"], str(noticed["kind"]))
 
 

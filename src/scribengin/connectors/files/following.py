@@ -82,6 +82,8 @@ class NewFile:
     judged: Status | None = None
     head: Head | None = None
     """of a compressed one, decompressed"""
+    before: KnownFile | None = None
+    """what was at the path until the look at which this was first seen"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ class Following:
         self._turns: dict[str, dict[str, int]] = {}
         """path → the files of which something was read under it, and what each one's number is there"""
         self.notices: list[str] = []
+        self.rewritten: list[str] = []
+        """paths of files that were written again, not appended to, and are read from their start; the caller empties it"""
         self.cuts: list[Cut] = []
         """of the last look"""
         self.unclear: list[KnownFile] = []
@@ -250,6 +254,8 @@ class Following:
                 self._judge(new, final=final, again=False)
             if new.cut is not None:
                 self._judge_cut(new)
+        for new in [new for new in self.new.values() if new.before is not None and new.verdict is not Verdict.UNSURE]:
+            self._judge_rewritten(new)
         lost_now = [self._lost[id_] for id_ in newly if id_ in self._lost]
         self.unclear = [each for each in lost_now if each.mark is each.packed is None and each.path in self.new]
 
@@ -298,10 +304,10 @@ class Following:
                 self._begin(path)
         return [path for path in before if path not in self._listed and path in self.at]
 
-    def _begin(self, path: str, *, outside: bool = False, cut: KnownFile | None = None) -> None:
+    def _begin(self, path: str, *, outside: bool = False, cut: KnownFile | None = None, before: KnownFile | None = None) -> None:
         status = self.status(path)
         if status is not None:
-            self.new[path] = NewFile(path, status, self._looks, time.monotonic(), outside=outside, cut=cut)
+            self.new[path] = NewFile(path, status, self._looks, time.monotonic(), outside=outside, cut=cut, before=before)
             self._unplaced.append(path)
 
     def _vanish(self, new: NewFile) -> None:
@@ -351,7 +357,7 @@ class Following:
                 cut = shorter and known.mark is not None and known.mark.begins_as(file.head())
         self._lose(known)
         if path in self._listed:
-            self._begin(path, cut=known if cut else None)
+            self._begin(path, cut=known if cut else None, before=known)
 
     def _mark(self, known: KnownFile, file: OpenFile) -> None:
         """One that was noted before there were marks."""
@@ -660,9 +666,27 @@ class Following:
             self.cuts.append(Cut(new.path, known.end, new.seen.size))
         else:
             new.cut, new.verdict = None, Verdict.NEW
-            self.notices.append(
-                f"{new.path} was written anew: {known.end:,} bytes of it were read, it has {new.seen.size:,} now; it is read from its start"
-            )
+            self.notices.append(_anew(new.path, known.end, new.seen.size))
+
+    def _judge_rewritten(self, new: NewFile) -> None:
+        """Whether a file was edited, so that what it had before is read a second time: one that is as long as what was read of it and
+        begins so. A rotation leaves what was read in the folder; a program that opens its log anew begins otherwise, or shorter."""
+        known = new.before
+        assert known is not None
+        if known.waits:
+            return
+        new.before = None
+        if known.found or new.verdict is Verdict.COPY or not known.end:
+            return
+        if self._packing.of(new.path) != "none":
+            self.rewritten.append(new.path)
+        elif new.seen.size >= known.end:
+            with self.opened(new.path) as found:
+                alike = found is not None and known.mark is not None and known.mark.begins_alike(found[1].head())
+            if alike:
+                self.rewritten.append(new.path)
+            elif known.seen.is_file_of(new.seen):
+                self.notices.append(_anew(new.path, known.end, new.seen.size))
 
     def _may_be(self, known: KnownFile, new: NewFile) -> bool:
         """Whether equal content is no accident: what was read came before the file, and is long, or had a name like the file's."""
@@ -672,6 +696,10 @@ class Following:
             return True
         name = new.path.rpartition("/")[2]
         return any(related(name, other.rpartition("/")[2]) for other in known.names)
+
+
+def _anew(path: str, before: int, now: int) -> str:
+    return f"{path} was written anew: {before:,} bytes of it were read, it has {now:,} now; it is read from its start"
 
 
 def _follows(path: str, known: KnownFile) -> bool:

@@ -93,6 +93,8 @@ class GrowingReader(FilesReader):
         super().__init__(*parts, **more)
         self._following = Following(self._discovery.root, packing, self._discovery.wants, settle_s=self._taking.settle_s)
         self._listed: list[str] | None = None
+        self._rewritten: list[str] = []
+        """which the log does not say yet"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Take over what the log says was handed out, and where the files were then."""
@@ -107,12 +109,19 @@ class GrowingReader(FilesReader):
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
         """The next bytes of the files, with what is known to be lost. Raises SourceError for a file of which it is not clear what it is."""
         streams = super().split(limits, final=final)
+        self._rewritten += self._following.rewritten
+        self._following.rewritten = []
         streams = [*(self._gone(known) for known in self._following.lost(final=final)), *streams]
         moved = self._following.unsaved() if streams else []
         if moved:
             place = {"root": self._root, "pieces": [_standing(known).as_json() for known in moved]}
             streams.insert(0, SourceStream(f"where files are: {some([known.path for known in moved])}", place, skipped=True))
-        return streams
+        again, self._rewritten = (self._rewritten, []) if streams else ([], self._rewritten)
+        return [*(self._again(path) for path in again), *streams]
+
+    def _again(self, path: str) -> SourceStream:
+        label = f"{path} written again, {self._following.turn(path, '')}"  # each time another one
+        return SourceStream(label, {"root": self._root, "pieces": []}, skipped=True, again=str(self._discovery.root / path))
 
     def _gone(self, known: KnownFile) -> SourceStream:
         what = (
@@ -166,10 +175,11 @@ class GrowingReader(FilesReader):
             waiting[path] = Waiting(seen.size, seen.mtime_ns, seen.inode, since_s)
         self._waiting = waiting
 
-    def check_taken(self) -> None:
-        """The same, as far as it is clear: nothing is waited for."""
+    def check_taken(self) -> list[str]:
+        """The same, as far as it is clear: nothing is waited for. Returns the files that were written again."""
         self._listed = self._discovery.changed()
         self._recheck(everything=False)
+        return [str(self._discovery.root / path) for path in self._following.rewritten]
 
     def _cut(self, path: str, how: str) -> None:
         if self._taking.stop_on_change:

@@ -101,6 +101,11 @@ class Mark:
         With fewer bytes than the shortest step nothing can be compared."""
         return all(head.hash(step) == known for step, known in zip(steps_of(self.end), self.head, strict=True) if step <= len(head))
 
+    def begins_alike(self, head: Head) -> bool:
+        """True where a content that begins so has at least the first `_STEPS[0]` bytes in common with the marked one."""
+        steps = steps_of(self.end)
+        return steps[0] == _STEPS[0] <= len(head) and head.hash(steps[0]) == self.head[0]
+
 
 class OpenFile:
     """A file that is open for reading, by its descriptor: its name may go to another file meanwhile."""

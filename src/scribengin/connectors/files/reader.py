@@ -290,9 +290,11 @@ class FilesReader:
             if (status.st_size, status.st_mtime_ns) != (taken.size, taken.mtime_ns):
                 self._changed(path, difference(taken.size, taken.mtime_ns, status), taken, status)
 
-    def check_taken(self) -> None:
-        """Raises SourceError where a file that `restore` has taken over changed, as the last `split` would; changes nothing."""
+    def check_taken(self) -> list[str]:
+        """Raises SourceError where a file that `restore` has taken over changed, as the last `split` would; changes nothing. Returns the
+        files that would be read again from their start."""
         self._recheck(everything=True)
+        return []
 
     def _due(self, paths: Collection[str], *, everything: bool) -> list[str]:
         """Those of the paths whose turn it is to be looked at again."""
