@@ -77,6 +77,7 @@ STRANGERS = re.compile(r"\b(tweets|tagged|known|kept|hosts_a|retweets|followers)
         ("    from: events", "    from: event", "input-unknown", 'did you mean "events"?'),
         ("filter: amount > 0", 'python: "steps.py:check"', "python-module-missing", 'did you mean "steps:check"?'),
         ("    watermark: ts 10m\n", "", "watermark-missing", "give events one: watermark: ts 10m"),
+        ("    watermark: ts 10m\n", "    watermark: tss 10m\n", "time-column-unknown", 'did you mean "ts"?'),
         ("type: files\n    path: data/events", "type: s3\n    path: data/events", "unknown-type", "write type: objects, with `url: s3:"),
         ("type: files\n    path: data/events", "type: jdbc\n    path: data/events", "unknown-type", "type: postgres, for PostgreSQL [unk"),
         ("type: files\n    path: data/events", "type: kinesis\n    path: data", "unknown-type", "kinesis is not supported; bring its"),
@@ -92,6 +93,14 @@ def test_one_mistake_is_one_error_that_names_its_cause(tmp_path: Path, right: st
     assert problem.severity == "error"
     assert shows in str(problem)
     assert not STRANGERS.search(str(problem))
+
+
+@pytest.mark.parametrize("reads", ["from: valid", "from: events"])
+def test_a_misspelt_watermark_is_one_error_whatever_reads_it(tmp_path: Path, reads: str) -> None:
+    text = FLOW.replace("    from: enriched", f"    {reads}").replace("by: [region]", "by: [country]")
+    text += "  all: {from: enriched, type: files, path: out/all, format: json}\n"
+    (problem,) = _problems(tmp_path, text.replace("watermark: ts", "watermark: tss"))
+    assert problem.code == "time-column-unknown"
 
 
 def _slips(word: str) -> Iterator[str]:

@@ -78,11 +78,15 @@ def state_is_bounded(subject: Subject) -> Iterator[Problem]:
         step = subject.flow.steps.get(id_)
         if step is None or id_ not in subject.resolved.stateful or (step.emit == "complete" and isinstance(step.action, Aggregate | Sql)):
             continue
-        bare = [reference for reference in subject.resolved.streams(step) if not subject.resolved.watermarks.get(base(reference))]
+        streams = subject.resolved.streams(step)
+        misspelt = any(_has_misspelt_watermark(subject, reference) for reference in streams)  # an error already, and the cause of these
+        bare = [reference for reference in streams if not subject.resolved.watermarks.get(base(reference))]
         if bare:
-            yield _no_watermark(subject, step, bare[0])
+            if not misspelt:
+                yield _no_watermark(subject, step, bare[0])
             continue
-        yield from _window_on_watermark(subject, step)
+        if not misspelt:
+            yield from _window_on_watermark(subject, step)
         match step.action:
             case Join(time=time, within_s=within) if len(step.inputs) == 2 and (within is None or len(time) < 2):
                 left, right = step.inputs
@@ -94,6 +98,14 @@ def state_is_bounded(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem("join-unbounded", path_of(step, "merge"), message, "write merge: {…, time: COLUMN, within: 10m}")
             case _:
                 pass
+
+
+def _has_misspelt_watermark(subject: Subject, reference: str) -> bool:
+    """Whether a watermark of what feeds the input is on a column that its own node does not have."""
+    above = subject.graph.upstream([base(reference)])
+    nodes = [node for id_, node in subject.graph.nodes.items() if id_ in above and not isinstance(node, Sink)]
+    known = [(node.watermark, subject.resolved.of(node.id)) for node in nodes]
+    return any(mark is not None and columns is not None and find(columns, mark.column) is None for mark, columns in known)
 
 
 def _no_watermark(subject: Subject, step: Step, reference: str) -> Problem:
