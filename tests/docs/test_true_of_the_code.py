@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 from doc_pages import ROOT, WRITTEN
@@ -28,6 +29,18 @@ def test_every_connector_that_a_flow_can_name_is_listed() -> None:
     table = re.findall(r"^\| (sources and sinks|sources|sinks) \| (.+) \|$", (ROOT / "docs/connectors.md").read_text(), re.MULTILINE)
     told = {role: set(re.findall(r"`([a-z]+)`", names)) for role, names in table}
     assert told == {"sources and sinks": sources & sinks, "sources": sources - sinks, "sinks": sinks - sources}
+
+
+def test_every_extra_of_the_package_is_listed() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    listed = re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs/extras.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(extras)
+
+
+def test_the_page_says_what_to_do_where_a_key_of_a_join_has_another_name() -> None:
+    (row,) = re.findall(r"^\| `join\.key` \|.*$", (ROOT / "docs/flow-file.md").read_text(), re.MULTILINE)
+    assert "`columns: {country: code}`" in row
+    assert "`select`" in row
 
 
 def test_the_crash_points_are_those_of_the_code() -> None:

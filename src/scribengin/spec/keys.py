@@ -132,7 +132,14 @@ JOIN = Section(
     "join",
     "Joins two inputs on equal keys; the first is the left one.",
     (
-        Key("key", "columns", "columns of both inputs that must be equal", "[id]", required=True),
+        Key(
+            "key",
+            "columns",
+            "columns of both inputs that must be equal; if one input has another name for it, rename it before: by `columns: {country: "
+            "code}` of a source of CSV, or in a `select`",
+            "[id]",
+            required=True,
+        ),
         Key("how", "choice", "which rows stay", "inner", choices=("inner", "left", "right", "full", "semi"), default="inner"),
         Key("time", "times", "input → its time column, for two streams", "{orders: ts, payments: at}"),
         _WITHIN,
