@@ -15,6 +15,7 @@ from scribengin.core.problems import Place
 from scribengin.core.types import Schema
 from scribengin.plan.check import check_flow
 from scribengin.plan.graph import Graph
+from scribengin.plan.key_columns import key_columns
 from scribengin.plan.resolve import resolve
 from scribengin.spec.calls import CallPlaces
 from scribengin.spec.model import Sql, Step
@@ -169,7 +170,7 @@ class Learning:
                 self._here.add(notice.key)
                 seen[notice.key] = Noticed(notice, decision.batch.number, decision.decided_at)
             if known is None:
-                text = sentence(notice, self._evolve(notice.source), why_new_dropped(self._flow, notice))
+                text = sentence(notice, self._evolve(notice.source), why_new_dropped(self._flow, notice), self._key_use(notice))
                 self._say(text)
                 if notice.kind in _REPEATED:
                     self.repeated.append(text)
@@ -182,6 +183,9 @@ class Learning:
     def _learn(self, notice: Notice, at: str) -> None:
         if notice.kind == "new" and self._evolve(notice.source) == "add":
             learn(self._root, self._flow.name, notice, at)
+
+    def _key_use(self, notice: Notice) -> str:
+        return key_columns(self._flow).get(notice.source, {}).get(notice.column, "")
 
     def _evolve(self, source: str) -> Evolve:
         node = self._flow.sources.get(source)
@@ -197,8 +201,8 @@ def why_new_dropped(flow: Flow, notice: Notice) -> str:
     return "a schema cannot hold its name or type" if field is None else why_dropped(flow, notice.source, field)
 
 
-def sentence(notice: Notice, evolve: Evolve, why: str = "") -> str:
-    """What was noticed, for people. `why` says of a new column why it is not taken in."""
+def sentence(notice: Notice, evolve: Evolve, why: str = "", key_use: str = "") -> str:
+    """What was noticed, for people. `why` says of a new column why it is not taken in; `key_use` of one that is read as a key, by what."""
     at = notice.file if notice.line is None else f"{notice.file}:{notice.line}"
     match notice.kind:
         case "new":
@@ -209,7 +213,8 @@ def sentence(notice: Notice, evolve: Evolve, why: str = "") -> str:
             what = f'objects have a field "{notice.column}" ({notice.type}), first seen in {at}'
             return f"source {notice.source}: {what}; it is dropped; name it in the column's type to have it"
         case "missing":
-            return f'source {notice.source}: {at} has no column "{notice.column}"; null there, or dead letters where it is NOT NULL'
+            which = f", which is {key_use}" if key_use else ""
+            return f'source {notice.source}: {at} has no column "{notice.column}"{which}; null there, or dead letters where it is NOT NULL'
         case "renamed":
             what = f'"{notice.column}" has no value in {at} ({_looked_at(notice.records)}), which has a field "{notice.type}"'
             return f"source {notice.source}: {what}; if that is the same, use its name in `schema:` and in the steps"

@@ -18,6 +18,7 @@ from scribengin.connectors.contract import Limits, Place
 from scribengin.connectors.files.infer import infer
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
+from scribengin.formats.notice import Notice
 from scribengin.formats.noticing import Noticer
 from scribengin.local.learning import sentence
 
@@ -395,6 +396,11 @@ def test_few_objects_of_json_may_leave_out_a_key_but_not_those_of_a_table(tmp_pa
     keyed(path, options={"format": "json"}).check_first()
     with pytest.raises(SourceError, match='no column "country"'):
         keyed(path, options={"format": "json"}, static=True).check_keys()
+
+
+def test_the_notice_of_a_later_file_without_a_key_says_what_reads_it() -> None:
+    said = sentence(Notice("in", "country", "missing", "STRING", "b.csv"), "strict", key_use=USE)
+    assert said == f'source in: b.csv has no column "country", which is {USE}; null there, or dead letters where it is NOT NULL'
 
 
 def test_each_file_of_a_lookup_table_has_the_key(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from scribengin.connectors.catalog import open_source, source_types
@@ -32,9 +35,9 @@ def place(request: pytest.FixtureRequest, prefix: str) -> tuple[Store, Opened]:
     server = request.getfixturevalue("server" if type_ == "objects" else "hdfs")
     helper: Any = object_stores if type_ == "objects" else hdfs_places
 
-    def source(schema: str = SCHEMA, **more: Any) -> Any:
+    def source(schema: str = SCHEMA, keys: dict[str, str] | None = None, **more: Any) -> Any:
         given = source_types()[type_].filled(helper.options(server, prefix, **more))
-        return open_source(type_, Place("in", Path("/nowhere"), given, with_added(parse_schema(schema), given), flow="f"))
+        return open_source(type_, Place("in", Path("/nowhere"), given, with_added(parse_schema(schema), given), flow="f", keys=keys or {}))
 
     return helper.opened(server, prefix), source
 
@@ -49,6 +52,20 @@ def rows_of(source: Any) -> list[dict[str, Any]]:
         for block in source.read(stream)
         for row in decoder.columns(block).batch.to_pylist()
     ]
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_an_object_that_lacks_a_key_stops_the_source(place: tuple[Store, Opened], format: str) -> None:
+    store, opened = place
+    if format == "csv":
+        store.put("a.csv", b"id,other\n1,x\n")
+    else:
+        pq.write_table(pa.table({"id": [1], "other": ["x"]}), file := io.BytesIO())
+        store.put("a.parquet", file.getvalue())
+    source = opened(keys={"name": 'the join key of step "s"'}, format=format)
+    for look in (source.check_first, source.check_keys):
+        with pytest.raises(SourceError, match='has no column "name", which is the join key of step "s"'):
+            look()
 
 
 def test_a_dialect_an_encoding_folders_and_the_place_of_a_row(place: tuple[Store, Opened]) -> None:
