@@ -128,7 +128,8 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         status = _told(fault, given)
     except (click.Abort, KeyboardInterrupt) as error:
-        if place := _place_of_others(error.__cause__ or error):
+        interrupt = error if isinstance(error, KeyboardInterrupt) else error.__context__  # without one a question was answered with no
+        if isinstance(interrupt, KeyboardInterrupt) and (place := _place_of_others(interrupt)):
             click.echo(f"interrupted at {place}", err=True)
         status = Exit.INTERRUPTED
     except BrokenPipeError:  # the reader of stdout has left (`| head`): nobody is there to be told
