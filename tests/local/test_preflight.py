@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.cli.commands import plan, validate
-from scribengin.connectors.contract import Limits, Place, SourceStream
+from scribengin.connectors.contract import BatchId, Decided, Limits, Place, SourceStream
 from scribengin.connectors.files.sink import FilesSink
-from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError, SinkError, SourceError
+from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.storage import folder_fault, make_folder
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
 from scribengin.local.preflight import blaming, empty_lookups
 from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare
+from scribengin.local.reset import Reset
 from scribengin.state.lineage import open_lineage
 from scribengin.state.source_log import SourceLog
 
@@ -51,8 +52,8 @@ def write(folder: Path, source: str = "data", sink: str = "out", by: str = "[k]"
     return path
 
 
-def begin(path: Path) -> None:
-    """What a run leaves that dies in its first Batch: a lineage, a checkpoint, a claimed sink."""
+def begin(path: Path, *, publish: bool = False) -> None:
+    """What a run leaves that dies in its first Batch: a lineage, a checkpoint, a claimed sink; with `publish` one that dies behind it."""
     (tier,) = prepare(path, state=None).tiers
     (query,) = tier.plan.queries
     folder, owner = tier.folder.query(query.name), tier.folder.read_owner()
@@ -65,7 +66,10 @@ def begin(path: Path) -> None:
         types={"kept": "files"},
     )
     make_folder(folder.checkpoint)
-    open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"].prepare(owner=owner, lineage=lineage.id)
+    sink = open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"]
+    sink.prepare(owner=owner, lineage=lineage.id)
+    if publish:
+        sink.publish(Decided(BatchId("small", query.name, lineage.id, 0, 1), "h0", ()))
 
 
 def files_below(folder: Path) -> dict[str, int]:
@@ -173,6 +177,31 @@ def test_whose_a_place_is_validate_judges_by_the_state_that_it_is_given(tmp_path
     status, (problem,) = validated(path)
     assert (status, problem["code"]) == (2, "output-foreign")
     assert validated(path, path.parent / "elsewhere") == (0, [])
+
+
+def test_the_folder_of_another_flow_is_told_by_its_name_and_no_reset_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `reset --outputs` would refuse it, which moves nothing of another flow away."""
+    path = write(tmp_path / "flow")
+    begin(path, publish=True)
+    other = path.with_name("other.yaml")
+    other.write_text(path.read_text().replace("name: small", "name: large"))
+    wrong = f'sink "kept": {path.parent / "out"} holds commits of the flow "small"'
+    what_to_do = (
+        "give the sink another folder, or delete that one yourself if nobody needs it; "
+        'if this is the same flow, renamed: name it "small" again'
+    )
+    (of_plan,), (of_validate,) = planned(other)[1], validated(other)[1]
+    error = refused(other, monkeypatch)
+    for message, remedy in (
+        (of_plan["message"], of_plan["remedy"]),
+        (of_validate["message"], of_validate["remedy"]),
+        (error.message, error.remedy),
+    ):
+        assert (message, remedy) == (wrong, what_to_do)
+    prepared = prepare(other, state=None)
+    with pytest.raises(Refused) as caught:
+        Reset.of(prepared.plan.flow, [(tier.plan.flow, tier.folder) for tier in prepared.tiers], outputs=True).lost()
+    assert (caught.value.message, caught.value.remedy) == (wrong, what_to_do)
 
 
 def test_plan_says_all_at_once(tmp_path: Path) -> None:

@@ -32,6 +32,16 @@ def add_to_outputs() -> str:
     return f"keep what is there and write beside it, which duplicates what is read again: {flow_command('run', '--append-new-lineage')}"
 
 
+def another_place(kind: str) -> str:
+    """Leave what others have written where a sink would write. `kind` is what the sink calls a place: `folder`, `table`."""
+    return f"give the sink another {kind}, or delete that one yourself if nobody needs it"
+
+
+def same_flow(name: str) -> str:
+    """Where the rows of a flow of that name are in the way: what to do if it is this one."""
+    return f'if this is the same flow, renamed: name it "{name}" again'
+
+
 def write_beside(sink: str) -> str:
     """Keep what a sink wrote, and compute everything again for another one: nothing is lost."""
     return f'give sink "{sink}" another id and another place: it reads everything again, and what was written stays'

@@ -28,7 +28,7 @@ def rows(*ids: int, country: str | None = "DE", day: dt.date | None = dt.date(20
 
 
 def make(folder: Path, *, lineage: str = LINEAGE, prepare: bool = True, node: str = "kept", **options: Any) -> FilesSink:
-    sink = FilesSink(Place(node, folder, SINK.filled({"path": "out", "format": "json"} | options)))
+    sink = FilesSink(Place(node, folder, SINK.filled({"path": "out", "format": "json"} | options), flow="f"))
     if prepare:
         sink.prepare(owner="me", lineage=lineage)
     return sink

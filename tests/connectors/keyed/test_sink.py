@@ -174,6 +174,25 @@ def test_a_lineage_that_adopts_writes_above_our_own_and_above_all_that_others_ha
     assert again.store.documents() == [{"id": "a", "n": 2}, {"id": "b", "n": 3}]
 
 
+@pytest.mark.parametrize(
+    ("owner", "flow", "wrong", "remedy"),
+    [
+        ("me", "other", 'it holds rows of the flow "flow"', 'if this is the same flow, renamed: name it "flow" again'),
+        ("you", "flow", "another installation has written there", "scribengin run FLOW --append-new-lineage"),
+    ],
+)
+def test_a_place_that_no_reset_clears_is_refused_without_one(tmp_path: Path, owner: str, flow: str, wrong: str, remedy: str) -> None:
+    Writer(tmp_path).sink.prepare(owner="me", lineage="one")
+    other = KeyedSink(
+        Place("out", tmp_path, flow=flow, work=tmp_path / "other"), SqliteStore(tmp_path / "store.db", b"666"), key=("id",), connections=2
+    )
+    for asks in (lambda: other.prepare(owner=owner, lineage="two"), lambda: other.clear(owner=owner, flow=flow)):
+        with pytest.raises(Refused, match=wrong) as caught:
+            asks()
+        assert caught.value.remedy.startswith("give the sink another place, or delete that one yourself")
+        assert caught.value.remedy.endswith(remedy)
+
+
 def test_a_place_whose_rows_leave_no_version_above_them_is_refused(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     with writer.store._open() as other:

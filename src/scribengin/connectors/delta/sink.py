@@ -23,7 +23,7 @@ from scribengin.connectors.delta.folder import FolderPlace
 from scribengin.connectors.delta.held import rows_of
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
 from scribengin.connectors.files.sink import PublishedFiles, reveal
-from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output
+from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_flow, claim
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in
 from scribengin.connectors.files.sink_records import summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules
@@ -70,7 +70,7 @@ class DeltaSink(PublishedFiles):
             if table is not None and rows_of(table):
                 raise foreign_rows(self.node, str(self.path), "it holds rows that this lineage has not written")
         make_folder(self.path)
-        claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, adopt=adopt, looked=True)
+        claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, flow=self._flow, adopt=adopt, looked=True)
         self._owner, self._lineage = owner, lineage
         place = self._of(lineage)
         make_folder(place.path)
@@ -103,12 +103,9 @@ class DeltaSink(PublishedFiles):
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Take all rows out of the table, by one commit, and delete the records and the claim; returns how many rows. Readers of an older
         version still find them, until `maintain` clears these away. Refused where rows of others may be among them."""
+        check_flow(self.path, sink=self.node, flow=flow)
         check_clear(self._owner_file, owner=owner, sink=self.node)
         lineages = lineages_in(self.path)
-        records = (record for lineage in lineages for _, record in lineage.commits.since())
-        foreign = next((record["flow"] for record in records if record["flow"] != flow), None)
-        if foreign is not None:
-            raise foreign_output(self.node, self.path, f'commits of the flow "{foreign}"')
         table = self._table.open()
         if read_or_none(self._owner_file) is None or table is None:
             rows = 0

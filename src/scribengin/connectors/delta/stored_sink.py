@@ -18,7 +18,7 @@ from scribengin.connectors.delta.held import rows_of
 from scribengin.connectors.delta.sink import foreign_rows
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
 from scribengin.connectors.delta.stored import ROWS, StoredLineage, StorePlace
-from scribengin.connectors.objects.manifests import CLAIMS, INTERNAL, Manifests, Owners, foreign
+from scribengin.connectors.objects.manifests import CLAIMS, INTERNAL, Manifests, Owners, another_flow
 from scribengin.connectors.objects.ranges import RangedFile
 from scribengin.connectors.objects.sink import ObjectsSink, summarize
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream
@@ -130,7 +130,7 @@ class StoredDeltaSink(ObjectsSink):
         for each in known:
             theirs = next((record["flow"] for _, record in records_of(each) if record["flow"] != flow), None)
             if theirs is not None:
-                raise foreign(self.node, str(self._table), f'commits of the flow "{theirs}"')
+                raise another_flow(self.node, str(self._table), theirs)
         table = self._table.open()
         rows = 0 if table is None or not known else rows_of(table)
         if rows:

@@ -48,6 +48,7 @@ def look_at_folder(place: Place, claimant: Claimant | None, *, looked: bool = Fa
             owner=claimant.owner,
             lineage=claimant.lineage,
             sink=place.node,
+            flow=place.flow,
             adopt=claimant.adopt,
             looked=looked,
         )

@@ -25,7 +25,7 @@ from scribengin.connectors.files.roll_audit import Rolled
 from scribengin.connectors.files.roll_heir import begin
 from scribengin.connectors.files.roll_state import is_rolled, outputs_of
 from scribengin.connectors.files.sink_audit import audit_files
-from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_folder, claim, foreign_output, lineage_before
+from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_flow, check_folder, claim, lineage_before
 from scribengin.connectors.files.sink_folders import INTERNAL, LineageFolder, lineages_in, remove_empty
 from scribengin.connectors.files.sink_records import found_besides, summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
@@ -54,6 +54,7 @@ class PublishedFiles(ABC):
 
     def __init__(self, place: Place) -> None:
         self.node = place.node
+        self._flow = place.flow
         self.path = Path(place.folder, place.options["path"])
         self._gaps = bool(place.member)
         self._keeps = str(self.path) not in place.kept_elsewhere
@@ -73,7 +74,7 @@ class PublishedFiles(ABC):
         """Claim the folder; see the contract."""
         check_folder(self.path, sink=self.node)
         make_folder(self.path)
-        claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, adopt=adopt)
+        claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, flow=self._flow, adopt=adopt)
         self._owner, self._lineage = owner, lineage
 
     def look_at_place(self) -> None:
@@ -172,11 +173,9 @@ class PublishedFiles(ABC):
 
     def _written(self, owner: str, flow: str) -> list[Path]:
         """The files that commit records name and that are there. Raises Refused where others have written too."""
+        check_flow(self.path, sink=self.node, flow=flow)
         check_clear(self._owner_file, owner=owner, sink=self.node)
         commits = [record for lineage in lineages_in(self.path) for _, record in lineage.commits.since()]
-        foreign = next((record["flow"] for record in commits if record["flow"] != flow), None)
-        if foreign is not None:
-            raise foreign_output(self.node, self.path, f'commits of the flow "{foreign}"')
         files = [self.path / file["name"] for record in commits for file in record["files"]]
         files += [self.path / name for lineage in lineages_in(self.path) for name in outputs_of(lineage)]
         files = sorted({*files, *(marker for file in files if (marker := file.with_name(COMPLETE)).exists())})

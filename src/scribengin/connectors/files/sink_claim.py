@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
-from scribengin.core.remedies import add_to_outputs, start_over
+from scribengin.core.remedies import add_to_outputs, another_place, same_flow, start_over
 from scribengin.core.storage import folder_fault, names_in, put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
@@ -24,22 +25,22 @@ def check_folder(folder: Path, *, sink: str) -> None:
         raise SinkError(said, remedy=fault[1], code="sink-folder", node=sink)
 
 
-def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adopt: bool, looked: bool = False) -> None:
+def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow: str, adopt: bool, looked: bool = False) -> None:
     """Claim `folder`, or find it claimed by the same. Raises Refused where another flow, lineage or sink has, unless `adopt`. `looked`: it
     is known that nobody's rows stand there; what looks like a sink's files is none of them."""
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
-    claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, adopt=adopt, looked=looked)
+    claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, flow=flow, adopt=adopt, looked=looked)
     if claims is None:
         if put_if_absent(file, seal(_KIND, _FORMAT, [mine | _since()])):
             return
-        claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, adopt=adopt, looked=True)
+        claims = look_at_claim(folder, file, owner=owner, lineage=lineage, sink=sink, flow=flow, adopt=adopt, looked=True)
         assert claims is not None
     if not _same(claims[-1], mine):
         replace(file, seal(_KIND, _FORMAT, [*claims, mine | _since()]))
 
 
 def look_at_claim(
-    folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adopt: bool, looked: bool = False
+    folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow: str, adopt: bool, looked: bool = False
 ) -> list[dict[str, Any]] | None:
     """The claims of `folder`, None where nobody has claimed it; changes nothing. Raises Refused as `claim` does."""
     mine = {"owner": owner, "lineage": lineage, "sink": sink}
@@ -55,9 +56,10 @@ def look_at_claim(
         return None
     if _same(claims[-1], mine):
         return claims
-    if not adopt and claims[-1]["owner"] != owner:
-        raise foreign_output(sink, folder, f"commits of {_difference(claims[-1], mine)}")
     if not adopt:
+        # a `reset --outputs` refuses these: it is not offered for them
+        check_flow(folder, sink=sink, flow=flow)
+        check_clear(file, owner=owner, sink=sink)
         raise Refused(
             f'sink "{sink}": {folder} holds commits of {_difference(claims[-1], mine)}',
             remedy=f"{start_over()}; or {add_to_outputs()}",
@@ -82,6 +84,18 @@ def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:
         )
 
 
+def check_flow(folder: Path, *, sink: str, flow: str) -> None:
+    """Raise Refused where another flow has written into the folder."""
+    flows = (record["flow"] for lineage in lineages_in(folder) for _, record in lineage.commits.since())
+    other = next((name for name in flows if name != flow), None)
+    if other is not None:
+        raise Refused(
+            f'sink "{sink}": {folder} holds commits of the flow "{other}"',
+            remedy=f"{another_place('folder')}; {same_flow(other)}",
+            code="output-foreign",
+        )
+
+
 def check_clear(file: Path, *, owner: str, sink: str) -> None:
     """Raise Refused where anyone else has ever claimed the folder: not all of it is this installation's to delete."""
     for each in _read(file) or ():
@@ -95,7 +109,7 @@ def foreign_output(sink: str, folder: Path, holds: str) -> Refused:
     """What stands there is not this flow's, nor its to delete."""
     return Refused(
         f'sink "{sink}": {folder} holds {holds}',
-        remedy=f"give the sink another folder, or delete that one yourself if nobody needs it; to {add_to_outputs()}",
+        remedy=f"{another_place('folder')}; to {add_to_outputs()}",
         code="output-foreign",
     )
 

@@ -22,7 +22,7 @@ from scribengin.connectors.keyed.staged import (
 from scribengin.connectors.keyed.versions import MOST_ROWS, batch_of, next_base, version_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
-from scribengin.core.remedies import add_to_outputs, start_over
+from scribengin.core.remedies import add_to_outputs, another_place, same_flow, start_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -132,6 +132,8 @@ class KeyedSink:
                 raise self._foreign("a newer lineage has taken it over")
             taken = old is not None and bool(old.owner)
             had_rows = old.had_rows if old is not None and taken else not self._store.is_empty()
+            if not adopt and old is not None and taken:
+                self._check_writer(old, owner, self._flow)
             if not adopt and (taken or had_rows):
                 raise self._foreign("it holds rows that this lineage has not written")
             base = self._next_base(old, others=had_rows and not taken)
@@ -269,8 +271,7 @@ class KeyedSink:
         if held is None or not held.body["owner"]:
             return 0
         record = _Record.of(held)
-        if (record.owner, record.flow) != (owner, flow):
-            raise self._foreign("others have written there too")
+        self._check_writer(record, owner, flow)
         if record.had_rows:
             raise self._foreign("it held rows of others when the flow began to write there")
         if dry_run:
@@ -347,10 +348,17 @@ class KeyedSink:
         self._below = sum(rows for number, rows in found.items() if number < 0)
         return found
 
-    def _foreign(self, why: str) -> Refused:
+    def _check_writer(self, writer: _Record, owner: str, flow: str) -> None:
+        """Raise Refused where that is another flow, or another installation: a reset of this one does not remove what it has written."""
+        if writer.flow != flow:
+            raise self._foreign(f'it holds rows of the flow "{writer.flow}"', f"{another_place('place')}; {same_flow(writer.flow)}")
+        if writer.owner != owner:
+            raise self._foreign("another installation has written there", f"{another_place('place')}; to {add_to_outputs()}")
+
+    def _foreign(self, why: str, remedy: str = "") -> Refused:
         return Refused(
             f'sink "{self.node}": {self._store}: {why}',
-            remedy=f"{start_over()}; or {add_to_outputs()}",
+            remedy=remedy or f"{start_over()}; or {add_to_outputs()}",
             code="output-foreign",
             node=self.node,
         )

@@ -16,7 +16,7 @@ from uuid import uuid4
 from scribengin.core.errors import FencedError, Refused, SinkError
 from scribengin.core.moments import now_text
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.core.remedies import add_to_outputs, start_over
+from scribengin.core.remedies import add_to_outputs, another_place, same_flow, start_over
 from scribengin.core.shelf import StoreShelf
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Owners:
             if not claims:
                 check_create_only(self._store, sink, where)
             if not adopt:
-                self._refuse_others(claims, mine, where, looked=looked)
+                self._refuse_others(claims, mine | {"flow": flow}, where, looked=looked)
             if claims:
                 # from here on nothing more of the lineage before can be committed, whoever sleeps
                 Manifests(self._store, claims[-1]["lineage"]).close(lineage)
@@ -156,6 +156,8 @@ class Owners:
 
     def _refuse_others(self, claims: list[Mapping[str, Any]], mine: Mapping[str, str], where: str, *, looked: bool) -> None:
         sink = mine["sink"]
+        if claims and claims[-1]["flow"] != mine["flow"]:
+            raise another_flow(sink, where, claims[-1]["flow"])
         if claims and claims[-1]["owner"] == mine["owner"]:
             raise Refused(
                 f'sink "{sink}": {where} holds objects of another lineage ({_told(claims[-1])})',
@@ -186,11 +188,20 @@ def check_create_only(store: Store, sink: str, where: str) -> None:
         store.delete(probe)
 
 
+def another_flow(sink: str, where: str, flow: str) -> Refused:
+    """What stands there is another flow's."""
+    return Refused(
+        f'sink "{sink}": {where} holds objects of the flow "{flow}"',
+        remedy=f"{another_place('prefix')}; {same_flow(flow)}",
+        code="output-foreign",
+    )
+
+
 def foreign(sink: str, where: str, holds: str) -> Refused:
     """What stands there is not this flow's, nor its to delete."""
     return Refused(
         f'sink "{sink}": {where} holds {holds}',
-        remedy=f"give the sink another prefix, or delete that one yourself if nobody needs it; to {add_to_outputs()}",
+        remedy=f"{another_place('prefix')}; to {add_to_outputs()}",
         code="output-foreign",
     )
 

@@ -11,7 +11,7 @@ from scribengin.connectors.files.sink_records import found_besides, summarize_co
 from scribengin.connectors.objects.address import Address
 from scribengin.connectors.objects.again import audit_objects
 from scribengin.connectors.objects.later import complete, later_of
-from scribengin.connectors.objects.manifests import CLAIMS, DATA, INTERNAL, Manifests, Owners, foreign, is_closed, lineages
+from scribengin.connectors.objects.manifests import CLAIMS, DATA, INTERNAL, Manifests, Owners, another_flow, is_closed, lineages
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.sink_stream import ObjectsSinkStream, Rules
 from scribengin.connectors.objects.trash import StoreTrash, can_keep, is_moving
@@ -167,7 +167,7 @@ class ObjectsSink:
         for lineage in lineages(store):
             for _, record in Manifests(store, lineage).committed():
                 if record["flow"] != flow:
-                    raise foreign(self.node, where, f'objects of the flow "{record["flow"]}"')
+                    raise another_flow(self.node, where, record["flow"])
             names += named(store, lineage)
         wanted = set(names)
         return [entry.key for entry in store.list() if entry.key in wanted]

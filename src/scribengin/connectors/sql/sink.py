@@ -12,7 +12,7 @@ from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
 from scribengin.core.errors import Refused, StateError
-from scribengin.core.remedies import add_to_outputs, start_over
+from scribengin.core.remedies import add_to_outputs, another_place, same_flow, start_over
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class SqlSink:
                 if held is None or held[0] != mine:
                     if held is not None and lineage in held[1]:
                         raise self._foreign("a newer lineage has taken it over")
+                    if not adopt and held is not None:
+                        self._check_writer(held[0], owner, self._flow)
                     if not adopt and (held is not None or self._has_rows(session)):
                         raise self._foreign("it holds rows that this lineage has not written")
                     self._commits.take(session, mine, held, had_rows=held is None and self._has_rows(session))
@@ -137,8 +139,7 @@ class SqlSink:
                 held = self._commits.claim(session, lock=True)
                 if held is None:
                     return 0
-                if (held[0].owner, held[0].flow) != (owner, flow):
-                    raise self._foreign("others have written there too")
+                self._check_writer(held[0], owner, flow)
                 if self._commits.had_rows(session):
                     raise self._foreign("it held rows of others when the flow began to write there")
                 found = self._rows_by_transaction(session)
@@ -258,10 +259,17 @@ class SqlSink:
             tuple(Field(each.name, each.type, nullable=each.nullable and each.name not in self._target.key) for each in schema.fields)
         )
 
-    def _foreign(self, why: str) -> Refused:
+    def _check_writer(self, writer: Claim, owner: str, flow: str) -> None:
+        """Raise Refused where that is another flow, or another installation: a reset of this one does not remove what it has written."""
+        if writer.flow != flow:
+            raise self._foreign(f'it holds rows of the flow "{writer.flow}"', f"{another_place('table')}; {same_flow(writer.flow)}")
+        if writer.owner != owner:
+            raise self._foreign("another installation has written there", f"{another_place('table')}; to {add_to_outputs()}")
+
+    def _foreign(self, why: str, remedy: str = "") -> Refused:
         return Refused(
             f'sink "{self.node}": table {self._target} at {self._database}: {why}',
-            remedy=f"{start_over()}; or {add_to_outputs()}",
+            remedy=remedy or f"{start_over()}; or {add_to_outputs()}",
             code="output-foreign",
             node=self.node,
         )
