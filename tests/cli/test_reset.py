@@ -80,7 +80,7 @@ def test_without_a_person_to_ask_nothing_is_removed_and_all_that_would_be_is_lis
         "replays": 0,
         "damaged": "",
     }
-    assert dry.object["result"]["outputs"] == [{"sink": "kept", "place": "out", "items": 3, "restorable": True}]
+    assert dry.object["result"]["outputs"] == [{"sink": "kept", "place": "out", "items": 3, "restorable": True, "earlier": []}]
     assert tree(shop.path) == before
 
 

@@ -117,7 +117,8 @@ COMMANDS = (
     (
         "reset shop/flow.yaml --outputs --yes",
         "What was removed, and until when `reset --undo` brings it back. `--dry-run` gives the same without `trash`. `items` are files, or "
-        "rows where a\nsink has no files; what is not `restorable` is deleted for good.",
+        "rows where a\nsink has no files; what is not `restorable` is deleted for good. `earlier` says what of it is of lineages "
+        "that the state does not know, as `others` of `audit`.",
     ),
 )
 HEAD = """# What `--json` prints

@@ -9,13 +9,17 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from scribengin.cli.commands import plan, validate
+from scribengin.cli.flow_argument import as_called
 from scribengin.connectors.contract import BatchId, Decided, Limits, Place, SourceStream
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError, SinkError, SourceError
+from scribengin.core.remedies import flow_command
 from scribengin.core.storage import folder_fault, make_folder
+from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
 from scribengin.local.preflight import blaming, empty_lookups
@@ -52,7 +56,7 @@ def write(folder: Path, source: str = "data", sink: str = "out", by: str = "[k]"
     return path
 
 
-def begin(path: Path, *, publish: bool = False) -> None:
+def begin(path: Path, *, publish: bool = False, adopt: bool = False) -> None:
     """What a run leaves that dies in its first Batch: a lineage, a checkpoint, a claimed sink; with `publish` one that dies behind it."""
     (tier,) = prepare(path, state=None).tiers
     (query,) = tier.plan.queries
@@ -67,9 +71,17 @@ def begin(path: Path, *, publish: bool = False) -> None:
     )
     make_folder(folder.checkpoint)
     sink = open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"]
-    sink.prepare(owner=owner, lineage=lineage.id)
+    sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
     if publish:
-        sink.publish(Decided(BatchId("small", query.name, lineage.id, 0, 1), "h0", ()))
+        sink.publish(one_row(sink, BatchId("small", query.name, lineage.id, 0, 1)))
+
+
+def one_row(sink: Any, batch: BatchId) -> Decided:
+    """A Batch that has staged a row."""
+    schema = parse_schema("k STRING, n BIGINT")
+    stream = sink.stream(batch, 0, "a", schema)
+    stream.write(pa.RecordBatch.from_pylist([{"k": "a", "n": 1}], schema=arrow_schema(schema)))
+    return Decided(batch, "h0", (stream.close(),))
 
 
 def files_below(folder: Path) -> dict[str, int]:
@@ -198,10 +210,67 @@ def test_the_folder_of_another_flow_is_told_by_its_name_and_no_reset_is_offered(
         (error.message, error.remedy),
     ):
         assert (message, remedy) == (wrong, what_to_do)
-    prepared = prepare(other, state=None)
     with pytest.raises(Refused) as caught:
-        Reset.of(prepared.plan.flow, [(tier.plan.flow, tier.folder) for tier in prepared.tiers], outputs=True).lost()
+        reset_of(other).lost()
     assert (caught.value.message, caught.value.remedy) == (wrong, what_to_do)
+
+
+def reset_of(path: Path) -> Reset:
+    """Of the state and the outputs."""
+    prepared = prepare(path, state=None)
+    return Reset.of(prepared.plan.flow, [(tier.plan.flow, tier.folder) for tier in prepared.tiers], outputs=True)
+
+
+def state_lost(folder: Path) -> Path:
+    """Outputs of a flow whose state is gone."""
+    path = write(folder)
+    begin(path, publish=True)
+    shutil.rmtree(folder / ".scribengin")
+    return path
+
+
+@pytest.mark.parametrize("gone", [".scribengin", ".scribengin/small"])
+def test_where_the_state_is_gone_its_return_is_the_first_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
+    path = write(tmp_path / "flow")
+    begin(path, publish=True)
+    shutil.rmtree(path.parent / gone)
+    first = "put the state folder back if it was moved or deleted, or name it with --state; or "
+    assert refused(path, monkeypatch).remedy.startswith(first)
+    assert planned(path)[1][0]["remedy"].startswith(first)
+
+
+def test_what_a_run_will_write_beside_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = state_lost(tmp_path / "flow")
+    (lineage,) = [each.name for each in (path.parent / "out" / "_scribengin").iterdir() if each.is_dir()]
+    told: list[str] = []
+    monkeypatch.setattr(run, "begin", lambda *_args: (_ for _ in ()).throw(InterruptedError))
+    with pytest.raises(InterruptedError):
+        run.run_flow(path, RunSettings(append_new_lineage=True), lambda view: told.extend(view.notices))
+    assert told == [
+        f'sink "kept": out holds 1 row in 1 file of lineage {lineage}, of which this state knows nothing; it stays, and what '
+        "this run reads again is written beside it"
+    ]
+
+
+def test_a_reset_takes_what_was_added_to_along_says_so_and_brings_it_back(tmp_path: Path) -> None:
+    path = state_lost(tmp_path / "flow")
+    (lineage,) = [each.name for each in (path.parent / "out" / "_scribengin").iterdir() if each.is_dir()]
+    begin(path, publish=True, adopt=True)
+    before = files_below(path.parent / "out")
+    (output,) = reset_of(path).lost()[1]
+    assert str(output) == f"sink kept: 2 files in out, among them 1 row in 1 file of lineage {lineage}, of which this state knows nothing"
+    reset_of(path).run([output.as_json()])
+    assert list((path.parent / "out").glob("*.jsonl")) == []
+    assert planned(path) == (0, [])
+    reset_of(path).undo()
+    assert files_below(path.parent / "out").keys() == before.keys()
+
+
+def test_a_run_in_a_remedy_keeps_what_says_how_long_and_of_what_it_runs() -> None:
+    remedy = flow_command("run", "--append-new-lineage")
+    assert as_called(remedy, {"flows": ["f.yaml"], "once": True, "tier": "b", "state": None}) == (
+        "scribengin run f.yaml --once --tier b --append-new-lineage"
+    )
 
 
 def test_plan_says_all_at_once(tmp_path: Path) -> None:

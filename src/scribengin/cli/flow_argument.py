@@ -43,8 +43,10 @@ def flow_path(text: str) -> Path:
 
 
 def as_called(remedy: str, params: Mapping[str, Any]) -> str:
-    """A remedy whose commands name the one flow of a command with these `params`, as it was written there, and where its state is."""
+    """A remedy whose commands name the one flow of a command with these `params`, as it was written there, and where its state is; a `run`
+    in it keeps what says how long and of what it runs."""
     flows: Sequence[str] = params.get("flows") or ()
     flow = params.get("flow") or (flows[0] if len(flows) == 1 else "")
     settings = ("--state", str(params["state"])) if params.get("state") else ()
-    return for_flow(remedy, str(flow), *settings) if flow else remedy
+    of_run = ["--once"] * bool(params.get("once")) + (["--tier", str(params["tier"])] if params.get("tier") else [])
+    return for_flow(remedy, str(flow), *settings, of_run=of_run) if flow else remedy

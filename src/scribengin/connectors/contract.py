@@ -341,6 +341,17 @@ class Unaccounted:
     rows: int | None = None
     items: int = 0
 
+    @property
+    def is_of_lineage(self) -> bool:
+        """Whether a flow has written it, of which the state does not know."""
+        return self.what.startswith("lineage ")
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f"{self.rows:,} row{'s' * (self.rows != 1)}"
+        files = f"{self.items:,} file{'s' * (self.items != 1)}" * bool(self.items)
+        what = self.what if self.rows is None else f"of {self.what}, of which this state knows nothing"
+        return f"{' in '.join(filter(None, [rows, files]))} {what}"
+
 
 class CountingSink(Sink, Protocol):
     """A sink whose place says what others have written there."""

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _FLOW = "FLOW"
 _COMMAND = re.compile(rf"(\bscribengin (?:reset|run|plan|audit|maintain|status|dead [a-z]+|source [a-z]+)) {_FLOW}(?![\w.])")
@@ -32,6 +36,11 @@ def add_to_outputs() -> str:
     return f"keep what is there and write beside it, which duplicates what is read again: {flow_command('run', '--append-new-lineage')}"
 
 
+def put_state_back() -> str:
+    """Where outputs of a flow exist and its state does not: what loses and duplicates nothing."""
+    return "put the state folder back if it was moved or deleted, or name it with --state"
+
+
 def another_place(kind: str) -> str:
     """Leave what others have written where a sink would write. `kind` is what the sink calls a place: `folder`, `table`."""
     return f"give the sink another {kind}, or delete that one yourself if nobody needs it"
@@ -47,16 +56,23 @@ def write_beside(sink: str) -> str:
     return f'give sink "{sink}" another id and another place: it reads everything again, and what was written stays'
 
 
-def for_flow(text: str, flow: str, *settings: str) -> str:
+def for_flow(text: str, flow: str, *settings: str, of_run: Sequence[str] = ()) -> str:
     """The text with its commands as the person runs them.
 
     Args:
         text: A remedy, or another text with commands.
         flow: The flow file, or the name of a flow that was submitted.
         settings: What else each command needs, such as `--state` and its folder.
+        of_run: What else `run` needs, such as `--once`.
 
     >>> for_flow(start_over(), "my flow.yaml", "--state", "/var/state")
     "start over: scribengin reset 'my flow.yaml' --state /var/state --outputs"
+    >>> for_flow(flow_command("run", "--append-new-lineage"), "flow.yaml", of_run=["--once"])
+    'scribengin run flow.yaml --once --append-new-lineage'
     """
-    named = " ".join(shlex.quote(word) for word in (flow, *settings))
-    return _COMMAND.sub(lambda found: f"{found.group(1)} {named}", text)
+
+    def named(found: re.Match[str]) -> str:
+        more = of_run if found.group(1) == "scribengin run" else ()
+        return f"{found.group(1)} {shlex.join([flow, *settings, *more])}"
+
+    return _COMMAND.sub(named, text)

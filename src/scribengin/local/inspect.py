@@ -25,7 +25,7 @@ from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.losses import read_losses
 from scribengin.state.moves import read_moved
 from scribengin.state.orders import order_texts
-from scribengin.state.topology import tiers_with_state
+from scribengin.state.topology import known_lineages, tiers_with_state
 from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class FlowAudit:
 
 def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     """Read outputs, dead letters and ledger of every Query again. Raises Refused where nothing ever ran."""
-    known = _lineages(prepared)
+    known = known_lineages(prepared.root, prepared.name)
     audits = [_audit_left(prepared), *(_audit_tier(tier, known) for tier in prepared.tiers)]
     reports = tuple(report for audit in audits for report in audit.reports)
     if not reports:
@@ -108,16 +108,6 @@ def audit_flow(prepared: PreparedFlow) -> FlowAudit:
         replace(report, violations=(*report.violations, *told.get(report.query, ()))) if not report.past else report for report in reports
     )
     return FlowAudit(reports, any(audit.running for audit in audits), channels)
-
-
-def _lineages(prepared: PreparedFlow) -> frozenset[str]:
-    """Every one that the flow's state accounts for."""
-    found = set()
-    for tier in tiers_with_state(prepared.root, prepared.name):
-        for folder in tier.queries():
-            lineage = read_lineage(folder)
-            found |= {each.id for each in (lineage, *(past for _, past in past_lineages(folder))) if each is not None}
-    return frozenset(found)
 
 
 def _with_others(report: AuditReport, sinks: Mapping[str, Sink], known: Collection[str], channels: Collection[str]) -> AuditReport:

@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
+from scribengin.connectors.abilities import counts_others
 from scribengin.connectors.contract import Claimant
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.connectors.files.rewritten import rewritten_text
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
+from scribengin.core.remedies import put_state_back, start_over
 from scribengin.local.migrate import first_refusal
-from scribengin.local.prepare import first_file_faults, sink_place, source_place
+from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place
 from scribengin.plan.split import CHANNEL
 from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
 from scribengin.state.source_log import SourceLog
+from scribengin.state.topology import known_lineages
 from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
@@ -228,8 +231,11 @@ def saying_what_is_in_the_trash(prepared: PreparedFlow) -> Iterator[None]:
     try:
         yield
     except ScribenginError as error:
-        if error.code == "output-foreign" and (hint := Trash(prepared.root, prepared.name).hint()):
-            error.remedy = f"{hint}; or {error.remedy}"
+        if error.code == "output-foreign":
+            hint = Trash(prepared.root, prepared.name).hint()
+            if not hint and not known_lineages(prepared.root, prepared.name) and start_over() in error.remedy:
+                hint = put_state_back()  # the place is this flow's own
+            error.remedy = "; or ".join(filter(None, [hint, error.remedy]))
         raise
 
 
@@ -237,6 +243,28 @@ def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:
     """Under the leases, moves done: raises the first thing that the claims of a run would refuse."""
     for error in (*state_refusals(prepared), *sink_refusals(prepared, adopt=adopt)):
         raise error
+
+
+def what_is_added_to(prepared: PreparedFlow) -> Iterator[str]:
+    """For a run that may write beside what others have written: a line for each sink of a Query that begins there, of what it holds. What
+    the run reads again is duplicated by it."""
+    known = known_lineages(prepared.root, prepared.name)
+    again = "it stays, and what this run reads again is written beside it"
+    for tier in prepared.tiers:
+        flow = tier.plan.flow
+        begun = [sink for query in tier.plan.queries if _lineage(tier, query.name) is None for sink in query.sinks]
+        sinks = open_sinks(flow) if begun else {}
+        for id_ in begun:
+            if flow.sinks[id_].type == CHANNEL:
+                continue
+            place, sink = flow.sinks[id_].place, sinks[id_]
+            try:
+                held = [each for each in sink.unaccounted(known) if each.is_of_lineage] if counts_others(sink) else None
+            except ScribenginError:  # preparing the sink says it, or waits until it answers
+                held = None
+            if held is None:
+                yield f'sink "{id_}": what {place} holds was not counted; {again}'
+            yield from (f'sink "{id_}": {place} holds {each}; {again}' for each in held or ())
 
 
 def _lineage(tier: Prepared, query: str) -> Lineage | None:

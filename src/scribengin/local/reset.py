@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import can_restore, has_trash
+from scribengin.connectors.abilities import can_restore, counts_others, has_trash
 from scribengin.connectors.contract import BESIDE_OUTPUTS
 from scribengin.core.errors import Refused, ScribenginError, StateError
 from scribengin.core.records import NewerRecord
@@ -25,14 +25,14 @@ from scribengin.state.folder import StateFolder, renew_owner
 from scribengin.state.lease import take_leases
 from scribengin.state.ledger import read_totals
 from scribengin.state.purged import count_purged
-from scribengin.state.topology import read_topology, tiers_with_state
+from scribengin.state.topology import known_lineages, read_topology, tiers_with_state
 from scribengin.state.trash import Discarded, KeptOutput, Trash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Sink, TrashSink
+    from scribengin.connectors.contract import Sink, TrashSink, Unaccounted
     from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
@@ -91,14 +91,17 @@ class LostOutput:
     place: str
     items: int
     restorable: bool
+    earlier: tuple[Unaccounted, ...] = ()
+    """of it, what lineages have written of which the state does not know: a run has added to them"""
 
     def as_json(self) -> dict[str, Any]:
         """Its form in a result."""
-        return asdict(self)
+        return asdict(self) | {"earlier": [asdict(each) for each in self.earlier]}
 
     def __str__(self) -> str:
         what = f"{self.items:,} {'files' if self.restorable else 'files or rows'}"
-        return f"sink {self.sink}: {what} in {self.place}" + ("" if self.restorable else ", which are deleted for good")
+        earlier = f", among them {' and '.join(map(str, self.earlier))}" if self.earlier else ""
+        return f"sink {self.sink}: {what} in {self.place}{earlier}" + ("" if self.restorable else ", which are deleted for good")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +149,13 @@ class Reset:
         """What would be removed, without changing anything. Raises Refused where a sink's place holds what others have written."""
         owner = _owner(self.tiers[0])
         queries = [replace(_lost(tier, query), made=query.name in self.made) for tier in self.tiers for query in tier.queries()]
-        outputs = [
-            LostOutput(id_, self.places[id_], sink.clear(owner=owner, flow=self.flow.name, dry_run=True), can_restore(sink))
-            for id_, sink in self.sinks.items()
-        ]
+        known = known_lineages(self.root, self.flow.name)
+        outputs = []
+        for id_, sink in self.sinks.items():
+            items = sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
+            others = sink.unaccounted(known) if items and counts_others(sink) else ()
+            earlier = tuple(each for each in others if each.is_of_lineage)
+            outputs.append(LostOutput(id_, self.places[id_], items, can_restore(sink), earlier))
         return queries, outputs
 
     def run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:

@@ -16,7 +16,7 @@ from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Problem
 from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
-from scribengin.local.preflight import blaming, check_before_spark, empty_lookups
+from scribengin.local.preflight import blaming, check_before_spark, empty_lookups, what_is_added_to
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.reset import empty_trash
 from scribengin.local.session import begin
@@ -69,6 +69,8 @@ def run_flows(
             empty_trash(flow)
             look_at_sources(flow)
             check_before_spark(flow, adopt=settings.append_new_lineage)
+            if settings.append_new_lineage and (added := [*what_is_added_to(flow)]):
+                show("checking", *added)
         starting = None
         if spark is None:
             show("starting spark")

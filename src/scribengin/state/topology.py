@@ -9,6 +9,7 @@ from scribengin.core.records import seal, unseal
 from scribengin.core.storage import names_in, read_or_none, replace
 from scribengin.state.channels import FOLDER
 from scribengin.state.folder import StateFolder
+from scribengin.state.lineage import past_lineages, read_lineage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +83,16 @@ def tiers_with_state(root: Path, flow: str) -> list[StateFolder]:
     """The tiers that have run, those too that the flow has no more; by name."""
     folders = [StateFolder(root, flow, name) for name in sorted(names_in(root / flow)) if name != FOLDER]
     return [folder for folder in folders if folder.path.is_dir() and (folder.lock.exists() or folder.queries())]
+
+
+def known_lineages(root: Path, flow: str) -> frozenset[str]:
+    """Every lineage that the state of the flow accounts for."""
+    found = set()
+    for tier in tiers_with_state(root, flow):
+        for folder in tier.queries():
+            lineage = read_lineage(folder)
+            found |= {each.id for each in (lineage, *(past for _, past in past_lineages(folder))) if each is not None}
+    return frozenset(found)
 
 
 def works_of(root: Path, flow: str, sink: str) -> tuple[Path, ...]:

@@ -12,6 +12,7 @@ from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
+from scribengin.connectors.contract import Unaccounted
 from scribengin.core.errors import Exit
 from scribengin.core.problems import Place, Problem
 
@@ -60,10 +61,7 @@ def _others(found: dict[str, Any]) -> Iterator[str]:
     for query in found["queries"]:
         for sink in query["sinks"]:
             for other in sink.get("others") or ():
-                rows = "" if other["rows"] is None else f"{other['rows']:,} rows"
-                files = f"{other['items']:,} file{'s' * (other['items'] != 1)}" * bool(other["items"])
-                what = other["what"] if other["rows"] is None else f"of {other['what']}, of which this state knows nothing"
-                yield f"sink {sink['sink']}: its place also holds {' in '.join(filter(None, [rows, files]))} {what}"
+                yield f"sink {sink['sink']}: its place also holds {Unaccounted(**other)}"
 
 
 def _uncounted(found: dict[str, Any]) -> list[str]:

@@ -34,7 +34,7 @@ _DRAW_EVERY_S = 0.25
 @click.option("--once", is_flag=True, help="Read what is there now, then end.")
 @click.option("--tier", help="Run this tier only, of a flow that is cut; the others may run elsewhere.")
 @click.option("--watch", is_flag=True, help="Run nothing: show previews, again at each save; see scribengin preview --watch.")
-@click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says what will be doubled.")
+@click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says first what that is.")
 @click.option(
     "--accept",
     type=click.Choice(["columns"]),

@@ -8,7 +8,7 @@ from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
-from scribengin.core.remedies import add_to_outputs, another_place, same_flow, start_over
+from scribengin.core.remedies import add_to_outputs, another_place, put_state_back, same_flow, start_over
 from scribengin.core.storage import folder_fault, names_in, put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
@@ -97,11 +97,12 @@ def check_flow(folder: Path, *, sink: str, flow: str) -> None:
 
 
 def check_clear(file: Path, *, owner: str, sink: str) -> None:
-    """Raise Refused where anyone else has ever claimed the folder: not all of it is this installation's to delete."""
-    for each in _read(file) or ():
-        if (each["owner"], each["sink"]) != (owner, sink):
-            mine = {"owner": owner, "lineage": each["lineage"], "sink": sink}
-            what = _difference(each, mine) if each["owner"] != owner else f'the sink "{each["sink"]}"'
+    """Raise Refused where the folder is not this installation's to delete: it is not the last to have claimed it, or another sink has. What
+    an installation has left whose lineage was added to goes with the rest."""
+    claims = _read(file) or []
+    for each in claims:
+        if each["sink"] != sink or claims[-1]["owner"] != owner:
+            what = f'the sink "{each["sink"]}"' if each["sink"] != sink else _difference(claims[-1], {"owner": owner})
             raise foreign_output(sink, file.parent.parent, f"commits of {what}")
 
 
@@ -109,7 +110,7 @@ def foreign_output(sink: str, folder: Path, holds: str) -> Refused:
     """What stands there is not this flow's, nor its to delete."""
     return Refused(
         f'sink "{sink}": {folder} holds {holds}',
-        remedy=f"{another_place('folder')}; to {add_to_outputs()}",
+        remedy=f"{put_state_back()}; or {another_place('folder')}; to {add_to_outputs()}",
         code="output-foreign",
     )
 

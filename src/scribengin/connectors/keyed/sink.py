@@ -22,7 +22,7 @@ from scribengin.connectors.keyed.staged import (
 from scribengin.connectors.keyed.versions import MOST_ROWS, batch_of, next_base, version_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
-from scribengin.core.remedies import add_to_outputs, another_place, same_flow, start_over
+from scribengin.core.remedies import add_to_outputs, another_place, put_state_back, same_flow, start_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -353,7 +353,8 @@ class KeyedSink:
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', f"{another_place('place')}; {same_flow(writer.flow)}")
         if writer.owner != owner:
-            raise self._foreign("another installation has written there", f"{another_place('place')}; to {add_to_outputs()}")
+            remedy = f"{put_state_back()}; or {another_place('place')}; to {add_to_outputs()}"
+            raise self._foreign("another installation has written there", remedy)
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:
         return Refused(

@@ -16,7 +16,7 @@ from uuid import uuid4
 from scribengin.core.errors import FencedError, Refused, SinkError
 from scribengin.core.moments import now_text
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.core.remedies import add_to_outputs, another_place, same_flow, start_over
+from scribengin.core.remedies import add_to_outputs, another_place, put_state_back, same_flow, start_over
 from scribengin.core.shelf import StoreShelf
 
 if TYPE_CHECKING:
@@ -149,9 +149,11 @@ class Owners:
             raise FencedError(f'sink "{sink}": {where} is {found} now', remedy="stop this driver; another writes there now")
 
     def check_clear(self, *, owner: str, sink: str, where: str) -> None:
-        """Raise Refused where anyone else has ever claimed the place: not all of it is this installation's to delete."""
-        for each in self.claims():
-            if (each["owner"], each["sink"]) != (owner, sink):
+        """Raise Refused where the place is not this installation's to delete: it is not the last to have claimed it, or another sink
+        has. What an installation has left whose lineage was added to goes with the rest."""
+        claims = self.claims()
+        for each in claims:
+            if each["sink"] != sink or claims[-1]["owner"] != owner:
                 raise foreign(sink, where, f"objects of {_told(each)}")
 
     def _refuse_others(self, claims: list[Mapping[str, Any]], mine: Mapping[str, str], where: str, *, looked: bool) -> None:
@@ -201,7 +203,7 @@ def foreign(sink: str, where: str, holds: str) -> Refused:
     """What stands there is not this flow's, nor its to delete."""
     return Refused(
         f'sink "{sink}": {where} holds {holds}',
-        remedy=f"{another_place('prefix')}; to {add_to_outputs()}",
+        remedy=f"{put_state_back()}; or {another_place('prefix')}; to {add_to_outputs()}",
         code="output-foreign",
     )
 

@@ -12,7 +12,7 @@ from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
 from scribengin.core.errors import Refused, StateError
-from scribengin.core.remedies import add_to_outputs, another_place, same_flow, start_over
+from scribengin.core.remedies import add_to_outputs, another_place, put_state_back, same_flow, start_over
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
@@ -264,7 +264,8 @@ class SqlSink:
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', f"{another_place('table')}; {same_flow(writer.flow)}")
         if writer.owner != owner:
-            raise self._foreign("another installation has written there", f"{another_place('table')}; to {add_to_outputs()}")
+            remedy = f"{put_state_back()}; or {another_place('table')}; to {add_to_outputs()}"
+            raise self._foreign("another installation has written there", remedy)
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:
         return Refused(
