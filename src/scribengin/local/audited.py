@@ -23,7 +23,7 @@ def audit_as_json(prepared: PreparedFlow, audit: FlowAudit) -> dict[str, Any]:
     types = catalog.sink_types(internal=True)
     flow = prepared.plan.flow
     by_spark = {sink.id for sink in flow.sinks.values() if written_by_spark(flow, sink, types)}
-    violations = [f"query {_called(report)}: {violation}" for report in audit.reports for violation in report.violations]
+    violations = [prepared.named(f"query {_called(report)}: {violation}") for report in audit.reports for violation in report.violations]
     return {
         "flow": prepared.name,
         "state": "running" if audit.running else "stopped",

@@ -328,6 +328,18 @@ def test_audit_names_what_is_missing_changed_or_strange(tmp_path: Path) -> None:
     assert "no batch has written it" in told[-1][0]
 
 
+def test_audit_and_run_say_the_same_of_files_that_were_moved_away(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1))
+    sink.publish(decided)
+    (tmp_path / "out").rename(tmp_path / "moved")
+    (told,) = sink.audit(lineage=LINEAGE, decided=[decided])
+    again = make(tmp_path)
+    with pytest.raises(StateError, match="which is missing, and its staged form") as caught:
+        again.publish(decided)
+    assert told.violations == (f"{caught.value.message}; {caught.value.remedy}",)
+
+
 def test_old_commit_records_are_folded_and_a_driver_that_slept_withdraws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbered_log, "CHUNK", 5)
     sink = make(tmp_path)

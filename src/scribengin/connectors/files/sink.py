@@ -26,13 +26,12 @@ from scribengin.connectors.files.roll_heir import begin
 from scribengin.connectors.files.roll_state import is_rolled, outputs_of
 from scribengin.connectors.files.sink_audit import audit_files
 from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_flow, check_folder, claim, lineage_before
-from scribengin.connectors.files.sink_folders import INTERNAL, LineageFolder, lineages_in, remove_empty
+from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageFolder, lineages_in, missing_text, remove_empty
 from scribengin.connectors.files.sink_records import found_besides, summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError, Unreachable
-from scribengin.core.remedies import start_over
 from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, sync_folder
 from scribengin.formats.catalog import encoder_for
 
@@ -335,7 +334,4 @@ def reveal(staged: Path, final: Path, batch: BatchId) -> None:
         staged.rename(final)
     except FileNotFoundError:
         if not final.exists():
-            raise StateError(
-                f"batch {batch.number} names {final}, which is missing, and its staged form {staged} is missing too",
-                remedy=f"restore the file from a backup, or {start_over()}",
-            ) from None
+            raise StateError(missing_text(batch.number, final, staged), remedy=RESTORE) from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import Published
 from scribengin.connectors.files.reading_again import read_again
 from scribengin.connectors.files.roll_state import outputs_of
+from scribengin.connectors.files.sink_folders import RESTORE, missing_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -56,7 +57,7 @@ def audit_files(
             yield _undecided(*record, named)
             record = next(records, None)
         if record is None or record[0] != number:
-            yield Published(number, 0, (f"batch {number} is decided, but not published; the next run of the flow publishes it",))
+            yield Published(number, 0, (look.unpublished(each),))
             continue
         yield look.compare(record[1], each)
         record = next(records, None)
@@ -91,6 +92,15 @@ class _Look:
             otherwise = f"batch {decided.batch.number} was published otherwise than it was decided"
             return Published(found.number, found.rows, (otherwise, *found.violations))
         return found
+
+    def unpublished(self, decided: Decided) -> str:
+        """Of a Batch without a commit record: whether the next run can publish it."""
+        number = decided.batch.number
+        segments = [segment for receipt in decided.receipts for segment in receipt.segments]
+        for staged, final in self.place.files_of(number, {"files": segments}, self.path):
+            if not staged.exists() and not final.exists():
+                return f"{missing_text(number, final, staged)}; {RESTORE}"
+        return f"batch {number} is decided, but not published; the next run of the flow publishes it"
 
     def compare_files(self, number: int, record: Mapping[str, Any]) -> Published:
         violations: list[str] = []

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal, unseal
+from scribengin.core.remedies import start_over
 from scribengin.core.storage import explained, names_in, read_or_none, replace
 
 if TYPE_CHECKING:
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 INTERNAL = "_scribengin"
 READERS = "readers"
 """beside the lineages: what readers hold; see `read_lease`"""
+
+
+RESTORE = f"restore the file from a backup, or {start_over()}"
+"""where a file is missing that was written"""
+
+
+def missing_text(number: int, final: Path, staged: Path) -> str:
+    """Of a file of a Batch that is neither published nor staged."""
+    return f"batch {number} names {final}, which is missing, and its staged form {staged} is missing too"
 
 
 @dataclass(frozen=True, slots=True)
