@@ -245,3 +245,21 @@ def test_a_move_that_has_written_its_journal_gives_way_to_what_was_asked_meanwhi
     with pytest.raises(Refused, match="1 dead letter waits"):
         _give_way(prepared, journal, {"leaving": [leaving]})
     assert not journal.there
+
+
+def test_a_letter_that_was_repaired_for_one_of_its_queries_says_so_and_how_to_edit_the_other(prepared: PreparedFlow) -> None:
+    both = flow(prepared.path.parent, FLOW + "  more: {from: doubled, type: files, path: more, format: json}\n")
+    for query in ("kept", "more"):
+        bury(both, query, LETTER)
+    keep_all(find_to_edit(both, Which(prefix="kept:0:0"), record=False), b'{"id":7}')
+    with pytest.raises(Refused) as caught:
+        find_to_edit(both, Which(prefix=LETTER.id), record=False)
+    assert caught.value.message == (
+        f"{LETTER.id} has been repaired for one query and not, or otherwise, for another: kept (repaired), more (not repaired)"
+    )
+    assert caught.value.remedy == (
+        "edit it for each query by its key: scribengin dead edit FLOW kept:0:0; scribengin dead edit FLOW more:0:0"
+    )
+    for key in ("kept:0:0", "more:0:0"):
+        keep_all(find_to_edit(both, Which(prefix=key), record=False), b'{"id":8}')
+    assert len(find_to_edit(both, Which(prefix=LETTER.id), record=False)) == 2

@@ -84,6 +84,7 @@ class Editing:
     letter: DeadLetter
     at: str
     text: bytes
+    is_repaired: bool
 
     @property
     def is_row(self) -> bool:
@@ -230,8 +231,10 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
                 ids[letter.id] = None
                 at = _at(entrances, letter, record=record)
                 repair = read_repair(folder, key)
-                now = letter if repair is None or (repair.came is not None) != bool(at) else with_repair(letter, repair)
-                found.append(Editing(tier, query, folder, key, letter, at, now.came.encode() if at else now.payload))
+                counts = repair is not None and (repair.came is not None) == bool(at)
+                now = with_repair(letter, repair) if counts and repair is not None else letter
+                text = now.came.encode() if at else now.payload
+                found.append(Editing(tier, query, folder, key, letter, at, text, is_repaired=counts))
     exact = [each for each in found if each.letter.id == which.prefix] or found
     if digest:
         exact = [each for each in found if each.digest == digest]
@@ -251,14 +254,24 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
     if len(by_query) < len(exact):
         keys = ", ".join(key_text(each.query.name, each.key) for each in exact[:5])
         raise Refused(f"{len(exact)} letters have this id", remedy=f"say the key of one: {keys}", code="letter-unknown")
-    if len({(each.at, each.text) for each in exact}) > 1:
-        ways = ", ".join(f"{each.query.name} at {each.at or each.letter.source}" for each in exact)
-        raise Refused(
-            f"{exact[0].letter.id} is not the same for all Queries that have refused it: it enters {ways}",
-            remedy="repair it for each: say --query, or --from-start for the record that all of them read",
-            code="letter-unknown",
-        )
+    _check_alike(exact)
     return exact
+
+
+def _check_alike(found: Sequence[Editing]) -> None:
+    """Raise Refused where one text does not do for a letter in all its Queries."""
+    if len({(each.at, each.text) for each in found}) == 1:
+        return
+    each_alone = "; ".join(flow_command("dead edit", key_text(each.query.name, each.key)) for each in found)
+    remedy = f"edit it for each query by its key: {each_alone}"
+    if len({each.at for each in found}) > 1:
+        ways = ", ".join(f"{each.query.name} at {each.at or each.letter.source}" for each in found)
+        why = f"a replay of {found[0].letter.id} enters its queries at different steps: {ways}"
+        remedy += f"; or for all of them the record that they read: {flow_command('dead edit', found[0].letter.id, '--from-start')}"
+    else:
+        ways = ", ".join(f"{each.query.name} ({'repaired' if each.is_repaired else 'not repaired'})" for each in found)
+        why = f"{found[0].letter.id} has been repaired for one query and not, or otherwise, for another: {ways}"
+    raise Refused(why, remedy=remedy, code="letter-unknown")
 
 
 def _at(entrances: Entrances, letter: DeadLetter, *, record: bool) -> str:
