@@ -14,7 +14,8 @@ import pytest
 
 from scribengin.cli.commands import plan, validate
 from scribengin.cli.flow_argument import as_called
-from scribengin.connectors.contract import BatchId, Decided, Limits, Place, SourceStream
+from scribengin.connectors.catalog import look_at_sink
+from scribengin.connectors.contract import BatchId, Claimant, Decided, Limits, Place, SourceStream
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.remedies import flow_command
@@ -22,8 +23,8 @@ from scribengin.core.storage import folder_fault, make_folder
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
-from scribengin.local.preflight import blaming, empty_lookups
-from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare
+from scribengin.local.preflight import blaming, empty_lookups, saying_what_is_in_the_trash
+from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare, sink_place
 from scribengin.local.reset import Reset
 from scribengin.state.lineage import open_lineage
 from scribengin.state.source_log import SourceLog
@@ -264,6 +265,17 @@ def test_a_reset_takes_what_was_added_to_along_says_so_and_brings_it_back(tmp_pa
     assert planned(path) == (0, [])
     reset_of(path).undo()
     assert files_below(path.parent / "out").keys() == before.keys()
+
+
+def test_a_place_is_judged_also_while_a_way_back_is_cut_short(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow")
+    begin(path, publish=True)
+    (tier,) = prepare(path, state=None).tiers
+    tier.folder.query("kept").rewind.touch()
+    who = Claimant(tier.folder.read_owner(), "")
+    with pytest.raises(Refused, match="holds commits of another lineage") as caught, saying_what_is_in_the_trash(prepare(path, state=None)):
+        look_at_sink("files", sink_place(tier.plan.flow, "kept"), who)
+    assert caught.value.remedy.startswith("start over: ")
 
 
 def test_a_run_in_a_remedy_keeps_what_says_how_long_and_of_what_it_runs() -> None:

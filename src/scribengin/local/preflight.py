@@ -25,7 +25,7 @@ from scribengin.plan.split import CHANNEL
 from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
 from scribengin.state.source_log import SourceLog
-from scribengin.state.topology import known_lineages
+from scribengin.state.topology import known_lineages, tiers_with_state
 from scribengin.state.trash import Trash
 
 if TYPE_CHECKING:
@@ -233,7 +233,8 @@ def saying_what_is_in_the_trash(prepared: PreparedFlow) -> Iterator[None]:
     except ScribenginError as error:
         if error.code == "output-foreign":
             hint = Trash(prepared.root, prepared.name).hint()
-            if not hint and not known_lineages(prepared.root, prepared.name) and start_over() in error.remedy:
+            ran = any(tier.queries() for tier in tiers_with_state(prepared.root, prepared.name))
+            if not hint and not ran and start_over() in error.remedy:
                 hint = put_state_back()  # the place is this flow's own
             error.remedy = "; or ".join(filter(None, [hint, error.remedy]))
         raise

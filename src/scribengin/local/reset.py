@@ -149,11 +149,14 @@ class Reset:
         """What would be removed, without changing anything. Raises Refused where a sink's place holds what others have written."""
         owner = _owner(self.tiers[0])
         queries = [replace(_lost(tier, query), made=query.name in self.made) for tier in self.tiers for query in tier.queries()]
-        known = known_lineages(self.root, self.flow.name)
+        try:
+            known = known_lineages(self.root, self.flow.name)
+        except (Refused, StateError):
+            known = None  # a reset is there for a state that is damaged too: then nothing tells which outputs are its own
         outputs = []
         for id_, sink in self.sinks.items():
             items = sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
-            others = sink.unaccounted(known) if items and counts_others(sink) else ()
+            others = sink.unaccounted(known) if known is not None and items and counts_others(sink) else ()
             earlier = tuple(each for each in others if each.is_of_lineage)
             outputs.append(LostOutput(id_, self.places[id_], items, can_restore(sink), earlier))
         return queries, outputs
