@@ -28,6 +28,7 @@ _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _NOT_BY_SPARK = (*("quote", "escape", "quoted_null", "trim", "extra_cells", "comment", "skip_lines", "columns", "header_names", "null"),)
 """options of CSV"""
 _PATHS = "write keys and [*], such as $.Records[*]"
+_OF_FILES = ("files", "objects", "hdfs")
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
@@ -47,11 +48,7 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
                     remedy = f"take it out; it belongs to {' and '.join(option.formats)}"
                     yield subject.problem_at_key("option-not-of-format", path_of(node, name), message, remedy)
     for sink in subject.flow.sinks.values():
-        if (
-            sink.type in ("files", "objects", "hdfs")
-            and sink.options.get("compression") == "snappy"
-            and sink.options.get("format") != "parquet"
-        ):
+        if sink.type in _OF_FILES and sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
             message = f"{called(sink)}: snappy is a compression of parquet, not of {sink.options.get('format')}"
             yield subject.problem("option-not-of-format", path_of(sink, "compression"), message, "use gzip, zstd or none")
 
@@ -102,6 +99,8 @@ def csv_options_fit_together(subject: Subject) -> Iterator[Problem]:
 def metadata_fit_the_format(subject: Subject) -> Iterator[Problem]:
     """A record of a text format stands on a line, one of Parquet and Avro has a number; and Spark's own reader knows neither."""
     for source in subject.flow.sources.values():
+        if source.type not in _OF_FILES:
+            continue  # messages have an offset, whatever their format
         format_ = source.options.get("format")
         taken, folders = source.options.get("metadata") or {}, source.options.get("partition_columns") or {}
         for name, word in taken.items():
