@@ -161,6 +161,10 @@ def test_a_letter_is_repaired_by_column_file_or_editor_if_the_flow_would_take_it
     assert command("dead", "edit", flow, "orders/", "--set", "id=2", "--json").codes == ["letter-unknown"]
     assert command("dead", "edit", flow, "kept:0:9", "--set", "id=2", "--json").codes == ["letter-unknown"]
     assert command("dead", "edit", flow, "kept:0:1", "--set", "amount", "--json").status == 2
+    ended = command("dead", "edit", flow, "kept:0:1", "--set", "amonut=2.5", "--json")
+    assert ended.codes == ["letter-columns"]
+    assert ended.object["problems"][0]["remedy"] == 'did you mean "amount"?'
+    assert "kept:0:1 --from-start" in command("dead", "edit", flow, "kept:0:1", "--from-start", "--set", "amount=2.25").out
     assert command("dead", "edit", flow, "kept:0:1", "--set", "amount=2.5", "--json").object["result"]["queries"] == ["kept"]
     assert "nothing was changed" in command("dead", "edit", flow, "kept:0:1", "--set", "amount=2.5").out
     (tmp_path / "whole.json").write_text('{"id": 3}\n')

@@ -133,7 +133,7 @@ def edit(
         found = _repaired(lambda asked: LetterRepaired(**repair_letter(prepared, asdict(asked))), repair, given)
     changed = found.queries
     result = {"flow": found.flow, "id": found.id, "queries": list(changed), "at": found.at}
-    replay_it = as_called(flow_command("dead replay", letter), {"flow": flow, "state": state})
+    replay_it = as_called(flow_command("dead replay", letter, *["--from-start"] * from_start), {"flow": flow, "state": state})
     said = f"repaired for {', '.join(changed)}; it waits for: {replay_it}" if changed else "nothing was changed"
     return Answer(result, show=lambda: click.echo(f"{result['id']}: {said}"))
 

@@ -83,7 +83,9 @@ class Entrances:
         why = self._apart(letter, node)
         if not why:
             return start
-        return Cannot(f"{why}, and the row that came to the step is not known", "if that is right, replay it with --from-start")
+        return Cannot(
+            f"{why}, and the row that came to the step is not known", "if all rows of it may come again, replay it with --from-start"
+        )
 
     def taken(self, letter: DeadLetter, entrance: Entrance, key: str) -> Cannot | RecordBatch | None:
         """The one row that the flow makes of the record, or row, there, as far as can be said without running its steps; None where only

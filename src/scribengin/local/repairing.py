@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.core.errors import Refused
+from scribengin.core.problems import did_you_mean
 from scribengin.core.remedies import flow_command
 from scribengin.formats.csv_records import RFC_4180, join_cells, split_cells
 from scribengin.local.entrances import Cannot, Entrances
@@ -119,13 +120,15 @@ class Editing:
                 remedy="give it whole: --with FILE, or edit it without --set",
                 code="letter-columns",
             ) from None
-        texts = self._texts()
-        return msgspec.json.encode(row | {name: value if name in texts else _json_or_text(value) for name, value in values.items()})
-
-    def _texts(self) -> set[str]:
         entrances = Entrances(self.tier, self.query)
         schema = entrances.columns_at(self.at) if self.at else entrances.decoder(self.letter.source).schema
-        return set() if schema is None else {field.name for field in schema.fields if field.type.name == "STRING"}
+        fields = () if schema is None else schema.fields
+        known = {*row, *(field.name for field in fields)}
+        for name in values:
+            if name not in known and (near := did_you_mean(name, known)):
+                raise Refused(f'{self.letter.id} has no column "{name}"', remedy=near, code="letter-columns")
+        texts = {field.name for field in fields if field.type.name == "STRING"}
+        return msgspec.json.encode(row | {name: value if name in texts else _json_or_text(value) for name, value in values.items()})
 
     def _csv(self, values: Mapping[str, str], header: Sequence[str] | None) -> bytes:
         decoder = Entrances(self.tier, self.query).decoder(self.letter.source)

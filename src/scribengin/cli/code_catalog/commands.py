@@ -125,9 +125,9 @@ CATALOG: tuple[Entry, ...] = (
     ),
     met(
         "letter-columns",
-        "A dead letter has no columns to set",
-        "Its record is not a JSON object or row, or is not text.",
-        "Give the record whole: `--with FILE`.",
+        "A dead letter has no such column to set",
+        "Its record is not a JSON object or row, or is not text; or the name is nearly that of one of its columns.",
+        "Correct the name; or give the record whole: `--with FILE`.",
         "tests/cli/test_dead.py::test_a_letter_is_repaired_by_column_file_or_editor_if_the_flow_would_take_it",
     ),
     met(

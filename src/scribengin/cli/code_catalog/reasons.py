@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 _REPAIR = "Repair it: `scribengin dead edit FLOW KEY`, then `scribengin dead replay FLOW KEY`"
 _REPAIR_TOO = _REPAIR[0].lower() + _REPAIR[1:]
+_BEHIND_JOIN = "Behind a join both need `--from-start`: the record of the source comes again, with all rows that the join makes of it"
 _CHANNEL = "Do not delete anything; the tier before it still has what it wrote. Look at the machine's disks and report it."
 
 
@@ -76,8 +77,7 @@ REASONS: tuple[Reason, ...] = (
         "A row of a step that keeps state is older than the newest row minus the delay of the watermark, so that its window is closed; or "
         "it came for a folder of a sink that is closed.",
         "Raise the delay of `watermark` if such rows are common; `late: drop` counts them only. A replay is late again unless its time is "
-        "repaired (`scribengin dead edit FLOW KEY`; behind a join, `dead edit` and `dead replay` take the record of the source, with "
-        "`--from-start`).",
+        f"repaired (`scribengin dead edit FLOW KEY`). {_BEHIND_JOIN}.",
         '"ts" is 2026-01-01T08:00:00Z, and the watermark of the Query has passed it: 2026-01-01T09:50:00Z',
     ),
     Reason(
@@ -147,7 +147,7 @@ REASONS: tuple[Reason, ...] = (
         "null-time",
         "The time of the row is null",
         "The step groups or joins by time, and the column of its watermark is null.",
-        f"Fill the time in a step before it, or filter such rows; or {_REPAIR_TOO}.",
+        f"Fill the time in a step before it, or filter such rows; or {_REPAIR_TOO}. {_BEHIND_JOIN}.",
         '{"id": 1, "ts": null} for a window over `ts`',
     ),
     Reason(
