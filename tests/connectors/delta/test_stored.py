@@ -101,7 +101,7 @@ def test_it_keeps_the_contract(at: At, more: dict[str, Any]) -> None:
     where = at(**more)
     check_sink(lambda: make_sink(where), lambda: rows(where, *SCHEMA.names), schema=SCHEMA, rows=ROWS)
     sink: Any = make_sink(where)
-    with pytest.raises(Refused, match='commits of the flow "flow"'):
+    with pytest.raises(Refused, match='holds objects of the flow "flow"'):
         sink.clear(owner="conformance", flow="another")
     assert (objects := sink.clear(owner="conformance", flow="flow", dry_run=True)) > 5
     assert sink.clear(owner="conformance", flow="flow") == objects
