@@ -41,14 +41,18 @@ def put_state_back() -> str:
     return "put the state folder back if it was moved or deleted, or name it with --state"
 
 
-def another_place(kind: str) -> str:
-    """Leave what others have written where a sink would write. `kind` is what the sink calls a place: `folder`, `table`."""
+def beside_flow(kind: str, name: str) -> str:
+    """Where a sink would write and the flow of that name has written. `kind` is what the sink calls a place: `folder`, `table`."""
+    return f'{_another_place(kind)}; if this is the same flow, renamed: name it "{name}" again'
+
+
+def beside_installation(kind: str) -> str:
+    """Where a sink would write and another installation has written. `kind` as in `beside_flow`."""
+    return f"{put_state_back()}; or {_another_place(kind)}; to {add_to_outputs()}"
+
+
+def _another_place(kind: str) -> str:
     return f"give the sink another {kind}, or delete that one yourself if nobody needs it"
-
-
-def same_flow(name: str) -> str:
-    """Where the rows of a flow of that name are in the way: what to do if it is this one."""
-    return f'if this is the same flow, renamed: name it "{name}" again'
 
 
 def write_beside(sink: str) -> str:

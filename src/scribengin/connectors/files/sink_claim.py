@@ -8,7 +8,7 @@ from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
-from scribengin.core.remedies import add_to_outputs, another_place, put_state_back, same_flow, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, start_over
 from scribengin.core.storage import folder_fault, names_in, put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def check_flow(folder: Path, *, sink: str, flow: str) -> None:
     if other is not None:
         raise Refused(
             f'sink "{sink}": {folder} holds commits of the flow "{other}"',
-            remedy=f"{another_place('folder')}; {same_flow(other)}",
+            remedy=beside_flow("folder", other),
             code="output-foreign",
         )
 
@@ -110,7 +110,7 @@ def foreign_output(sink: str, folder: Path, holds: str) -> Refused:
     """What stands there is not this flow's, nor its to delete."""
     return Refused(
         f'sink "{sink}": {folder} holds {holds}',
-        remedy=f"{put_state_back()}; or {another_place('folder')}; to {add_to_outputs()}",
+        remedy=beside_installation("folder"),
         code="output-foreign",
     )
 

@@ -22,7 +22,7 @@ from scribengin.connectors.keyed.staged import (
 from scribengin.connectors.keyed.versions import MOST_ROWS, batch_of, next_base, version_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
-from scribengin.core.remedies import add_to_outputs, another_place, put_state_back, same_flow, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, start_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -351,10 +351,9 @@ class KeyedSink:
     def _check_writer(self, writer: _Record, owner: str, flow: str) -> None:
         """Raise Refused where that is another flow, or another installation: a reset of this one does not remove what it has written."""
         if writer.flow != flow:
-            raise self._foreign(f'it holds rows of the flow "{writer.flow}"', f"{another_place('place')}; {same_flow(writer.flow)}")
+            raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("place", writer.flow))
         if writer.owner != owner:
-            remedy = f"{put_state_back()}; or {another_place('place')}; to {add_to_outputs()}"
-            raise self._foreign("another installation has written there", remedy)
+            raise self._foreign("another installation has written there", beside_installation("place"))
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:
         return Refused(

@@ -16,7 +16,7 @@ from uuid import uuid4
 from scribengin.core.errors import FencedError, Refused, SinkError
 from scribengin.core.moments import now_text
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.core.remedies import add_to_outputs, another_place, put_state_back, same_flow, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, start_over
 from scribengin.core.shelf import StoreShelf
 
 if TYPE_CHECKING:
@@ -191,10 +191,10 @@ def check_create_only(store: Store, sink: str, where: str) -> None:
 
 
 def another_flow(sink: str, where: str, flow: str) -> Refused:
-    """What stands there is another flow's."""
+    """The refusal of a place that another flow has written to."""
     return Refused(
         f'sink "{sink}": {where} holds objects of the flow "{flow}"',
-        remedy=f"{another_place('prefix')}; {same_flow(flow)}",
+        remedy=beside_flow("prefix", flow),
         code="output-foreign",
     )
 
@@ -203,7 +203,7 @@ def foreign(sink: str, where: str, holds: str) -> Refused:
     """What stands there is not this flow's, nor its to delete."""
     return Refused(
         f'sink "{sink}": {where} holds {holds}',
-        remedy=f"{put_state_back()}; or {another_place('prefix')}; to {add_to_outputs()}",
+        remedy=beside_installation("prefix"),
         code="output-foreign",
     )
 

@@ -12,7 +12,7 @@ from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
 from scribengin.core.errors import Refused, StateError
-from scribengin.core.remedies import add_to_outputs, another_place, put_state_back, same_flow, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, start_over
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
@@ -262,10 +262,9 @@ class SqlSink:
     def _check_writer(self, writer: Claim, owner: str, flow: str) -> None:
         """Raise Refused where that is another flow, or another installation: a reset of this one does not remove what it has written."""
         if writer.flow != flow:
-            raise self._foreign(f'it holds rows of the flow "{writer.flow}"', f"{another_place('table')}; {same_flow(writer.flow)}")
+            raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("table", writer.flow))
         if writer.owner != owner:
-            remedy = f"{put_state_back()}; or {another_place('table')}; to {add_to_outputs()}"
-            raise self._foreign("another installation has written there", remedy)
+            raise self._foreign("another installation has written there", beside_installation("table"))
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:
         return Refused(
