@@ -9,7 +9,6 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
-from scribengin.connectors.files.rewritten import rewritten_text
 from scribengin.core.errors import StateError
 from scribengin.core.problems import Place
 from scribengin.core.types import Schema
@@ -185,7 +184,7 @@ class Learning:
             learn(self._root, self._flow.name, notice, at)
 
     def _key_use(self, notice: Notice) -> str:
-        return key_columns(self._flow).get(notice.source, {}).get(notice.column, "")
+        return key_columns(self._flow).get(notice.source, {}).get(notice.column, "") if notice.kind == "missing" else ""
 
     def _evolve(self, source: str) -> Evolve:
         node = self._flow.sources.get(source)
@@ -199,6 +198,14 @@ def why_new_dropped(flow: Flow, notice: Notice) -> str:
         return ""
     field = column_of(notice)
     return "a schema cannot hold its name or type" if field is None else why_dropped(flow, notice.source, field)
+
+
+def rewritten_text(file: str) -> str:
+    """What it means that a growing file was edited, and what to do. `file` is its path."""
+    return (
+        f"{file} was written again, not appended to: it is read from its start, and rows that it held before and still holds come "
+        "again; put new records into a new file, or append lines to this one"
+    )
 
 
 def sentence(notice: Notice, evolve: Evolve, why: str = "", key_use: str = "") -> str:

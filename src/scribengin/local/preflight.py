@@ -15,10 +15,10 @@ from scribengin.connectors.abilities import counts_others
 from scribengin.connectors.contract import Claimant
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.reader import FilesReader
-from scribengin.connectors.files.rewritten import rewritten_text
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.core.remedies import put_state_back, start_over
+from scribengin.local.learning import rewritten_text
 from scribengin.local.migrate import first_refusal
 from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place
 from scribengin.plan.split import CHANNEL
