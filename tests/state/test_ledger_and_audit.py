@@ -305,7 +305,7 @@ def test_what_was_lost_is_counted_beside_the_balance_and_is_named(job: Job) -> N
     log.append(end + 1, [anew])
     assert [stream.label for stream in log.range(end, end + 2)] == ["numbers-0[90:91]"]
     counts = {SOURCE: Counts(1, 1)}
-    add_losses(counts, {SOURCE: log.lost(end, end + 1)})
+    add_losses(counts, {SOURCE: log.remarks(end, end + 1)})
     assert (counts[SOURCE].lost, counts[SOURCE].lost_unknown, balance(counts)) == (85, 1, [])
     assert Counts.from_json(counts[SOURCE].as_json()) == counts[SOURCE]
     losses = list(read_losses(job.query, {}, {SOURCE: end + 1}))

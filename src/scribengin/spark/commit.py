@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compile import Compiler
-    from scribengin.spark.compiled import QueryParts
+    from scribengin.spark.compiled import Middle, QueryParts
     from scribengin.spark.counting import Skip
     from scribengin.spark.hold import Hold
     from scribengin.spark.program import Program
@@ -229,7 +229,8 @@ class BatchRunner:
         fingerprint = self.parts.query.fingerprint
         compiled, reports = self._frames(batch, streams, df)
         compiled = with_letters(df.sparkSession, compiled, streams)
-        losses = {each.source: self.logs[each.source].lost(each.start, each.end) for each in ranges}
+        remarks = {each.source: self.logs[each.source].remarks(each.start, each.end) for each in ranges}
+        losses = {source: [each for each in found if each.lost] for source, found in remarks.items()}
         lost = any(losses.values())
         intent = None if self.units is None else self.units.agreed(compiled, batch, ranges, streams, lost=lost)
         behind = behind_of(self.parts, 0 if intent is None else intent.units)
@@ -288,7 +289,7 @@ class BatchRunner:
             {"tier": self.parts.plan.tier, "host": gethostname()},
             together(report.get("taken", {}) for report in (*tail_reports, *middle)),
             learned(self._orders(), (*tail_reports, *middle)),
-            noticed_by((*tail_reports, *middle, self._read_again(ranges)), self._known_columns()),
+            noticed_by((*tail_reports, *middle, read_again(remarks)), self._known_columns()),
             tuple(id_ for id_, sink in self.parts.sinks.items() if offers(sink)),
             clocks=self._clocks(batch.number, newest),
             lookups=self._lookups((*tail_reports, *middle)),
@@ -331,17 +332,6 @@ class BatchRunner:
         took_in = any(Counts.from_json(counts).rows_in for report in middle for counts in report["counts"].values())
         leaves_us = max((report["leaves"] for report in middle), default=0) if self.compiled.gated else NEVER_US if took_in else 0
         return {"watermark_us": watermark_us(self._offsets, number), "leaves_us": leaves_us}
-
-    def _read_again(self, ranges: Iterable[SourceRange]) -> dict[str, Any]:
-        """Files that were written again, as a report of what was noticed."""
-        found = [
-            Notice(each.source, stream.label, "again", "", stream.again).as_json()
-            for each in ranges
-            for number in range(each.start, each.end)
-            for stream in self.logs[each.source].read(number)
-            if stream.again
-        ]
-        return {"noticed": found}
 
     def _run(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
         """The Batch's action: the reports of all tail units. A second one where Spark has left out stages of a Query without state."""
@@ -401,14 +391,15 @@ class BatchRunner:
     ) -> None:
         """Every stream of a source that enters native steps was read: what Spark's optimiser leaves out would be in no count. Raises
         StepError."""
-        entries = {middle.program.index: middle.program.entry for middle in compiled.middles}
-        for stage, entry in entries.items():
+        for middle in compiled.middles:
+            entry = middle.program.entry
+            keys = reported(reports, number, middle)
             for source in entry.sources if isinstance(entry, StreamsEntry) else ():
-                read = {key for batch, index, key in reports.value if (batch, index) == (number, stage) and key.startswith(f"{source}/")}
+                read = sum(key.startswith(f"{source}/") for key in keys)
                 expected = len(streams.get(source, ()))
-                if len(read) < expected:
+                if read < expected:
                     raise StepError(
-                        f'Spark has not read {expected - len(read)} of {expected} parts of source "{source}": it has found that '
+                        f'Spark has not read {expected - read} of {expected} parts of source "{source}": it has found that '
                         "nothing comes of them, because a table has no rows, or a condition never holds",
                         remedy="fill the table, or correct the condition, and start again",
                         node=source,
@@ -446,12 +437,23 @@ def _rows_units(program: Program) -> int:
     return commits[0].units if commits and isinstance(program.entry, RowsEntry) else 0
 
 
+def read_again(remarks: Mapping[str, Iterable[SourceStream]]) -> dict[str, Any]:
+    """Files that were written again, of what the logs say (source → its remarks), as a report of what was noticed."""
+    found = [(source, stream) for source, streams in remarks.items() for stream in streams if stream.again]
+    return {"noticed": [Notice(source, stream.label, "again", "", stream.again).as_json() for source, stream in found]}
+
+
 def read_what_is_left(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> None:
     """Run the stages that Spark has left out because nothing comes of their rows: the other side of a join is empty, or a condition never
     holds. Their records are counted, and the bad ones become letters, as if Spark had looked at each."""
     for middle in reversed(compiled.middles):  # the last one runs those before it
-        if not middle.is_read({key for batch, stage, key in reports.value if (batch, stage) == (number, middle.program.index)}):
+        if not middle.is_read(reported(reports, number, middle)):
             middle.frame.write.format("noop").mode("append").save()
+
+
+def reported(reports: Accumulator[dict[Any, Any]], number: int, middle: Middle) -> set[str]:
+    """The keys of a stage's units that have reported in Batch `number`."""
+    return {key for batch, stage, key in reports.value if (batch, stage) == (number, middle.program.index)}
 
 
 def run_tails(compiled: Compiled) -> list[dict[str, Any]]:

@@ -67,9 +67,10 @@ class SourceLog:
         """As `range`, as far as they are the source's own: what its reader may be handed."""
         return _own(self.range(start, end))
 
-    def lost(self, start: int, end: int) -> list[SourceStream]:
-        """Of entries `start` (inclusive) to `end` (exclusive) those that say what was gone before it was read."""
-        return [stream for n in range(start, end) for stream in self.read(n) if stream.lost]
+    def remarks(self, start: int, end: int) -> list[SourceStream]:
+        """Of entries `start` (inclusive) to `end` (exclusive) the streams that say what was gone before it was read (`lost`), or which
+        file is read from its start once more (`again`)."""
+        return [stream for n in range(start, end) for stream in self.read(n) if stream.lost or stream.again]
 
     def length(self) -> int:
         """How many entries there are. After the first call it costs one look for the next entry."""
