@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Block, Decoder
     from scribengin.local.prepare import Prepared
     from scribengin.plan.model import PlannedNode, QueryPlan
+    from scribengin.spec.model import Action
     from scribengin.state.contract import DeadLetter
 
 
@@ -157,7 +158,7 @@ class Entrances:
             each = self.query.node(id_)
             if each.stateful and id_ != node.id:
                 return f'step "{id_}" keeps state, and may have it already'
-            if id_ != node.id and self._is_join(id_):
+            if id_ != node.id and isinstance(self._action(id_), Join):
                 return f'join "{id_}" may have made several rows of it'
             if sum(base(input_) in way for input_ in each.inputs) > 1 or len(self._ways(each, way)) > 1:
                 return f'it comes to "{id_}" in two ways'
@@ -171,19 +172,16 @@ class Entrances:
         return ""
 
     def _ways(self, node: PlannedNode, way: set[str]) -> list[str]:
-        step = self.prepared.plan.flow.node(node.id)
-        single = not isinstance(step, Step) or not isinstance(step.action, Merge)
+        single = not isinstance(self._action(node.id), Merge)
         return [input_ for input_ in node.inputs if base(input_) in way][: 1 if single else None]
 
-    def _is_join(self, id_: str) -> bool:
-        step = self.prepared.plan.flow.node(id_)
-        return isinstance(step, Step) and isinstance(step.action, Join)
-
     def _is_python(self, id_: str) -> bool:
+        action = self._action(id_)
+        return isinstance(action, Python) or (isinstance(action, Utilities) and action.order == "fixed")
+
+    def _action(self, id_: str) -> Action | None:
         step = self.prepared.plan.flow.node(id_)
-        if not isinstance(step, Step):
-            return False
-        return isinstance(step.action, Python) or (isinstance(step.action, Utilities) and step.action.order == "fixed")
+        return step.action if isinstance(step, Step) else None
 
     def _above(self, node: PlannedNode) -> set[str]:
         found, waiting = {node.id}, [node]
