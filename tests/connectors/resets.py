@@ -15,10 +15,17 @@ from scribengin.state.decisions import Decisions
 from tests.plugins.remedies import mentions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from scribengin.connectors.keyed.contract import KeyedRows
     from tests.conftest import FlowFolder
+
+
+def with_values(flow: str, values: Mapping[str, str]) -> str:
+    """The flow with each name of `values` replaced by its value."""
+    for name, value in values.items():
+        flow = flow.replace(name, value)
+    return flow
 
 
 def fails_to_decide(folder: FlowFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.connectors.cassandra.conftest import SUPERUSER
-from tests.connectors.resets import fails_to_decide, resets_and_runs, stopped_as_its_place_goes, stopped_by
+from tests.connectors.resets import fails_to_decide, resets_and_runs, stopped_as_its_place_goes, stopped_by, with_values
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -30,9 +30,7 @@ sinks: {out: {from: read, type: files, path: out, format: json}}
 
 
 def filled(flow: str, space: Keyspace) -> str:
-    for name, value in {"SERVER": space.address, "USER": SUPERUSER, "SPACE": space.name}.items():
-        flow = flow.replace(name, value)
-    return flow
+    return with_values(flow, {"SERVER": space.address, "USER": SUPERUSER, "SPACE": space.name})
 
 
 @pytest.mark.executes("cassandra-table")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.connectors.resets import fails_to_decide, resets_and_runs, stopped_as_its_place_goes, stopped_by
+from tests.connectors.resets import fails_to_decide, resets_and_runs, stopped_as_its_place_goes, stopped_by, with_values
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -27,9 +27,7 @@ sinks: {out: {from: read, type: files, path: out, format: json}}
 
 
 def filled(flow: str, table: Table) -> str:
-    for name, value in {"SERVER": table.server, "TABLE": table.name, "RECORDS": table.options["records"]}.items():
-        flow = flow.replace(name, value)
-    return flow
+    return with_values(flow, {"SERVER": table.server, "TABLE": table.name, "RECORDS": table.options["records"]})
 
 
 @pytest.mark.executes("hbase-table")

@@ -8,7 +8,7 @@ import pytest
 
 from scribengin.connectors.opensearch.view import Views
 from tests.connectors.opensearch.test_source import close
-from tests.connectors.resets import fails_to_decide, resets_and_runs, stopped_as_its_place_goes, stopped_by
+from tests.connectors.resets import fails_to_decide, resets_and_runs, stopped_as_its_place_goes, stopped_by, with_values
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -29,9 +29,7 @@ sinks: {out: {from: read, type: files, path: out, format: json}}
 
 
 def filled(flow: str, index: Index) -> str:
-    for name, value in {"TYPE": index.type, "SERVER": index.address, "INDEX": index.name, "RECORDS": index.options["records"]}.items():
-        flow = flow.replace(name, value)
-    return flow
+    return with_values(flow, {"TYPE": index.type, "SERVER": index.address, "INDEX": index.name, "RECORDS": index.options["records"]})
 
 
 @pytest.mark.executes("search-index")
