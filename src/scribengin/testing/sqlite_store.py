@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from scribengin.connectors.keyed.contract import KeyedRows
     from scribengin.core.types import Schema
 
-_MADE = """
-CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER NOT NULL, body TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, version INTEGER NOT NULL, doc BLOB NOT NULL);
-"""
+_RECORD = "CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER NOT NULL, body TEXT NOT NULL)"
+_DOCUMENTS = "CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, version INTEGER NOT NULL, doc BLOB NOT NULL)"
 _PUT = """
 INSERT INTO documents VALUES (?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, doc = excluded.doc WHERE excluded.version > version
@@ -60,8 +58,15 @@ class SqliteStore:
                 done = connection.execute("UPDATE held SET revision = revision + 1, body = ? WHERE revision = ?", (text, held.tag))
             return done.rowcount == 1
 
-    def make(self, schema: Schema) -> None:
-        """The table is there since the first connection."""
+    def make(self, schema: Schema) -> None:  # noqa: ARG002 (the contract's)
+        """A table of texts."""
+        with closing(self._open()) as connection:
+            connection.execute(_DOCUMENTS)
+
+    def is_there(self) -> bool:
+        """By its name."""
+        with closing(self._open()) as connection:
+            return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone() is not None
 
     def unlike(self, schema: Schema) -> list[str]:  # noqa: ARG002 (the contract's)
         """It takes all."""
@@ -69,8 +74,7 @@ class SqliteStore:
 
     def is_empty(self) -> bool:
         """By a look at one row."""
-        with closing(self._open()) as connection:
-            return connection.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
+        return not any(self._all("SELECT 1 FROM documents LIMIT 1"))
 
     def send(self, rows: KeyedRows) -> Answer:
         """All in one transaction."""
@@ -87,13 +91,11 @@ class SqliteStore:
 
     def versions(self) -> Iterator[Sequence[int]]:
         """All at once."""
-        with closing(self._open()) as connection:
-            yield [version for (version,) in connection.execute("SELECT version FROM documents")]
+        yield [version for (version,) in self._all("SELECT version FROM documents")]
 
     def clear(self) -> int:
         """Delete all."""
-        with closing(self._open()) as connection, connection:
-            return connection.execute("DELETE FROM documents").rowcount
+        return len(self._all("DELETE FROM documents RETURNING id"))
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -104,10 +106,21 @@ class SqliteStore:
 
     def documents(self) -> list[dict[str, Any]]:
         """What a reader finds, in the order of versions, which is that of the rows."""
+        return [msgspec.json.decode(doc) for (doc,) in self._all("SELECT doc FROM documents ORDER BY version")]
+
+    def drop(self) -> None:
+        """As somebody else would do it."""
         with closing(self._open()) as connection:
-            return [msgspec.json.decode(doc) for (doc,) in connection.execute("SELECT doc FROM documents ORDER BY version")]
+            connection.execute("DROP TABLE documents")
+
+    def _all(self, asked: str) -> list[tuple[Any, ...]]:
+        """The rows of an answer; none where there is no table yet."""
+        if not self.is_there():
+            return []
+        with closing(self._open()) as connection, connection:
+            return connection.execute(asked).fetchall()
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_WAIT_S)
-        connection.executescript(_MADE)
+        connection.execute(_RECORD)
         return connection

@@ -44,6 +44,18 @@ def test_a_table_that_is_gone_is_written_again(folder: FlowFolder, space: Keyspa
     assert sorted(row["id"] for row in space.rows()) == [1, 2, 3]
 
 
+def test_a_table_that_somebody_drops_between_runs_is_told_and_not_made_anew(
+    folder: FlowFolder, space: Keyspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGIN", SUPERUSER)
+    folder.flow(filled(FLOW, space)).data("data/a.jsonl", [{"id": 1}])
+    assert folder.run().state == "finished"
+    space.ask("DROP TABLE kept")
+    folder.data("data/b.jsonl", [{"id": 2}])
+    resets_and_runs(folder, stopped_by(folder, "table-gone"), monkeypatch)
+    assert sorted(row["id"] for row in space.rows()) == [1, 2]
+
+
 @pytest.mark.executes("cassandra-changed")
 def test_rows_that_changed_once_they_were_taken_are_read_again(
     folder: FlowFolder, space: Keyspace, monkeypatch: pytest.MonkeyPatch

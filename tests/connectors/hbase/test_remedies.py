@@ -30,17 +30,30 @@ def filled(flow: str, table: Table) -> str:
     return with_values(flow, {"SERVER": table.server, "TABLE": table.name, "RECORDS": table.options["records"]})
 
 
+def drop(table: Table) -> None:
+    table.http.delete(f"{table.address}/{table.name}/schema").raise_for_status()
+
+
 @pytest.mark.executes("hbase-table")
 def test_a_table_that_is_gone_is_written_again(folder: FlowFolder, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.flow(filled(FLOW, table)).data("data/a.jsonl", [{"id": 1}])
     assert folder.run().state == "finished"
     folder.data("data/b.jsonl", [{"id": 2}]).data("data/c.jsonl", [{"id": 3}])
 
-    def drop() -> None:
-        table.http.delete(f"{table.address}/{table.name}/schema").raise_for_status()
-
-    resets_and_runs(folder, stopped_as_its_place_goes(folder, "hbase-table", monkeypatch, drop), monkeypatch)
+    remedy = stopped_as_its_place_goes(folder, "hbase-table", monkeypatch, lambda: drop(table))
+    resets_and_runs(folder, remedy, monkeypatch)
     assert len(table.rows()) == 3
+
+
+def test_a_table_that_somebody_drops_between_runs_is_told_and_not_made_anew(
+    folder: FlowFolder, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.flow(filled(FLOW, table)).data("data/a.jsonl", [{"id": 1}])
+    assert folder.run().state == "finished"
+    drop(table)
+    folder.data("data/b.jsonl", [{"id": 2}])
+    resets_and_runs(folder, stopped_by(folder, "table-gone"), monkeypatch)
+    assert len(table.rows()) == 2
 
 
 @pytest.mark.executes("hbase-changed")

@@ -101,7 +101,9 @@ def test_a_place_that_has_short_ids_keeps_them_whoever_comes_next(tmp_path: Path
 
 
 def test_rows_of_somebody_else_are_not_told_from_ours_so_they_may_have_whole_ids(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path / "store.db", b"666")._open() as other:
+    store = SqliteStore(tmp_path / "store.db", b"666")
+    store.make(SCHEMA)
+    with store._open() as other:
         other.execute("INSERT INTO documents VALUES (?, 5, '{}')", (f"{STREAM}1",))
     sink = sink_of(tmp_path, brief=True)
     sink.prepare(owner="me", lineage="one", adopt=True)

@@ -59,6 +59,23 @@ def held(writer: Writer) -> Any:
     return SimpleNamespace(**record.body)
 
 
+def test_a_place_that_is_gone_with_rows_is_not_made_anew(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.sink.prepare(owner="me", lineage="one")
+    writer.sink.look_at_place()  # nothing was written yet
+    writer.write(0, [{"id": "a", "n": 1}])
+    writer.store.drop()
+    again = Writer(tmp_path)
+    for looks in (again.sink.look_at_place, lambda: again.sink.prepare(owner="me", lineage="one"), lambda: again.write(1, [{"id": "b"}])):
+        again.sink._owner = "me"  # a run that was prepared before it went
+        with pytest.raises(SinkError, match="is gone, with 1 row that were written to it") as told:
+            looks()
+        assert told.value.code == "table-gone"
+    assert not writer.store.is_there()
+    writer.store.make(SCHEMA)  # somebody has brought it back
+    again.sink.look_at_place()
+
+
 def test_a_driver_that_slept_does_not_write_an_older_row_over_a_newer(tmp_path: Path) -> None:
     one, two = Writer(tmp_path), Writer(tmp_path)
     one.sink.prepare(owner="me", lineage="one")
@@ -107,6 +124,7 @@ def test_rows_of_before_the_lineage_are_counted_by_their_versions(
     tmp_path: Path, key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = Writer(tmp_path, key=key)
+    first.store.make(SCHEMA)
     with first.store._open() as other:
         other.execute("INSERT INTO documents VALUES ('theirs', 7, '{}')")
     first.sink.prepare(owner="me", lineage="one", adopt=True)
@@ -157,6 +175,7 @@ def test_a_row_of_somebody_else_that_would_hide_ours_is_an_error(tmp_path: Path)
 def test_a_lineage_that_adopts_writes_above_our_own_and_above_all_that_others_have_written(tmp_path: Path) -> None:
     """Their versions may be a time that is still to come: of two rows of one key the store keeps the higher, and would not say so."""
     first = Writer(tmp_path)
+    first.store.make(SCHEMA)
     with first.store._open() as other:
         other.executemany("INSERT INTO documents VALUES (?, ?, '{}')", [("a", 5), ("b", version_of(2**61, 0, 0))])
     with pytest.raises(Refused, match="it holds rows that this lineage has not written"):
@@ -195,6 +214,7 @@ def test_a_place_that_no_reset_clears_is_refused_without_one(tmp_path: Path, own
 
 def test_a_place_whose_rows_leave_no_version_above_them_is_refused(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
+    writer.store.make(SCHEMA)
     with writer.store._open() as other:
         other.execute("INSERT INTO documents VALUES ('a', ?, '{}')", (2**63 - 2,))
     with pytest.raises(Refused, match="rows that ours would lose against for ever") as told:
@@ -210,6 +230,13 @@ def test_an_audit_tells_rows_that_would_hide_ours(tmp_path: Path, key: tuple[str
     writer.sink.offer(decided, lambda _: None)
     (sent,) = writer.sink.audit(lineage="one", decided=[decided])
     assert sent.violations == ("batch 0 is decided, but not published; the next run publishes it",)
+    (staged,) = (tmp_path / "work" / "one" / "0000000000").iterdir()
+    kept = staged.rename(tmp_path / "aside")
+    (lost,) = writer.sink.audit(lineage="one", decided=[decided])
+    assert lost.violations == (
+        f'batch 0 is decided, but not published, and no run can do it: sink "out": {staged}, staged rows that were decided, is gone',
+    )
+    kept.rename(staged)
     writer.sink.publish(decided)
     assert [(each.rows, each.violations) for each in writer.sink.audit(lineage="one", decided=[decided])] == [(2, ())]
     with writer.store._open() as other:

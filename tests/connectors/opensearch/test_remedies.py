@@ -42,6 +42,17 @@ def test_an_index_that_is_gone_is_written_again(folder: FlowFolder, index: Index
     assert sorted(row["id"] for row in index.documents()) == [1, 2, 3]
 
 
+def test_an_index_that_somebody_deletes_between_runs_is_told_and_not_made_anew(
+    folder: FlowFolder, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.flow(filled(FLOW, index)).data("data/a.jsonl", [{"id": 1}])
+    assert folder.run().state == "finished"
+    index.ask("DELETE", "")
+    folder.data("data/b.jsonl", [{"id": 2}])
+    resets_and_runs(folder, stopped_by(folder, "table-gone"), monkeypatch)
+    assert sorted(row["id"] for row in index.documents()) == [1, 2]
+
+
 @pytest.mark.executes("search-changed")
 def test_documents_that_changed_after_they_were_taken_are_read_again(
     folder: FlowFolder, index: Index, monkeypatch: pytest.MonkeyPatch

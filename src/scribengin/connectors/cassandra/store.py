@@ -136,6 +136,10 @@ class TableStore:
             found.append(f'the table has no column "{self._version}" (bigint), by which mode: append counts the rows of a Batch')
         return found + unlike(schema, held)
 
+    def is_there(self) -> bool:
+        """By the schema that the cluster has now."""
+        return self._held_table() is not None
+
     def is_empty(self) -> bool:
         """By a look at one row."""
         table = self._held_table()

@@ -107,6 +107,10 @@ class TableStore:
             found.append(f"the table has DURABILITY {held.durability}: what it acknowledges is lost when a server dies; set SYNC_WAL")
         return found
 
+    def is_there(self) -> bool:
+        """By its schema."""
+        return self._cluster.schema(self._table) is not None
+
     def is_empty(self) -> bool:
         """By a look at one row."""
         return self._cluster.is_empty(self._table)

@@ -123,6 +123,9 @@ class KeyedStore(Protocol):
     def unlike(self, schema: Schema) -> list[str]:
         """What of the place does not take rows with these columns, a sentence each; nothing where there is no place yet."""
 
+    def is_there(self) -> bool:
+        """False where there is no place; also true where it is in parts that come and go."""
+
     def is_empty(self) -> bool:
         """True where no row stands here; also where there is no place yet."""
 

@@ -127,6 +127,7 @@ class KeyedSink:
             old = None if held is None else _Record.of(held)
             self._owner = owner
             if old is not None and (old.owner, old.lineage, old.sink, old.flow) == (owner, lineage, self.node, self._flow):
+                self._check_there(old)
                 return
             if old is not None and lineage in old.earlier:
                 raise self._foreign("a newer lineage has taken it over")
@@ -146,7 +147,9 @@ class KeyedSink:
 
     def look_at_place(self) -> None:
         """See LookedAtSink."""
-        self._store.read_record()
+        held = self._store.read_record()
+        if held is not None:
+            self._check_there(_Record.of(held))
 
     def unlike(self, schema: Schema) -> list[str]:
         """What the place does not take of the columns, a sentence each."""
@@ -171,7 +174,7 @@ class KeyedSink:
                 raise
 
     def _send(self, decided: Decided, record: _Record, refuse: Callable[[Refusal], None]) -> None:
-        self._make(decided)
+        self._make(decided, record)
         looked = time.monotonic()
 
         def look() -> None:
@@ -231,7 +234,9 @@ class KeyedSink:
             number = each.batch.number
             last = max(last, number)
             if number > record.number:
-                yield Published(number, 0, (f"batch {number} is decided, but not published; the next run publishes it",))
+                lost = self._staged_fault(each)
+                then = f", and no run can do it: {lost}" if lost else "; the next run publishes it"
+                yield Published(number, 0, (f"batch {number} is decided, but not published{then}",))
                 continue
             rows = each.rows if self._key else found.pop(number, 0)
             short = rows != each.rows
@@ -288,10 +293,11 @@ class KeyedSink:
         assert self._work is not None, "a sink that is written to has a work folder"
         return self._work
 
-    def _make(self, decided: Decided) -> None:
+    def _make(self, decided: Decided, record: _Record) -> None:
         """The place, once in this process, as soon as there are rows for it."""
         segment = next((segment for receipt in decided.receipts for segment in receipt.segments), None)
         if segment is not None and not self._made:
+            self._check_there(record)
             folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
             self._store.make(staged_schema(folder, segment, self.node))
             self._made = True
@@ -309,6 +315,16 @@ class KeyedSink:
             place += segment["rows"]
             if place > MOST_ROWS:
                 raise self._too_many(decided)
+
+    def _staged_fault(self, decided: Decided) -> str:
+        """What is wrong with the rows that were staged for the Batch; empty where nothing is."""
+        folder = batch_folder(self._folder, decided.batch.lineage, decided.batch.number)
+        try:
+            for segment in (segment for receipt in decided.receipts for segment in receipt.segments):
+                staged_schema(folder, segment, self.node)
+        except StateError as error:
+            return error.message
+        return ""
 
     def _mine(self, decided: Decided) -> tuple[_Record, Held]:
         held = self._store.read_record()
@@ -347,6 +363,16 @@ class KeyedSink:
             found.update(batch_of(base, version) for version in some)
         self._below = sum(rows for number, rows in found.items() if number < 0)
         return found
+
+    def _check_there(self, record: _Record) -> None:
+        """Raise SinkError where rows were written and their place is not there any more: a new one would hide that they are lost."""
+        if record.owner and record.rows and not self._store.is_there():
+            raise SinkError(
+                f'sink "{self.node}": {self._store} is gone, with {record.rows:,} row{"s" * (record.rows != 1)} that were written to it',
+                remedy=f"restore it, or {start_over()}",
+                code="table-gone",
+                node=self.node,
+            )
 
     def _check_writer(self, writer: _Record, owner: str, flow: str) -> None:
         """Raise Refused where that is another flow, or another installation: a reset of this one does not remove what it has written."""

@@ -117,6 +117,10 @@ class IndexStore:
             return list(found)
         return [f"{text} (of {min(names)}{f' and {len(names) - 1} more' if names[1:] else ''})" for text, names in found.items()]
 
+    def is_there(self) -> bool:
+        """Indexes by time may all have been deleted, for their age."""
+        return self.by_time is not None or self._cluster.ask("HEAD", _path(self._index), also=[_NOT_FOUND]).status_code != _NOT_FOUND
+
     def is_empty(self) -> bool:
         """By its count, after a refresh."""
         return all(map(self._has_none, self._names()))
