@@ -71,7 +71,7 @@ bench: setup ## measure against hand-written PySpark, over files (over Kafka: be
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/ledger.py
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/idle.py
 
-bench-csv: setup ## CSV beside Spark's own reader, and beside an earlier checkout: make bench-csv [ARGS="--rows 1000000 --before OTHER/src"]
+bench-csv: setup ## CSV beside Spark's own reader, and beside an earlier checkout: make bench-csv [ARGS="--rows 1000000 --before OTHER"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/csv_read.py $(ARGS)
 
 bench-tiers: setup ## a chain in one piece, cut into tiers, and as hand-written jobs: make bench-tiers [ARGS="--rows 1000000"]

@@ -72,7 +72,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--runs", type=int, default=3)
-    options.add_argument("--before", type=Path, help="the folder `src` of an earlier checkout")
+    options.add_argument("--before", type=Path, help="an earlier checkout in which `make setup` was run")
     options.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     asked = options.parse_args()
     if asked.serve is not None:
@@ -93,10 +93,10 @@ def main() -> None:
         spark.stop()
 
 
-def start_earlier(folder: Path, source: Path) -> subprocess.Popen[str]:
+def start_earlier(folder: Path, checkout: Path) -> subprocess.Popen[str]:
     """The earlier checkout's process, which runs flows of the lines that it is sent."""
-    command = [sys.executable, __file__, "--serve", str(folder)]
-    paths = os.pathsep.join([str(source.resolve()), str(Path(__file__).parent)])
+    command = [str(checkout / ".venv" / "bin" / "python"), __file__, "--serve", str(folder)]
+    paths = os.pathsep.join([str(checkout.resolve() / "src"), str(Path(__file__).parent)])
     return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -129,7 +129,7 @@ def write_rows(folder: Path, rows: int, *, quoted: bool) -> None:
 
 def alone(data: Path, kind: str, before: Path | None) -> None:
     here = Path(__file__).parent.parent / "src"
-    ways = {"now": (here, ""), "the long way": (here, "long")} | ({} if before is None else {"before": (before, "")})
+    ways = {"now": (here, ""), "the long way": (here, "long")} | ({} if before is None else {"before": (before / "src", "")})
     spent = {}
     for name, (source, way) in ways.items():
         command = [sys.executable, "-c", ALONE, str(data), SCHEMA, way]

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,10 +96,10 @@ def main() -> None:
 
 
 def _run(folder: Path, rows: int, runs: int, before: str, cold: bool) -> None:
+    contenders = _contenders(folder, before, cold)
     written = write_tweets(folder / "data", rows=rows)
     (folder / "flow.yaml").write_text(_FLOW)
     (folder / "job.py").write_text(_JOB)
-    contenders = _contenders(folder, before, cold)
     figures: dict[str, list[Figure]] = {contender.name: [] for contender in contenders}
     for number in range(runs + 1):
         for contender in contenders:
@@ -116,8 +117,8 @@ def _run(folder: Path, rows: int, runs: int, before: str, cold: bool) -> None:
 
 
 def _contenders(folder: Path, before: str, cold: bool) -> list[Contender]:
-    def ours(_out: Path) -> list[str]:
-        return [sys.executable, "-m", "scribengin.cli", "run", str(folder / "flow.yaml"), "--once", "--progress", "off"]
+    def ours(_out: Path, python: str = sys.executable) -> list[str]:
+        return [python, "-m", "scribengin.cli", "run", str(folder / "flow.yaml"), "--once", "--progress", "off"]
 
     def by_hand(out: Path) -> list[str]:
         return [sys.executable, str(folder / "job.py"), str(folder / "data"), str(out)]
@@ -126,13 +127,24 @@ def _contenders(folder: Path, before: str, cold: bool) -> list[Contender]:
     if cold:
         contenders.append(Contender("without archive", ours, {"PYTHONPATH": str(ROOT / "src"), "SCRIBENGIN_CLASS_ARCHIVE": "no"}))
     if before:
-        old = folder / "before"
-        old.mkdir()
-        archive = subprocess.run(["git", "-C", ROOT, "archive", before, "src"], check=True, capture_output=True).stdout
-        subprocess.run(["tar", "-x", "-C", old], input=archive, check=True)
-        env = {"PYTHONPATH": str(old / "src"), "SCRIBENGIN_CLASS_ARCHIVE": "no"}  # that commit's `run` never made one
-        contenders.append(Contender(f"commit {before}", ours, env))
+        python = str(_earlier(before) / ".venv" / "bin" / "python")
+        env = {"SCRIBENGIN_CLASS_ARCHIVE": "no"}  # that commit's `run` never made one
+        contenders.append(Contender(f"commit {before}", partial(ours, python=python), env))
     return contenders
+
+
+def _earlier(commit: str) -> Path:
+    """That commit with the packages of its own lock, in the user's cache: it may import what this checkout does not need any more."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    checkout = caches / "scribengin-benchmarks" / commit
+    if not (checkout / ".venv" / "ready").exists():
+        print(f"commit {commit}: setting it up in {checkout}, a few minutes, once", flush=True)
+        shutil.rmtree(checkout, ignore_errors=True)
+        checkout.mkdir(parents=True)
+        archive = subprocess.run(["git", "-C", ROOT, "archive", commit], check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", checkout], input=archive, check=True)
+        subprocess.run(["make", "-C", checkout, "setup", f"PYTHON={sys.executable}"], check=True)
+    return checkout
 
 
 def _timed(contender: Contender, folder: Path, out: Path) -> Figure:
