@@ -81,6 +81,15 @@ def test_what_is_wrong_is_an_error_and_exit_status_2_also_beside_what_does_not_a
     assert [(each["severity"], each["line"]) for each in problems] == [("error", 4), ("error", 7), ("warning", 9)]
 
 
+def test_a_first_file_that_no_run_would_read_is_wrong(tmp_path: Path, answering: str) -> None:
+    path = write(tmp_path, url=f"{answering}/x")
+    (tmp_path / "data" / "a.jsonl").write_text('{"number": 1}\n')
+    status, states, (problem,) = validated(path)
+    assert status is Exit.INPUT
+    assert states["events"] == "wrong"
+    assert (problem["severity"], problem["code"], problem["line"]) == ("error", "source-columns", 4)
+
+
 def test_who_is_silent_is_not_waited_for(tmp_path: Path, answering: str) -> None:
     path = write(tmp_path)
     silent = f'{{type: opensearch, server: ["{answering}"], index: orders, schema: "id BIGINT"}}'

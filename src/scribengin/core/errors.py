@@ -36,6 +36,8 @@ class ScribenginError(Exception):
         self.remedy = remedy
         self.node = node
         """the flow's node that it is about, where it is about one"""
+        self.option = ""
+        """the option of that node, where it is about one"""
         self.place: Place | None = None
         """where that is written, once somebody who knows has seen the error"""
         if code is not None:

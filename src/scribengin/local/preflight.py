@@ -52,7 +52,7 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
     except ScribenginError as error:
         if error.place is None:
             where = isinstance(error, (SourceError, SinkError)) and not isinstance(error, Refused)
-            error.place = tier.place_of(node, _WHERE if where else ())
+            error.place = tier.place_of(node, (error.option, *_WHERE) if where else ())
             if where:
                 error.exit = Exit.INPUT  # nothing has begun: it is what the flow says, as `plan` judges it
         raise
@@ -71,7 +71,7 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
         raise fault from error
 
 
-def _first_files(prepared: PreparedFlow) -> Iterator[ScribenginError]:
+def unlike_files(prepared: PreparedFlow) -> Iterator[ScribenginError]:
     """Sources on this machine whose first file has other columns than the flow says; not known where Arrow is not installed."""
     with suppress(ModuleNotFoundError):
         yield from (error for error in first_file_faults(prepared, types=["files"]) if error.code == "source-columns")
@@ -118,7 +118,7 @@ def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> 
     sources = [*source_refusals(prepared)]
     found = [*state_refusals(prepared, arriving), *sources, *sink_refusals(prepared, arriving)]
     changed, again = ([], []) if sources else _changed_files(prepared, arriving)
-    found += [*_first_files(prepared), *changed] if not sources else ()
+    found += [*unlike_files(prepared), *changed] if not sources else ()
     problems = [_problem(error, prepared) for error in found]
     return [*problems, *_of_changes(prepared, changes, known={error.code for error in found})], again
 
@@ -241,7 +241,7 @@ def saying_what_is_in_the_trash(prepared: PreparedFlow) -> Iterator[None]:
 
 
 def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:
-    """Under the leases, moves done: raises the first thing that the claims of a run would refuse."""
+    """Of a flow without state, or under the leases, moves done: raises the first thing that the claims of a run would refuse."""
     for error in (*state_refusals(prepared), *sink_refusals(prepared, adopt=adopt)):
         raise error
 

@@ -213,7 +213,7 @@ def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterat
                 if node.static and looks_for_keys(source):
                     source.check_keys()
             except (SourceError, Unreachable) as error:
-                error.place = tier.place_of(node.id)
+                error.place = tier.place_of(node.id, (error.option,))
                 if isinstance(error, SourceError):
                     error.exit = Exit.INPUT
                 yield error

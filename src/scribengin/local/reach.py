@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +14,7 @@ from scribengin.connectors.abilities import can_be_looked_at, is_looked_at
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.migrate import changes_and_moves
-from scribengin.local.preflight import blaming, claimants, saying_what_is_in_the_trash
+from scribengin.local.preflight import blaming, claimants, saying_what_is_in_the_trash, unlike_files
 from scribengin.local.prepare import sink_place, source_place
 from scribengin.plan.split import CHANNEL
 
@@ -76,7 +76,21 @@ def look_at_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach
     deadline = time.monotonic() + within_s
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return [each or silent(within_s) for each, (silent, _) in zip(found, looks, strict=True)]
+    reached = [each or silent(within_s) for each, (silent, _) in zip(found, looks, strict=True)]
+    wrong = {error.node: error for error in unlike_files(prepared)}
+    return [_of_files(prepared, each, wrong[each.node]) if each.role == "source" and each.node in wrong else each for each in reached]
+
+
+def _of_files(prepared: PreparedFlow, reached: NodeReach, error: ScribenginError) -> NodeReach:
+    """Of a source that is there, and whose first file no run would read."""
+    if reached.state != "ok" or error.place is None:
+        return reached
+    return replace(
+        reached,
+        state="wrong",
+        says=error.message,
+        problem=Problem(error.code, error.place, error.message, prepared.named(error.remedy)),
+    )
 
 
 _Look = tuple["Callable[[float], NodeReach]", "Callable[[], NodeReach]"]

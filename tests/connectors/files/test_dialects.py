@@ -384,6 +384,30 @@ def test_a_file_that_lacks_a_column_which_is_a_key_stops_the_source(form: str, s
     keyed(path, options=options, any_columns=True).check_first()
 
 
+@pytest.mark.parametrize(
+    ("given", "way"), [({"country": "cod"}, "write columns: {country: code}"), ({"country": "land"}, "name one that it has")]
+)
+def test_a_name_in_columns_that_the_header_has_not_is_told_at_that_option(given: dict[str, str], way: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"code,name,region\nde,a,b\n")
+    for look in (
+        keyed(path, options={"columns": given}).check_first,
+        keyed(path, options={"columns": given}, static=True).check_keys,
+    ):
+        with pytest.raises(SourceError) as found:
+            look()
+        (name,) = given.values()
+        assert found.value.message == f'{path} has no column "{name}", which `columns` names for "country": it has "code", "name", "region"'
+        assert found.value.remedy.startswith(way)
+        assert found.value.option == "columns"
+
+
+def test_columns_may_name_what_only_some_files_have(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"country,name\nde,a\n")
+    keyed(path, options={"columns": {"region": "Gebiet"}}).check_first()
+
+
 def test_a_parquet_file_that_lacks_a_key_stops_the_source(tmp_path: Path) -> None:
     pq.write_table(pa.table({"code": ["de"], "name": ["x"], "region": ["y"]}), tmp_path / "a.parquet")
     with pytest.raises(SourceError, match='no column "country", which is the join key'):

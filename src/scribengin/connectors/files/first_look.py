@@ -18,7 +18,7 @@ from scribengin.core.types import Field
 from scribengin.formats.dialect import Dialect, in_utf_8, line_end_of, marked_encoding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from scribengin.core.types import Schema
     from scribengin.formats.csv_records import CsvBlock
@@ -44,6 +44,8 @@ class Unlike:
 
     message: str
     remedy: str
+    option: str = ""
+    """of the source, where it is what that says"""
 
 
 _MISSPELT = 0.7
@@ -85,6 +87,27 @@ def unlike_names(file: str, names: Sequence[str], asked: Schema, beside: Iterabl
     meant = near or {name: close for name in absent if (close := _close(name, names, there)) is not None}
     remedy = f"name {', '.join(f'{_one(other)} and not {_one(name)}' for name, other in islice(meant.items(), 5))} in `schema:`"
     return Unlike(f"{file} has {found}: it has {_quoted(names)}; expected {_quoted(absent)}", remedy if meant else "")
+
+
+def unlike_mapping(file: str, given: Mapping[str, str], names: Sequence[str], needed: Container[str]) -> Unlike | None:
+    """Where the option `columns` names a column that a header has not, and one of nearly that name is there, or the flow cannot be without.
+
+    Args:
+        file: the file, for the message.
+        given: the option: name in the flow → name in the header.
+        names: the header's, as the flow calls them.
+        needed: columns that the flow reads as keys.
+    """
+    there = [given.get(name, name) for name in names]
+    absent = {name: other for name, other in given.items() if name not in names}
+    meant = {name: close for name, other in absent.items() if (close := _close(other, there, [], alike=_MISSPELT)) is not None}
+    name = next((name for name in absent if name in meant or name in needed), None)
+    if name is None:
+        return None
+    remedy = f"write columns: {{{_yaml_key(name)}: {_yaml_key(meant[name])}}}" if name in meant else "name one that it has"
+    return Unlike(
+        f'{file} has no column {_one(absent[name])}, which `columns` names for "{name}": it has {_quoted(there)}', remedy, "columns"
+    )
 
 
 def unlike_quotes(block: CsvBlock) -> Unlike | None:

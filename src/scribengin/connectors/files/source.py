@@ -19,6 +19,7 @@ from scribengin.connectors.files.first_look import (
     folded,
     json_names,
     unlike_encoding,
+    unlike_mapping,
     unlike_names,
     unlike_quotes,
     without_key,
@@ -79,6 +80,7 @@ class FilesSource:
         self._flow = place.flow
         self._static = place.static
         self._keys = place.keys
+        self._columns: Mapping[str, str] = self._options.get("columns") or {}
         self._format: str = self._options["format"]
         self._growing: bool = self._options["growing"]
         self._stop_on_change = self._options["on_change"] == "stop"
@@ -183,7 +185,9 @@ class FilesSource:
     def _refuse(self, found: Unlike | None) -> None:
         if found is not None:
             remedy = f"{found.remedy}; or go on as it is: --accept columns" if found.remedy else "correct `schema:`; or --accept columns"
-            raise SourceError(found.message, remedy=remedy, code="source-columns", node=self._node)
+            error = SourceError(found.message, remedy=remedy, code="source-columns", node=self._node)
+            error.option = found.option
+            raise error
 
     def unlike(self, path: Path, size: int) -> Unlike | None:
         """What that file has otherwise than the flow says; None where all is well. Raises SourceError where it cannot be read."""
@@ -208,6 +212,9 @@ class FilesSource:
         if block is None:
             return None
         names = list(block.header or ())
+        wrong = unlike_mapping(str(path), self._columns, names, self._keys)
+        if wrong is not None:
+            return wrong
         found = self._in_folders(path, names) or unlike_names(str(path), names, asked, beside, header=True)
         if found is None:
             return None if self._options.get("quote") is not None else unlike_quotes(block)
@@ -221,6 +228,8 @@ class FilesSource:
         missing = next((name for name in own if name not in names), None)
         if missing is None or not names:
             return None
+        if missing in self._columns:
+            return unlike_mapping(str(path), self._columns, names, self._keys)
         remedy = without_key_remedy(self.resolve_schema()[missing], header=self._format == "csv", static=self._static)
         return without_key(str(path), missing, self._keys[missing], names, remedy)
 
@@ -547,12 +556,11 @@ class FilesSource:
 
     def _mapped(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The names in a header as the flow calls them: by `columns`, by the rule of `header_names`."""
-        given: Mapping[str, str] = self._options.get("columns") or {}
         rule: str = self._options.get("header_names") or "exact"
-        if not given and rule == "exact":
+        if not self._columns and rule == "exact":
             return names
-        by_name = {there: name for name, there in given.items()}
-        by_rule = {} if rule == "exact" else {folded(name, rule): name for name in self.resolve_schema().names if name not in given}
+        by_name = {there: name for name, there in self._columns.items()}
+        by_rule = {} if rule == "exact" else {folded(name, rule): name for name in self.resolve_schema().names if name not in self._columns}
         return tuple(by_name.get(name) or by_rule.get(folded(name, rule)) or name for name in names)
 
     def _parquet(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
