@@ -461,3 +461,21 @@ def test_a_misspelt_name_in_the_header_of_a_first_file_stops_before_spark(tmp_pa
     assert error.code == "source-columns"
     assert 'no column "name", and one of nearly that name' in error.message
     assert error.remedy.startswith('write columns: {name: "naem"}')
+
+
+def test_a_misspelt_name_in_columns_is_told_where_the_flow_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(LOOKUP.replace("static: true,", "static: true, columns: {name: nam},"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "names.csv").write_text("code,naem\nx,ex\n")
+    (error,) = first_file_faults(prepare(path, state=None))
+    assert error.remedy.startswith("write columns: {name: naem}")
+    assert error.place is not None
+    assert (error.place.line, error.place.column) == (5, path.read_text().split("\n")[4].index("{name: nam}") + 1)
+
+
+def test_a_first_run_that_is_refused_leaves_no_folder_of_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "flow", source="dta")
+    refused(path, monkeypatch)
+    assert not (path.parent / ".scribengin").exists()

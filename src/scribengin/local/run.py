@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.abilities import is_handed_over
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Problem
+from scribengin.core.storage import folder_fault
 from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
 from scribengin.local.preflight import blaming, check_before_spark, empty_lookups, what_is_added_to
@@ -23,6 +24,7 @@ from scribengin.local.session import begin
 from scribengin.plan.meetings import circle, meetings, way_text
 from scribengin.spark.session import stop_session
 from scribengin.state.lease import take_lease
+from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +61,10 @@ def run_flows(
     flows = [prepare(path, state=settings.state, tier=settings.tier, base=settings.base) for path in paths]
     flows = [replace(flow, warnings=(*flow.warnings, *empty_lookups(flow))) for flow in flows]
     met = _meetings(flows)
+    new = {flow.name for flow in flows if folder_fault(flow.root) is None and not tiers_with_state(flow.root, flow.name)}
+    for flow in flows:  # before leases are taken, so that what is refused leaves no folder where the state may be put back
+        if flow.name in new:
+            _check_here(flow, settings)
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)
         leases = [
@@ -67,8 +73,8 @@ def run_flows(
         for flow, held in zip(flows, leases, strict=True):
             migrate(flow, held)
             empty_trash(flow)
-            look_at_sources(flow)
-            check_before_spark(flow, adopt=settings.append_new_lineage)
+            if flow.name not in new:
+                _check_here(flow, settings)
             if settings.append_new_lineage and (added := [*what_is_added_to(flow)]):
                 show("checking", *added)
         starting = None
@@ -107,6 +113,12 @@ def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
         message = f"flows feed each other in a circle: {way_text(way)}"
         raise InputError([Problem("flows-circle", tier.place_of(way[-1].source), message, "let one of them write elsewhere")])
     return met
+
+
+def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
+    """What a run refuses without Spark. Raises as `look_at_sources` and `check_before_spark`."""
+    look_at_sources(flow)
+    check_before_spark(flow, adopt=settings.append_new_lineage)
 
 
 def look_at_sources(prepared: PreparedFlow) -> None:
