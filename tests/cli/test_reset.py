@@ -65,7 +65,7 @@ def test_without_a_person_to_ask_nothing_is_removed_and_all_that_would_be_is_lis
     ended = command("reset", "flow.yaml", "--outputs", "--json")
     (problem,) = ended.object["problems"]
     assert (ended.status, problem["code"]) == (2, "reset-unsaid")
-    for part in ("2 Batches", "rows 2", "1 dead letter", "3 files in out"):
+    for part in ("2 Batches", "the positions of rows", "1 dead letter", "3 files in out"):
         assert part in problem["message"]
     assert "--yes" not in problem["remedy"]
     dry = command("reset", "flow.yaml", "--outputs", "--dry-run", "--json")
@@ -78,6 +78,7 @@ def test_without_a_person_to_ask_nothing_is_removed_and_all_that_would_be_is_lis
         "positions": {"rows": 2},
         "dead_letters": 1,
         "replays": 0,
+        "repairs": 0,
         "damaged": "",
     }
     assert dry.object["result"]["outputs"] == [{"sink": "kept", "place": "out", "items": 3, "restorable": True, "earlier": []}]

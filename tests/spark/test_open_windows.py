@@ -45,7 +45,8 @@ def test_each_input_that_is_behind_has_its_record(tmp_path: Path) -> None:
     said = note(tmp_path, 2, "2026-01-01T22:30:00+00:00", shop="2026-01-01T23:30:00", web="2026-01-01T22:30:00")
     assert said == (
         '2 groups stay open in "hourly" until the watermark (2026-01-01T22:30:00Z) reaches 2026-01-02T00:00:00Z: that takes a record of '
-        '"shop" with "at" from 2026-01-02T00:10:00Z on and a record of "web" with "seen" from 2026-01-02T01:00:00Z on, '
+        '"shop" that reaches "hourly", with "at" from 2026-01-02T00:10:00Z on and '
+        'a record of "web" that reaches "hourly", with "seen" from 2026-01-02T01:00:00Z on, '
         "in this run or a later one"
     )
     said = note(tmp_path, 1, "2026-01-01T22:30:00+00:00", shop="2026-01-02T03:00:00", web="2026-01-01T22:30:00")

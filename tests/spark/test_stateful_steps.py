@@ -83,8 +83,9 @@ sinks:
     assert nodes["b"]["spelled"].held == 1
     assert last.queries[1].notes == (
         '1 window stays open in "spelled" until the watermark (2026-01-04T11:10:00Z) reaches 2026-01-04T11:30:00Z: '
-        'that takes a record of "events" with "ts" from 2026-01-04T11:40:00Z on, in this run or a later one',
+        'that takes a record of "events" that reaches "spelled", with "ts" from 2026-01-04T11:40:00Z on, in this run or a later one',
     )
+    assert ran(folder).queries[1].notes == last.queries[1].notes  # nothing new came, and it is still so
 
 
 def test_joins_and_dedupe_account_for_every_row(folder: FlowFolder) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.extras import missing_extra
-from scribengin.cli.flow_argument import as_called
+from scribengin.cli.flow_argument import as_called, file_of_name
 from scribengin.core.errors import Exit, InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
 
@@ -71,9 +71,10 @@ class AnsweringCommand(click.Command):
         try:
             answer = super().invoke(ctx)
         except ScribenginError as error:
-            return Answer(
-                problems=[replace(each, remedy=as_called(each.remedy, ctx.params)) for each in problems_of(error)], exit=error.exit
-            )
+            problems = [replace(each, remedy=as_called(each.remedy, ctx.params)) for each in problems_of(error)]
+            if error.code == "not-up" and (file := file_of_name(str(ctx.params.get("flow") or ""))):
+                problems = [replace(each, remedy=f"name the flow's file, {file}, if that is meant; or {each.remedy}") for each in problems]
+            return Answer(problems=problems, exit=error.exit)
         except (click.exceptions.Exit, click.ClickException, click.Abort, KeyboardInterrupt, BrokenPipeError):
             raise
         except ModuleNotFoundError as error:

@@ -32,12 +32,15 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
     if yes:
         return
     context = click.get_current_context(silent=True)
+    as_json = _is_read_by_a_program(context)
+    if not as_json:
+        click.echo(what, err=True)
+        for line in lines:
+            click.echo(f"  {line}", err=True)
     if not _asks(context):
+        message = f"{what} {'; '.join(lines)}" if as_json else "nothing was done: this asks for a yes, and here is no terminal"
         no_answer = "run it on a terminal, where it asks; its --help names the option that answers for a script"
-        raise Refused(f"{what} {'; '.join(lines)}", remedy=f"{remedy}; or {no_answer}" if remedy else no_answer, code=code)
-    click.echo(what, err=True)
-    for line in lines:
-        click.echo(f"  {line}", err=True)
+        raise Refused(message, remedy=f"{remedy}; or {no_answer}" if remedy else no_answer, code=code)
     if remedy:
         click.echo(remedy if context is None else as_called(remedy, context.params), err=True)
     if not click.confirm("Go on?", err=True):
@@ -45,5 +48,9 @@ def confirm(what: str, lines: Sequence[str], *, yes: bool, code: str, remedy: st
 
 
 def _asks(context: click.Context | None) -> bool:
-    """Whether a person can answer: a program that reads `--json` cannot."""
-    return sys.stdin.isatty() and sys.stderr.isatty() and not (context is not None and context.meta.get("scribengin.json"))
+    """Whether a person can answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not _is_read_by_a_program(context)
+
+
+def _is_read_by_a_program(context: click.Context | None) -> bool:
+    return context is not None and bool(context.meta.get("scribengin.json"))

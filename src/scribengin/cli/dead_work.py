@@ -268,7 +268,8 @@ def _ask_first(found: dict[str, Any], params: dict[str, Any], *, everything: boo
 def _ahead(found: dict[str, Any]) -> list[str]:
     """What is known of the letters that will come back, before they go."""
     lines = [
-        f"{row['count']:,} of them lie behind the watermark of Query {row['query']}, {row['watermark']}: late, they come back"
+        f"{row['count']:,} of them lie behind the watermark of Query {row['query']}, {row['watermark']}: late, they come back, "
+        "but for those that a step drops before"
         for row in found["late"]
     ]
     lines += [

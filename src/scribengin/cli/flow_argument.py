@@ -25,11 +25,16 @@ def is_name(text: str) -> bool:
     return not (text.endswith(_SUFFIXES) or "/" in text)
 
 
+def file_of_name(text: str) -> str:
+    """The flow file beside which a name may be meant; empty where there is none."""
+    return next((f"{text}{suffix}" for suffix in _SUFFIXES if is_name(text) and Path(f"{text}{suffix}").is_file()), "")
+
+
 def flow_path(text: str) -> Path:
     """The file of that name. Raises InputError where it is a registry's name, or where there is no such file."""
     path = Path(text)
     if is_name(text):
-        remedy = f"name a file: {text}.yaml" if Path(f"{text}.yaml").is_file() else "name a flow file, such as flow.yaml"
+        remedy = f"name a file: {file}" if (file := file_of_name(text)) else "name a flow file, such as flow.yaml"
         message = f'"{text}" is the name of a flow in a registry, and this command takes a file'
         raise InputError([Problem("flow-name", Place(text), message, remedy)])
     if path.is_dir():

@@ -53,7 +53,7 @@ def show_summary(result: RunResult, dead_list: str, console: Console | None = No
     earlier = any(query.batches > _batches_of_run(query) for query in result.queries)
     if any(query.lines_of_run for query in result.queries):
         console.print(Text("\nThis run" if earlier else ""))
-        show_ledger({query.name: query.lines_of_run for query in result.queries}, console)
+        show_ledger({query.name: query.lines_of_run for query in result.queries}, console, explained=not earlier)
     if earlier:
         console.print(Text("\nAll runs"))
         show_ledger({query.name: query.lines for query in result.queries}, console)
@@ -64,6 +64,8 @@ def show_summary(result: RunResult, dead_list: str, console: Console | None = No
     if dead := sum(query.rows.dead for query in result.queries):
         here = sum(query.this_run.dead for query in result.queries)
         letters = f"{dead:,} dead letter{'s' * (dead != 1)}" + (f", {f'{here:,}' if here else 'none'} of this run" if earlier else "")
+        replayed = sum(query.rows.replayed for query in result.queries)
+        letters += f", {replayed:,} replayed" if replayed else ""
         console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (dead_list, "bold")))
     if result.summaries:
         console.print()
@@ -131,8 +133,8 @@ def _show_query(query: QueryResult, console: Console) -> None:
         console.print(Text(f"    {note}", style="dim"))
 
 
-def show_ledger(queries: Mapping[str, Sequence[LedgerLine]], console: Console) -> None:
-    """Query → its lines; columns that are empty everywhere are left out, and what the others mean stands below."""
+def show_ledger(queries: Mapping[str, Sequence[LedgerLine]], console: Console, *, explained: bool = True) -> None:
+    """Query → its lines; columns that are empty everywhere are left out, and, if that is `explained`, what the others mean stands below."""
     rows = [(query, line) for query, lines in queries.items() for line in lines if not line.lookup]
     if not rows:
         return
@@ -144,6 +146,11 @@ def show_ledger(queries: Mapping[str, Sequence[LedgerLine]], console: Console) -
         before = query
     shape = [False, False, *[True] * len(columns)]
     print_grid([Text(name) for name in ("Query", "node", *columns)], cells, right=shape, whole=shape, console=console)
+    if explained:
+        _show_meanings(queries, columns, console)
+
+
+def _show_meanings(queries: Mapping[str, Sequence[LedgerLine]], columns: Sequence[str], console: Console) -> None:
     if len(columns) > len(("in", "out")):
         left, sums = [[name for name in names if name in columns] for names in (_BEFORE, _BEHIND)]
         _explain(f"each line: {' + '.join(left)} = {' + '.join(sums)}", console)

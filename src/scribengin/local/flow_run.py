@@ -36,7 +36,7 @@ from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.acks import QueryKey, Reading
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import Decisions
-from scribengin.state.ledger import write_held
+from scribengin.state.ledger import read_held, write_held
 from scribengin.state.moves import has_moved
 from scribengin.state.replays import Replays
 from scribengin.state.retention import Retention
@@ -311,7 +311,7 @@ class FlowRun:
             if tally.degraded is not None:
                 yield Problem("max-dead", place, f"query {name}: {tally.degraded}", look)
             else:
-                yield Problem("mostly-dead", place, f"query {name}: {tally}", f"{look}; if so many are expected, set max_dead: 100%")
+                yield Problem("mostly-dead", place, f"query {name}: {tally}", f"{look}; {tally.remedy}")
 
     def _show_all(self, tier: Prepared, bench: QueryBench) -> None:
         error = show_all(tier.plan.flow, bench.plan.sinks)
@@ -353,7 +353,10 @@ class FlowRun:
                 write_held(bench.folder, totals.last, {min(stateful): progress.held})
         newest = Decisions(bench.folder.decisions).newest()
         clocks = {} if newest is None else newest.clocks
-        notes = [open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark, clocks=clocks)]
+        held = progress.held
+        if held is None and len(stateful) == 1 and not live.meter.batches:  # Spark does not say what it keeps where no Batch ran
+            held = read_held(bench.folder).get(min(stateful))
+        notes = [open_windows_note(bench.parts, held=held, watermark=progress.watermark, clocks=clocks)]
         notes += noticed
         notes += [left_text(id_, sink.left()) for id_, sink in bench.parts.sinks.items() if isinstance(sink, OutboxSink)]
         sinks = tuple(

@@ -25,6 +25,7 @@ from scribengin.state.folder import StateFolder, renew_owner
 from scribengin.state.lease import take_leases
 from scribengin.state.ledger import read_totals
 from scribengin.state.purged import count_purged
+from scribengin.state.repairs import repaired_keys
 from scribengin.state.topology import known_lineages, read_topology, tiers_with_state
 from scribengin.state.trash import Discarded, KeptOutput, Trash
 
@@ -53,6 +54,8 @@ class LostQuery:
     positions: Mapping[str, int]
     dead_letters: int
     replays: int
+    repairs: int = 0
+    """letters that a person has changed, and that are not replayed yet"""
     made: bool = True
     """False where no sink of the flow makes it any more: then what it wrote is not looked for"""
     damaged: str = ""
@@ -67,14 +70,17 @@ class LostQuery:
             "positions": dict(self.positions),
             "dead_letters": self.dead_letters,
             "replays": self.replays,
+            "repairs": self.repairs,
             "damaged": self.damaged,
         }
 
     def __str__(self) -> str:
-        positions = ", ".join(f"{source} {position:,}" for source, position in self.positions.items())
-        said = [f"{self.batches:,} Batch{'es' * (self.batches != 1)}" + f" (positions: {positions})" * bool(positions)]
+        positions = f" (with the positions of {', '.join(self.positions)})" if self.positions else ""
+        said = [f"{self.batches:,} Batch{'es' * (self.batches != 1)}{positions}"]
         if self.dead_letters:
             said.append(f"{self.dead_letters:,} dead letter{'s' * (self.dead_letters != 1)}")
+        if self.repairs:
+            said.append(f"{self.repairs:,} repair{'s' * (self.repairs != 1)} of dead letters, not replayed yet")
         if self.replays:
             said.append(f"{self.replays:,} replay{'s' * (self.replays != 1)} that no Batch has taken yet")
         stays = "" if self.made else "; no sink of the flow makes it any more, and what it wrote stays"
@@ -305,6 +311,7 @@ def _counted(tier: StateFolder, query: QueryFolder) -> LostQuery:
         decided_ends(query),
         max(totals.dead - gone, 0),
         letters_waiting(query),
+        len(repaired_keys(query)),
     )
 
 

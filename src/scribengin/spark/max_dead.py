@@ -56,6 +56,10 @@ class DeadTally:
     bounds: MaxDead | None = None
     records: int = 0
     dead: int = 0
+    late: int = 0
+    """of the dead, those that the watermark had passed"""
+    unread: int = 0
+    """of the dead, those that a source could not read"""
     degraded: Excess | None = None
     """the first one under `then: degrade`"""
 
@@ -67,7 +71,14 @@ class DeadTally:
         return MOSTLY_DEAD if self.bounds is None and is_mostly_dead(self.dead, self.records) else ""
 
     def __str__(self) -> str:
-        return f"{self.dead:,} of {self.records:,} records of this run are dead letters{share_text(self.dead, self.records)}"
+        late = f", {self.late:,} of them late" if self.late else ""
+        return f"{self.dead:,} of {self.records:,} records of this run are dead letters{share_text(self.dead, self.records)}{late}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do besides looking at them, where most of it is lost."""
+        expected = "if so many are expected, set max_dead: 100%"
+        return f"correct `schema:` or `format:` of the source, if these are wrong; {expected}" if self.unread * 2 > self.dead else expected
 
     @property
     def stops(self) -> bool:
@@ -96,6 +107,8 @@ class DeadTally:
             self.degraded = self.degraded or excess
         self.records += records
         self.dead += dead
+        self.late += min(dead, sum(count.late_dead for count in counts.values()))
+        self.unread += min(dead, sum(counts[source].dead for source in self.sources if source in counts))
         return excess
 
 

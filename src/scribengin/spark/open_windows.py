@@ -34,11 +34,12 @@ def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str, cl
     Args:
         parts: those of the Query.
         held: the number of groups in Spark's state.
-        watermark: its ISO 8601 text. Once a Batch is through, it trails the newest time seen by its delay, so that both tell where the last
-            window ends.
+        watermark: its ISO 8601 text; empty where no Batch ran, so that the clocks tell it. Once a Batch is through, it trails the newest
+            time seen by its delay, so that both tell where the last window ends.
         clocks: how far each input with a watermark has come, where the Query's decisions say it.
     """
     id_ = stateful_step(parts)
+    watermark = watermark or _reached(clocks or {})
     if id_ is None or not held or not watermark or watermark.startswith("1970-01-01T00:00:00"):
         return None
     layout = Layout(parts.plan, parts.query)
@@ -55,17 +56,26 @@ def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str, cl
     note = (
         f'{held} {what} {"stay" if held != 1 else "stays"} open in "{id_}" until the watermark ({_shown(stands)}) reaches {_shown(closes)}'
     )
-    records = [*_records(parts, clocks or {}, closes)]
+    records = [*_records(parts, id_, clocks or {}, closes)]
     return f"{note}: that takes {' and '.join(records)}, in this run or a later one" if records else note
 
 
-def _records(parts: QueryParts, clocks: Mapping[str, Clock], closes: datetime) -> Iterator[str]:
-    """Of each input whose watermark is before `closes`, the record that would bring it there."""
+def _reached(clocks: Mapping[str, Clock]) -> str:
+    """Where the slowest input leaves the watermark; empty where one has brought nothing yet."""
+    reached = [clock.newest_us for clock in clocks.values()]
+    known = [newest_us for newest_us in reached if newest_us is not None]
+    return (_EPOCH + timedelta(microseconds=min(known))).isoformat() if known and len(known) == len(reached) else ""
+
+
+def _records(parts: QueryParts, step: str, clocks: Mapping[str, Clock], closes: datetime) -> Iterator[str]:
+    """Of each input whose watermark is before `closes`, the record that would bring it there. One that a step in between drops may not do
+    so: Spark filters before it looks at the time, where the condition does not need it."""
     closes_us = (closes - _EPOCH) // timedelta(microseconds=1)
     for id_, clock in clocks.items():
         mark = declared_watermark(parts, id_)
         if mark is not None and (clock.newest_us is None or clock.newest_us < closes_us):
-            yield f'a record of "{id_}" with "{mark.column}" from {_shown(closes + timedelta(seconds=mark.delay_s))} on'
+            from_ = _shown(closes + timedelta(seconds=mark.delay_s))
+            yield f'a record of "{id_}" that reaches "{step}", with "{mark.column}" from {from_} on'
 
 
 def _delay_s(parts: QueryParts, id_: str) -> float:
