@@ -341,3 +341,17 @@ def test_it_is_said_of_which_letters_only_spark_knows_whether_they_fit(command, 
     ]
     text = command("dead", "replay", flow, "--dry-run").out
     assert "1 of them enter at kept, whose columns only Spark knows: a row that does not fit there comes back" in text
+
+
+def test_letters_that_stay_for_one_reason_are_one_line_and_hide_no_other_reason(command, flow):
+    bury(flow, [letter(number, payload=b"no record") for number in range(25)] + [letter(25, payload=b'{"id": "x"}')])
+    listed = command("dead", "replay", flow, "--dry-run", "--json").object["result"]
+    assert (listed["refused"], len(listed["refusals"])) == (26, 21)
+    first, second, *_, bulk, last = command("dead", "replay", flow, "--dry-run").out.splitlines()
+    assert first.startswith("kept:0:0, kept:0:1, kept:0:2 and 17 more stay: source orders does not take it: not a JSON object")
+    assert first.endswith(f"scribengin dead edit {flow} kept:0:0")
+    assert second.startswith("kept:0:25 stays: ")
+    assert bulk == (
+        f"to repair many in one file: scribengin dead export {flow} --to FILE, then scribengin dead replay {flow} --repaired FILE"
+    )
+    assert last == "0 to be replayed, 26 stay"

@@ -6,7 +6,6 @@ import os
 import sys
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from scribengin.state.trash import Trash
 
 _NEWEST = "newest"
+_KEYS = 3
+"""letters of one reason whose keys are printed"""
 
 
 @click.command(cls=FlowCommand)
@@ -287,12 +288,18 @@ def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None
         if not found["replayed"] + found["already"] + found["refused"]:
             click.echo("no dead letters are meant")
             return
-        for (why, remedy), rows in groupby(found["refusals"], key=lambda row: (row["why"], row["remedy"])):
-            keys = [row["key"] for row in rows]
-            stay = "stays" if len(keys) == 1 else "stay"
-            click.echo(f"{click.style(', '.join(keys), bold=True)} {stay}: {why}; {click.style(remedy, dim=True)}")
+        groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+        for row in found["refusals"]:
+            groups.setdefault((row["why"], row["remedy"].replace(row["key"], "")), []).append(row)
+        for (why, _), rows in groups.items():
+            keys = ", ".join(row["key"] for row in rows[:_KEYS]) + (f" and {len(rows) - _KEYS} more" if len(rows) > _KEYS else "")
+            stay = "stays" if len(rows) == 1 else "stay"
+            click.echo(f"{click.style(keys, bold=True)} {stay}: {why}; {click.style(rows[0]['remedy'], dim=True)}")
         if found["refused"] > len(found["refusals"]):
             click.echo(f"… and {found['refused'] - len(found['refusals']):,} more")
+        if any(len(rows) > 1 and rows[0]["key"] in rows[0]["remedy"] for rows in groups.values()):
+            back = as_called(flow_command("dead replay", "--repaired", "FILE"), named)
+            click.echo(f"to repair many in one file: {as_called(flow_command('dead export', '--to', 'FILE'), named)}, then {back}")
         will = "would enter" if found["dry_run"] else "enter"
         for row in found["entering"]:
             click.echo(f"{row['count']:,} {will} Query {row['query']} at {row['at']}")

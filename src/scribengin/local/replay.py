@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _LETTERS, _BYTES = 10_000, 32 * 2**20
 """what one request holds at most: it is one Batch"""
-_TOLD = 20
-"""letters that are told one by one"""
+_LISTED, _LISTED_IN_ALL = 20, 200
+"""letters that are listed one by one, of one reason and in all"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,8 @@ class Replayed:
     """letters that were asked for already: nothing more happens to them"""
     refused: list[dict[str, str]] = field(default_factory=list)
     refusals: int = 0
+    listed: Counter[str] = field(default_factory=Counter)
+    """why → letters that stay"""
     entering: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(Query, where) → letters; a source where they begin at the start"""
     late: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -73,9 +75,14 @@ class Replayed:
 
     def refuse(self, query: str, key: Key, letter: DeadLetter, cannot: Cannot) -> None:
         """One letter that stays where it is."""
+        self.note(letter.id, key_text(query, key), cannot)
+
+    def note(self, id_: str, key: str, cannot: Cannot) -> None:
+        """Count a letter that stays; the first ones of each reason are listed."""
         self.refusals += 1
-        if len(self.refused) < _TOLD:
-            self.refused.append({"id": letter.id, "key": key_text(query, key), "why": cannot.why, "remedy": cannot.remedy})
+        self.listed[cannot.why] += 1
+        if self.listed[cannot.why] <= _LISTED and len(self.refused) < _LISTED_IN_ALL:
+            self.refused.append({"id": id_, "key": key, "why": cannot.why, "remedy": cannot.remedy})
 
     def as_json(self) -> dict[str, Any]:
         """One object."""
@@ -144,10 +151,8 @@ def replay(
         what = f'Query "{which.query}" of flow "{prepared.name}"' if which.query else f'flow "{prepared.name}"'
         raise Refused(f"{what} has no state in {prepared.folder}", remedy="run it first, or name its state folder", code="state-missing")
     for name, key in (given or {}).keys() - seen:
-        done.refusals += 1
-        if len(done.refused) < _TOLD:
-            why, remedy = "there is no such letter, or it is of a lineage that was left", f"export the letters anew: {EXPORT}"
-            done.refused.append({"id": "", "key": key_text(name, key), "why": why, "remedy": remedy})
+        gone = Cannot("there is no such letter, or it is of a lineage that was left", f"export the letters anew: {EXPORT}")
+        done.note("", key_text(name, key), gone)
     return done
 
 
@@ -176,8 +181,8 @@ def _not_left(prepared: PreparedFlow, asked: Iterable[tuple[QueryFolder, Lineage
 
 
 def _requests(written: Sequence[str]) -> str:
-    more = f" and {len(written) - _TOLD:,} more" if len(written) > _TOLD else ""
-    return f"request{'s' * (len(written) != 1)} {', '.join(written[:_TOLD])}{more}"
+    more = f" and {len(written) - _LISTED:,} more" if len(written) > _LISTED else ""
+    return f"request{'s' * (len(written) != 1)} {', '.join(written[:_LISTED])}{more}"
 
 
 def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tuple[str, Key]], asked: Cannot, why: Cannot) -> None:
