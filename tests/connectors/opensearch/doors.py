@@ -51,7 +51,7 @@ def listener(address: str, instead: Instead = as_it_is) -> Iterator[tuple[str, l
             answer = client.request(self.command, f"{address}{path}", content=body, headers=headers)
             return answer.status_code, answer.content
 
-        do_GET = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
             pass
