@@ -207,6 +207,15 @@ def test_the_summary_shows_rows_sinks_and_a_ledger_without_empty_columns():
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
 
+def test_what_columns_mean_is_said_once_and_of_both_tables():
+    (query,) = result().queries
+    here = (LedgerLine("hourly", 3, 4, made=2, dead=1, held=1),)
+    text = summary(result(queries=(replace(query, lines_of_run=here),)))
+    assert text.count("each line:") == 1
+    assert "each line: in + made = out + filtered + dead" in text
+    assert "made: " in text
+
+
 def test_a_run_that_found_nothing_new_says_so_and_shows_what_all_runs_did():
     (query,) = result().queries
     idle = replace(query, this_run=Counts(), view=QueryView("kept", "finished", sinks={"kept": EndView(0)}), lines_of_run=())

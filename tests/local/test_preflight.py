@@ -475,6 +475,40 @@ def test_a_misspelt_name_in_columns_is_told_where_the_flow_writes_it(tmp_path: P
     assert (error.place.line, error.place.column) == (5, path.read_text().split("\n")[4].index("{name: nam}") + 1)
 
 
+def test_a_pattern_that_means_none_of_the_files_that_are_there_is_a_warning(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow", source='"data/*.json.gz"')
+    for file in (path.parent / "data").iterdir():
+        file.unlink()
+    status, problems = planned(path)
+    assert (status, [problem["code"] for problem in problems]) == (0, [])  # nothing is there yet
+    (path.parent / "data" / "a.jsonl.gz").touch()
+    status, (problem,) = planned(path)
+    assert (status, problem["code"], problem["severity"], problem["line"]) == (0, "pattern-unmatched", "warning", 4)
+    assert problem["message"].endswith("data has 1 other file, such as a.jsonl.gz")
+    path.write_text(path.read_text().replace("*.json.gz", "*.jsonl.gz"))
+    assert planned(path) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("data", "told"), [(b"code,name\n", True), (b"code,name\r\n\r\n", True), (b"code,name\nx,ex", False), (gzip.compress(b"a\nb"), False)]
+)
+def test_a_lookup_table_of_a_header_alone_has_no_record(data: bytes, told: bool, tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(LOOKUP)
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "names.csv").write_bytes(data)
+    assert bool(empty_lookups(prepare(path, state=None))) is told
+
+
+def test_a_file_that_is_missing_is_not_to_be_a_folder(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow", source="contries.csv")
+    _, (problem,) = planned(path)
+    assert problem["remedy"].startswith("put the file there, or correct `path`")
+    (path.parent / "countries.csv").touch()
+    _, (problem,) = planned(path)
+    assert problem["remedy"].startswith('did you mean "countries.csv"? else put the file there')
+
+
 def test_a_first_run_that_is_refused_leaves_no_folder_of_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "flow", source="dta")
     refused(path, monkeypatch)

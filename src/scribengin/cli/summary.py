@@ -51,12 +51,10 @@ def show_summary(result: RunResult, dead_list: str, console: Console | None = No
     for query in result.queries:
         _show_query(query, console)
     earlier = any(query.batches > _batches_of_run(query) for query in result.queries)
-    if any(query.lines_of_run for query in result.queries):
-        console.print(Text("\nThis run" if earlier else ""))
-        show_ledger({query.name: query.lines_of_run for query in result.queries}, console, explained=not earlier)
+    tables = {"This run" * earlier: {query.name: query.lines_of_run for query in result.queries}}
     if earlier:
-        console.print(Text("\nAll runs"))
-        show_ledger({query.name: query.lines for query in result.queries}, console)
+        tables["All runs"] = {query.name: query.lines for query in result.queries}
+    show_ledgers(tables, console)
     console.print()
     if any(query.batches for query in result.queries) or result.violations:
         show_verdict(result.violations, console)
@@ -108,7 +106,7 @@ def _show_query(query: QueryResult, console: Console) -> None:
     ran = _batches_of_run(query)
     rate = f", {query.this_run.rows_in / query.seconds:,.0f} rows/s" if query.seconds >= STEADY_S and query.this_run.rows_in else ""
     what = (
-        f"{query.this_run.rows_in:,} rows in {ran:,} Batch{'es' * (ran != 1)}"
+        f"{_rows(query.this_run.rows_in)} in {ran:,} Batch{'es' * (ran != 1)}"
         if ran
         else "nothing new"
         if query.state == "finished"
@@ -120,24 +118,37 @@ def _show_query(query: QueryResult, console: Console) -> None:
         )
     )
     if query.batches > ran:
-        all_runs = f"{query.rows.rows_in:,} rows in {query.batches:,} Batch{'es' * (query.batches != 1)}"
+        all_runs = f"{_rows(query.rows.rows_in)} in {query.batches:,} Batch{'es' * (query.batches != 1)}"
         console.print(Text(f"    all runs: {all_runs}", style="dim"))
     for sink in query.sinks:
         weaker = ", at least once" if sink.guarantee == "at least once" else ""
         wrote = sink.rows if query.view is None or sink.sink not in query.view.sinks else query.view.sinks[sink.sink].rows
         more = f" ({sink.rows:,} with earlier runs)" if sink.rows != wrote else ""
-        console.print(Text(f"    {wrote:,} rows to {sink.place or sink.sink}{weaker}{more}"))
+        console.print(Text(f"    {_rows(wrote)} to {sink.place or sink.sink}{weaker}{more}"))
     if query.view is not None and (lag := lag_text(query.view)):
         console.print(Text(f"    {', '.join(filter(None, [f'lag {lag}', catch_up_text(query.view)]))}", style="dim"))
     for note in (*query.notes, *order_texts(query.orders)):
         console.print(Text(f"    {note}", style="dim"))
 
 
-def show_ledger(queries: Mapping[str, Sequence[LedgerLine]], console: Console, *, explained: bool = True) -> None:
-    """Query → its lines; columns that are empty everywhere are left out, and, if that is `explained`, what the others mean stands below."""
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def show_ledgers(tables: Mapping[str, Mapping[str, Sequence[LedgerLine]]], console: Console) -> None:
+    """Heading → Query → its lines. Columns that are empty everywhere are left out; what the others mean stands below the last table."""
+    shown = {heading: queries for heading, queries in tables.items() if any(queries.values())}
+    used = set[str]()
+    for heading, queries in shown.items():
+        console.print(Text(f"\n{heading}" if heading else ""))
+        used |= {*_show_ledger(queries, console)}
+    _show_meanings(next(reversed(shown.values()), {}), [column for column in _COLUMNS if column in used], console)
+
+
+def _show_ledger(queries: Mapping[str, Sequence[LedgerLine]], console: Console) -> Sequence[str]:
     rows = [(query, line) for query, lines in queries.items() for line in lines if not line.lookup]
     if not rows:
-        return
+        return ()
     columns = [column for column in _COLUMNS if column in ("in", "out") or any(_count(line, column) for _, line in rows)]
     cells, before = list[list[Text]](), ""
     for query, line in rows:
@@ -146,8 +157,7 @@ def show_ledger(queries: Mapping[str, Sequence[LedgerLine]], console: Console, *
         before = query
     shape = [False, False, *[True] * len(columns)]
     print_grid([Text(name) for name in ("Query", "node", *columns)], cells, right=shape, whole=shape, console=console)
-    if explained:
-        _show_meanings(queries, columns, console)
+    return columns
 
 
 def _show_meanings(queries: Mapping[str, Sequence[LedgerLine]], columns: Sequence[str], console: Console) -> None:

@@ -14,6 +14,8 @@ from scribengin.connectors import catalog
 from scribengin.connectors.abilities import counts_others
 from scribengin.connectors.contract import Claimant
 from scribengin.connectors.files.discovery import Discovery
+from scribengin.connectors.files.file_kinds import MAGIC_BYTES, kind_of
+from scribengin.connectors.files.globs import WILDCARD
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 _WHERE = ("path", "url")
 """options that say where a node's data are: an error of the place has theirs"""
+_HEADER_BYTES = 2**16
+"""a longer file of CSV has a record, whatever its header is"""
 
 
 @contextmanager
@@ -134,10 +138,39 @@ def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
             path = source_place(flow, id_).folder / Path(flow.sources[id_].options["path"]).expanduser()
             with suppress(SourceError, OSError):
                 files = Discovery(path)
-                if not any((files.root / name).stat().st_size for name in files.changed() or ()):
+                headed = flow.sources[id_].options.get("format") == "csv" and flow.sources[id_].options.get("header", True)
+                if not any(_has_record(files.root / name, headed=headed) for name in files.changed() or ()):
                     message = f'lookup table "{id_}": {path} has no file with a record, so that nothing is found in it'
                     remedy = "put the table there before the flow starts"
                     found.append(Problem("lookup-empty", tier.place_of(id_, _WHERE), message, remedy, "warning"))
+    return found
+
+
+def _has_record(path: Path, *, headed: bool) -> bool:
+    """Whether there may be one. `headed`: the first line of a file names its columns."""
+    size = path.stat().st_size
+    if not headed or size > _HEADER_BYTES:
+        return size > 0
+    data = path.read_bytes()
+    return bool(kind_of(data[:MAGIC_BYTES])) or data.strip().replace(b"\r", b"\n").count(b"\n") > 0
+
+
+def unmatched_patterns(prepared: PreparedFlow) -> dict[str, Problem]:
+    """Source of files on this machine → a warning that its pattern means none of the files that are there."""
+    found = {}
+    for tier in prepared.tiers:
+        flow = tier.plan.flow
+        for id_, node in flow.sources.items():
+            path = source_place(flow, id_).folder / Path(node.options["path"]).expanduser() if node.type == "files" else None
+            if path is None or not WILDCARD.search(str(path)):
+                continue
+            with suppress(SourceError, OSError):
+                files = Discovery(path)
+                if not files.changed() and (others := files.unwanted()):
+                    shown = f"{len(others):,} other file{'s' * (len(others) != 1)}, such as {others[0]}"
+                    message = f'source "{id_}": no file matches {path}; {files.root} has {shown}'
+                    remedy = "correct `path`, if these are meant"
+                    found[id_] = Problem("pattern-unmatched", tier.place_of(id_, _WHERE), message, remedy, "warning")
     return found
 
 

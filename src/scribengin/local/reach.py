@@ -14,7 +14,7 @@ from scribengin.connectors.abilities import can_be_looked_at, is_looked_at
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.migrate import changes_and_moves
-from scribengin.local.preflight import blaming, claimants, saying_what_is_in_the_trash, unlike_files
+from scribengin.local.preflight import blaming, claimants, saying_what_is_in_the_trash, unlike_files, unmatched_patterns
 from scribengin.local.prepare import sink_place, source_place
 from scribengin.plan.split import CHANNEL
 
@@ -78,7 +78,14 @@ def look_at_places(prepared: PreparedFlow, *, within_s: float) -> list[NodeReach
         thread.join(max(0.0, deadline - time.monotonic()))
     reached = [each or silent(within_s) for each, (silent, _) in zip(found, looks, strict=True)]
     wrong = {error.node: error for error in unlike_files(prepared)}
-    return [_of_files(prepared, each, wrong[each.node]) if each.role == "source" and each.node in wrong else each for each in reached]
+    reached = [_of_files(prepared, each, wrong[each.node]) if each.role == "source" and each.node in wrong else each for each in reached]
+    empty = unmatched_patterns(prepared)
+    return [
+        replace(each, says=f"{each.says}, and no file matches", problem=empty[each.node])
+        if each.role == "source" and each.state == "ok" and each.node in empty
+        else each
+        for each in reached
+    ]
 
 
 def _of_files(prepared: PreparedFlow, reached: NodeReach, error: ScribenginError) -> NodeReach:

@@ -17,7 +17,7 @@ from scribengin.core.problems import Problem
 from scribengin.core.storage import folder_fault
 from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
-from scribengin.local.preflight import blaming, check_before_spark, empty_lookups, what_is_added_to
+from scribengin.local.preflight import blaming, check_before_spark, empty_lookups, unmatched_patterns, what_is_added_to
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.reset import empty_trash
 from scribengin.local.session import begin
@@ -59,7 +59,7 @@ def run_flows(
 
     show("checking")
     flows = [prepare(path, state=settings.state, tier=settings.tier, base=settings.base) for path in paths]
-    flows = [replace(flow, warnings=(*flow.warnings, *empty_lookups(flow))) for flow in flows]
+    flows = [replace(flow, warnings=(*flow.warnings, *empty_lookups(flow), *unmatched_patterns(flow).values())) for flow in flows]
     met = _meetings(flows)
     new = {flow.name for flow in flows if folder_fault(flow.root) is None and not tiers_with_state(flow.root, flow.name)}
     for flow in flows:  # before leases are taken, so that what is refused leaves no folder where the state may be put back

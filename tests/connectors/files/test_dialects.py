@@ -402,6 +402,26 @@ def test_a_name_in_columns_that_the_header_has_not_is_told_at_that_option(given:
         assert found.value.option == "columns"
 
 
+def test_a_header_that_is_cut_at_another_delimiter_is_told_also_where_columns_are_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"code;name;region\nde;a;b\n")
+    with pytest.raises(SourceError) as found:
+        keyed(path, options={"columns": {"country": "code"}}).check_first()
+    assert found.value.remedy.startswith('write delimiter: ";"')
+
+
+def test_a_name_that_no_record_has_and_nearly_all_records_spell_otherwise_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b'{"country":"de","region":"b","nane":"x","regions":1}\n' * 10)
+    with pytest.raises(SourceError, match='no column "amont", and one of nearly that name') as found:
+        path.write_bytes(b'{"country":"de","amount":1}\n' * 10)
+        keyed(path, schema="country STRING, amont INT", options={"format": "json"}).check_first()
+    assert '"amount" and not "amont"' in found.value.remedy
+    keyed(path, schema="country STRING, amount_eur INT", options={"format": "json"}).check_first()
+    path.write_bytes(b'{"country":"de","amount":1}\n' * 9)  # records may leave out what they like
+    keyed(path, schema="country STRING, amont INT", options={"format": "json"}).check_first()
+
+
 def test_columns_may_name_what_only_some_files_have(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"country,name\nde,a\n")

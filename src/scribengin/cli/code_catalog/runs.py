@@ -69,6 +69,14 @@ CATALOG: tuple[Entry, ...] = (
         "tests/local/test_preflight.py::test_a_lookup_table_without_a_record_is_a_warning_of_plan_and_run",
     ),
     met(
+        "pattern-unmatched",
+        "No file matches the pattern of a source",
+        "The folder has files, and the pattern in `path` means none of them, as when an ending is misspelt. The flow runs, and reads what "
+        "comes.",
+        "Correct `path`, if the files that are there are meant.",
+        "tests/local/test_preflight.py::test_a_pattern_that_means_none_of_the_files_that_are_there_is_a_warning",
+    ),
+    met(
         "output-foreign",
         "The place of a sink holds rows of somebody else",
         "It has commits of another lineage (a flow whose state was removed, or another flow), or files that no flow wrote. Writing there "

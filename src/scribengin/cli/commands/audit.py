@@ -73,7 +73,7 @@ def _uncounted(found: dict[str, Any]) -> list[str]:
 def _show(found: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from scribengin.cli.summary import show_ledger, show_losses, show_verdict
+    from scribengin.cli.summary import show_ledgers, show_losses, show_verdict
     from scribengin.cli.tables import open_console, print_table
     from scribengin.local.ledger import LedgerLine
     from scribengin.state.contract import Counts
@@ -105,10 +105,9 @@ def _show(found: dict[str, Any]) -> None:
         left = f"; {channel['not_compared']:,} could not be" if channel["not_compared"] else ""
         click.echo(f"channel {channel['channel']} to {channel['reader']}: {channel['compared']:,} Batches compared at both ends{left}")
     console = open_console()
-    console.print()
     counts = {_name(query): {node: Counts.from_json(each) for node, each in query["nodes"].items()} for query in queries}
     # a master of an earlier release knows no lines
-    show_ledger({_name(query): [LedgerLine.from_json(each) for each in query.get("lines", ())] for query in queries}, console)
+    show_ledgers({"": {_name(query): [LedgerLine.from_json(each) for each in query.get("lines", ())] for query in queries}}, console)
     if any(query["batches"] for query in queries) or found["ledger"]["violations"]:
         show_verdict(found["ledger"]["violations"], console, besides=any(_others(found)), uncounted=_uncounted(found))
     else:

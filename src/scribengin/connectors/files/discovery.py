@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.files.globs import WILDCARD, glob_of, matches
 from scribengin.connectors.files.sink_folders import INTERNAL
 from scribengin.core.errors import SourceError, SourceMissing
+from scribengin.core.problems import nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _COARSE_S = 2.0
 """two changes of a folder within this time may leave it the same time stamp on coarse file systems"""
+_MISSPELT = 0.75
+"""how near a name has to be to one that is not there, 0 to 1, to be taken for it"""
 _RELIST_S = 30.0
 """a folder is listed again after this time, whatever its time stamp says: some network file systems do not keep it"""
 
@@ -75,6 +78,10 @@ class Discovery:
     def hidden(self) -> list[str]:
         """The names that were passed over, at the last listing."""
         return sorted(name for listing in self._listings.values() for name in listing.hidden)
+
+    def unwanted(self) -> list[str]:
+        """The files that were seen and that the path does not mean, at the last listing."""
+        return sorted(path for listing in self._listings.values() for path in listing.files if not self.wants(path))
 
     def unread_folders(self) -> list[str]:
         """Folders beside the files that the path does not lead into."""
@@ -149,5 +156,9 @@ def _order(path: str) -> list[str]:
 
 
 def missing(path: Path) -> SourceMissing:
-    """The error for it."""
-    return SourceMissing(f"{path} is not there", remedy="make the folder, or correct `path`: it starts at the flow file's folder")
+    """The error for it. A name with an ending is that of a file, or a misspelt one; whoever makes a folder of it has an empty source."""
+    siblings = path.parent.iterdir() if path.parent.is_dir() and os.access(path.parent, os.R_OK) else ()
+    near = nearest(path.name, (each.name for each in siblings), _MISSPELT)
+    first = f'did you mean "{near}"? else ' if near else ""
+    make = "put the file there" if path.suffix else "make the folder"
+    return SourceMissing(f"{path} is not there", remedy=f"{first}{make}, or correct `path`: it starts at the flow file's folder")

@@ -50,6 +50,8 @@ class Unlike:
 
 _MISSPELT = 0.7
 """how near a name of a header is to one of the schema that it lacks, 0 to 1, to be taken for it: `regoin`, `cdoe`"""
+_SURELY = 0.9
+"""the same of a name that many records have, where any may be left out: `amont` for `amount`, and not `amount_eur`"""
 
 
 def unlike_encoding(file: str, head: bytes, format: str, encoding: str) -> Unlike | None:
@@ -62,9 +64,11 @@ def unlike_encoding(file: str, head: bytes, format: str, encoding: str) -> Unlik
     return Unlike(f"{file} is {name}; expected UTF-8", remedy)
 
 
-def unlike_names(file: str, names: Sequence[str], asked: Schema, beside: Iterable[str] = (), *, header: bool = False) -> Unlike | None:
+def unlike_names(
+    file: str, names: Sequence[str], asked: Schema, beside: Iterable[str] = (), *, header: bool = False, sure: bool = False
+) -> Unlike | None:
     """Where the columns of a file are not those that are asked. `beside`: columns that come from elsewhere. `header`: the names are those
-    of a header, which has all columns; records of other formats may leave out any."""
+    of a header, which has all columns; records of other formats may leave out any. `sure`: none of many records has another name."""
     fields = [field for field in asked.fields if field.name not in set(beside)]
     there = [field.name for field in fields if field.name in names]
     absent = [field.name for field in fields if field.name not in names]
@@ -80,7 +84,9 @@ def unlike_names(file: str, names: Sequence[str], asked: Schema, beside: Iterabl
         found = "none of the columns that are NOT NULL"
     elif near:
         found = f"no column {_quoted(near)}, and one whose name differs only in blanks, case or marks"
-    elif header and (misspelt := [name for name in absent if _close(name, names, there, alike=_MISSPELT) is not None]):
+    elif (header or sure) and (
+        misspelt := [name for name in absent if _close(name, names, there, alike=_MISSPELT if header else _SURELY) is not None]
+    ):
         found = f"no column {_quoted(misspelt)}, and one of nearly that name"
     else:
         return None

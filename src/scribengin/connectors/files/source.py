@@ -204,8 +204,9 @@ class FilesSource:
         if found is not None or self._format == "text" or not head.strip():
             return found
         if self._format == "json":
-            names, _ = self._json_names(head)
-            return self._in_folders(path, names) or unlike_names(str(path), names, asked, beside) if names else None
+            names, objects = self._json_names(head)
+            sure = objects >= _ENOUGH
+            return self._in_folders(path, names) or unlike_names(str(path), names, asked, beside, sure=sure) if names else None
         if self._options.get("parse") == "spark":
             return None
         block = self._first_block(path, size)
@@ -214,7 +215,10 @@ class FilesSource:
         names = list(block.header or ())
         wrong = unlike_mapping(str(path), self._columns, names, self._keys)
         if wrong is not None:
-            return wrong
+            # names as the file has them: what is wrong may be how the header is cut, and not a name
+            raw = Schema(tuple(replace(field, name=self._columns.get(field.name, field.name)) for field in asked.fields))
+            way = csv_remedy(head, [self._columns.get(name, name) for name in names], raw, self._options)
+            return replace(wrong, remedy=way, option="") if "delimiter" in way or "skip_lines" in way else wrong
         found = self._in_folders(path, names) or unlike_names(str(path), names, asked, beside, header=True)
         if found is None:
             return None if self._options.get("quote") is not None else unlike_quotes(block)
