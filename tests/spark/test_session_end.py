@@ -1,18 +1,23 @@
-"""What is left of a session is stopped, also when its Java has died before."""
+"""What a session leaves behind: nothing in the folder of the command, and it is stopped, also when its Java has died before."""
 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import AnalysisException
 
 from scribengin.control.world import RunId
 from scribengin.spark.session import stop_session
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.glance import Glance
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DEADLINE_S = 60.0
 
@@ -69,3 +74,10 @@ def test_other_mistakes_of_a_stop_are_told() -> None:
     session: Any = Session(RuntimeError("a mistake"))
     with pytest.raises(RuntimeError):
         stop_session(session)
+
+
+def test_a_name_that_spark_looks_up_makes_no_folder_where_the_command_was_typed(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match="todate"):
+        spark.sql("SELECT todate(1)")
+    warehouse = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:"))
+    assert (warehouse.parent / "spark.log").exists()

@@ -71,6 +71,8 @@ class SparkStart:
             "spark.master": self._master,
             "spark.sql.shuffle.partitions": str(cores),
             "spark.local.dir": str(folder / "spark"),
+            # Spark makes it as soon as a name of a table is looked up: by default in the folder in which the command was typed
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }
         if find_spec("pandas") is None:  # without it PySpark runs them so in any case, and warns of each
             settings[_ARROW_UDFS] = "false"
