@@ -208,6 +208,8 @@ def test_both_streams_of_a_join_need_a_watermark() -> None:
     left, right = source("a", columns="id BIGINT, ts TIMESTAMP"), source("b", columns="id BIGINT, at TIMESTAMP", watermark=None)
     join = step("j", "a b", Join(("id",), time=(("a", "ts"), ("b", "at")), within_s=600.0))
     assert codes(checked(left, right, join, sink("kept", "j"))) == ["watermark-missing"]
+    lookup = one(checked(left, right, step("j", "a b", Join(("id",))), sink("kept", "j")))
+    assert lookup.remedy.startswith("if b is a table to look things up in, write static: true there; else give b one: watermark: at 10m")
     bounded = replace(right, watermark=Watermark("at", 60.0))
     assert checked(left, bounded, join, sink("kept", "j")) == []
     endless = replace(join, action=Join(("id",)))

@@ -126,6 +126,8 @@ def _no_watermark(subject: Subject, step: Step, reference: str) -> Problem:
     else:
         streams = [id_ for id_ in origins if id_ not in subject.resolved.static]
         remedy = _own_watermark(subject, streams[0] if streams else base(reference))
+        if isinstance(step.action, Join) and not step.action.time and base(reference) in subject.flow.sources:
+            remedy = f"if {base(reference)} is a table to look things up in, write static: true there; else {remedy}"
     message = f'{called(step)} {what} "{reference}", which has no watermark: {why}'
     if isinstance(step.action, Sql):
         shape = sql_shape(step, subject.resolved)

@@ -103,7 +103,7 @@ CATALOG: tuple[Entry, ...] = (
         "watermark-missing",
         "State without a watermark",
         "An aggregation, dedupe, or join of streams forgets nothing without one: its state grows for ever, and nothing is ever finished.",
-        "Give the source one: `watermark: ts 10m`.",
+        "Give the source one: `watermark: ts 10m`. For a table to look things up in, write `static: true`.",
         ORDERS + "  n: {type: sequence}\nsteps:\n  a: {from: n, dedupe: {key: [id]}}\n"
         "sinks:\n  kept: {from: a, type: console}\n  others: {from: orders, type: console}\n",
         slot="file",
