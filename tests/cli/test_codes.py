@@ -13,6 +13,7 @@ import pytest
 import scribengin
 from scribengin.cli.code_catalog import CATALOG, FAMILY, entry_of, everything
 from scribengin.cli.code_catalog.reasons import REASONS, Reason
+from scribengin.cli.main import main
 from scribengin.plan import problem_catalog
 from scribengin.plan.validate import validate_file
 from scribengin.spec import problems
@@ -152,6 +153,22 @@ def test_explain_of_no_code_names_the_nearest(command) -> None:
     ended = command("explain", "output-forein", "--json")
     assert (ended.status, ended.codes) == (2, ["code-unknown"])
     assert "output-foreign" in ended.object["problems"][0]["remedy"]
+
+
+@pytest.mark.parametrize("file", ["shop.yaml", "flow.yml"])
+def test_a_name_that_is_meant_for_a_file_of_this_folder_is_told_which(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(file).write_text("version: 1\nname: shop  # of the shop\n")
+    Path("other.yaml").write_text("version: 1\nname: other\n")
+    for verb in ("status", "audit"):
+        with pytest.raises(SystemExit):
+            main([verb, "shop", "--home", "home"])
+        assert f"name the flow's file, {file}, if that is meant; or start it: scribengin up" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["status", "ship", "--home", "home"])
+    assert "file" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("code", ["state-changed", "output-foreign", "already-running", "not-up", "flow-name", "state-missing", "bug"])

@@ -355,3 +355,14 @@ def test_letters_that_stay_for_one_reason_are_one_line_and_hide_no_other_reason(
         f"to repair many in one file: scribengin dead export {flow} --to FILE, then scribengin dead replay {flow} --repaired FILE"
     )
     assert last == "0 to be replayed, 26 stay"
+
+
+def test_a_repair_for_one_query_says_how_the_record_is_repaired_for_all(command, flow):
+    bury(flow, [letter(number, payload=b'{"id": 1}') for number in (1, 2)])
+    alone = command("dead", "edit", flow, "kept:0:1", "--set", "id=3").out
+    assert ("repaired for kept" in alone, "for all of them" in alone) == (True, False)
+    flow.write_text(flow.read_text() + "  copied: {from: orders, type: files, path: copied, format: json}\n")
+    said = command("dead", "edit", flow, "kept:0:0", "--set", "id=4").out
+    (id_,) = {each["id"] for each in command("dead", "show", flow, "kept:0:0", "--json").object["result"]["letters"]}
+    assert f"it is repaired for all of them by its id: scribengin dead edit {flow} " in said
+    assert id_ in said

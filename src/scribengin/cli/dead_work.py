@@ -124,6 +124,7 @@ def edit(
     from scribengin.client.answer_models import LetterRepaired, RepairLetter
 
     repair, given = RepairLetter(letter, query, from_start, _values(columns, file)), _given(file)
+    several = False
     if is_name(flow):
         with masters.client() as client:
             found = _repaired(lambda asked: client.repair_letter(flow, asked), repair, given)
@@ -131,12 +132,20 @@ def edit(
         from scribengin.local.repairing import repair_letter
 
         prepared = prepared_flow(flow, state)
+        several = sum(len(tier.plan.queries) for tier in prepared.tiers) > 1
         found = _repaired(lambda asked: LetterRepaired(**repair_letter(prepared, asdict(asked))), repair, given)
     changed = found.queries
     result = {"flow": found.flow, "id": found.id, "queries": list(changed), "at": found.at}
     replay_it = as_called(flow_command("dead replay", letter, *["--from-start"] * from_start), {"flow": flow, "state": state})
     said = f"repaired for {', '.join(changed)}; it waits for: {replay_it}" if changed else "nothing was changed"
-    return Answer(result, show=lambda: click.echo(f"{result['id']}: {said}"))
+
+    def show() -> None:
+        click.echo(f"{result['id']}: {said}")
+        if several and len(changed) == 1 and not query and letter != found.id:
+            by_id = as_called(flow_command("dead edit", found.id), {"flow": flow, "state": state})
+            click.echo(f"if other queries have refused the same record, it is repaired for all of them by its id: {by_id}")
+
+    return Answer(result, show=show)
 
 
 def _repaired(ask: Callable[[RepairLetter], LetterRepaired], repair: RepairLetter, given: bytes | None) -> LetterRepaired:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SUFFIXES = (".yaml", ".yml", ".py")
+_MOST_FILES, _HEAD_CHARACTERS = 100, 4096
+"""how many files of a folder are looked at, and how much of each"""
 
 flow_argument = click.argument("flow", type=click.Path(), metavar="FLOW")
 """Gives a command the text `flow`; `flow_path` makes it a path."""
@@ -26,8 +29,19 @@ def is_name(text: str) -> bool:
 
 
 def file_of_name(text: str) -> str:
-    """The flow file beside which a name may be meant; empty where there is none."""
-    return next((f"{text}{suffix}" for suffix in _SUFFIXES if is_name(text) and Path(f"{text}{suffix}").is_file()), "")
+    """The flow file of this folder that a name may mean: called so, or of the flow of that name; empty where there is none."""
+    if not is_name(text):
+        return ""
+    files = sorted(file for file in Path().glob("*") if file.suffix in _SUFFIXES and file.is_file())[:_MOST_FILES]
+    called = next((str(file) for file in files if file.stem == text), "")
+    return called or next((str(file) for file in files if file.suffix != ".py" and _name_in(file) == text), "")
+
+
+def _name_in(file: Path) -> str:
+    """What a flow file says its flow is called, as far as one line at its start tells."""
+    with file.open(errors="replace") as lines:
+        found = re.search(r"^name:\s*[\"']?([\w-]+)", lines.read(_HEAD_CHARACTERS), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def flow_path(text: str) -> Path:

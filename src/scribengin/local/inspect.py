@@ -100,6 +100,9 @@ def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     audits = [_audit_left(prepared), *(_audit_tier(tier, known) for tier in prepared.tiers)]
     reports = tuple(report for audit in audits for report in audit.reports)
     if not reports:
+        if any(audit.running for audit in audits):
+            begun = f'flow "{prepared.name}" runs, and none of its Batches is committed yet'
+            raise Refused(begun, remedy="ask again when one is", code="state-missing")
         remedy = Trash(prepared.root, prepared.name).hint() or "run it first"
         raise Refused(f'flow "{prepared.name}" has no state in {prepared.folder}', remedy=remedy, code="state-missing")
     channels = tuple(audit_channels(topology_of(prepared.plan, prepared.root)))

@@ -281,7 +281,7 @@ def _at(entrances: Entrances, letter: DeadLetter, *, record: bool) -> str:
     """The step at whose row it is edited; empty for its record. Raises Refused where a replay can begin at neither."""
     entrance = entrances.of(letter, from_start=record)
     if isinstance(entrance, Cannot):
-        remedy = f"{entrance.remedy}; then also edit it with --from-start" if "--from-start" in entrance.remedy else entrance.remedy
+        remedy = entrance.remedy.replace("replay it with --from-start", "edit it with --from-start, and then replay it so")
         raise Refused(f"{letter.id} cannot be replayed: {entrance.why}", remedy=remedy, code="letter-refused")
     return entrance.at
 
