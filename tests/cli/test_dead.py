@@ -107,7 +107,7 @@ def test_all_letters_are_replayed_only_when_a_person_agrees(command, flow, monke
     ended = command("dead", "replay", flow, "--json")
     assert ended.codes == ["dead-replay-unsaid"]
     (problem,) = ended.object["problems"]
-    assert "this replays all open dead letters: 3 letters; 3 of them" in problem["message"]
+    assert "this replays all open dead letters: 3 dead letters; 3 of them" in problem["message"]
     assert "3 of them are not repaired: they fail again unless what refused them was changed since" in problem["message"]
     assert problem["remedy"].startswith("choose letters by an ID, --step or --reason, or look first: --dry-run; or run it on a terminal")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -325,7 +325,7 @@ def test_letters_of_a_query_that_no_run_would_take_up_stay_and_are_not_promised(
 def test_what_stays_is_said_before_a_person_agrees(command, flow):
     bury(flow, [letter(1, payload=b'{"id": 1}'), letter(2, payload=b"{")])
     (problem,) = command("dead", "replay", flow, "--json").object["problems"]
-    assert "this replays all open dead letters: 1 letters; 1 stay: source orders does not take it: " in problem["message"]
+    assert "this replays all open dead letters: 1 dead letter; 1 stay: source orders does not take it: " in problem["message"]
 
 
 def test_it_is_said_of_which_letters_only_spark_knows_whether_they_fit(command, flow):

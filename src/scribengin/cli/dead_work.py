@@ -90,7 +90,7 @@ def _written(flow: str, to: Path, letters: Any) -> Answer:
             raise
         raise EnvironmentFault(f"{to} cannot be written: {error.strerror}", remedy="name another file with --to") from error
     return Answer(
-        {"flow": flow, "letters": count, "file": str(to)}, show=lambda: click.echo(f"{count:,} letters in {to}", err=str(to) == "-")
+        {"flow": flow, "letters": count, "file": str(to)}, show=lambda: click.echo(f"{_counted(count)} in {to}", err=str(to) == "-")
     )
 
 
@@ -255,22 +255,22 @@ def replay(
 
     params = {"flow": flow, "state": state}
     if not dry_run:
-        _ask_first(ask(dry_run=True), params, everything=not filters.said() and file is None and not yes)
+        _ask_first(ask(dry_run=True), everything=not filters.said() and file is None and not yes)
     found = ask(dry_run=dry_run)
     found["refusals"] = [row | {"remedy": as_called(row["remedy"], params)} for row in found["refusals"]]
     return Answer(found, show=_shown(found, params))
 
 
-def _ask_first(found: dict[str, Any], params: dict[str, Any], *, everything: bool) -> None:
+def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
     """Say what will come back before anything is asked for. Raises Refused where `everything` is meant and nobody has agreed."""
     ahead = _ahead(found)
     if not found["replayed"] or not everything:
         for line in ahead:
             click.echo(line, err=True)
         return
-    why = dict.fromkeys(f"{row['why']}; {as_called(row['remedy'], params)}" for row in found["refusals"])
+    why = dict.fromkeys(row["why"] for row in found["refusals"])
     stay = [f"{found['refused']:,} stay: {' | '.join(why)}"] if why else []
-    lines = [f"{found['replayed']:,} letters", *stay, *ahead]
+    lines = [_counted(found["replayed"]), *stay, *ahead]
     remedy = "choose letters by an ID, --step or --reason, or look first: --dry-run"
     confirm("this replays all open dead letters:", lines, yes=False, code="dead-replay-unsaid", remedy=remedy)
 

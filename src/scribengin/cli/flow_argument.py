@@ -47,14 +47,14 @@ def _name_in(file: Path) -> str:
 def flow_path(text: str) -> Path:
     """The file of that name. Raises InputError where it is a registry's name, or where there is no such file."""
     path = Path(text)
-    if is_name(text):
-        remedy = f"name a file: {file}" if (file := file_of_name(text)) else "name a flow file, such as flow.yaml"
-        message = f'"{text}" is the name of a flow in a registry, and this command takes a file'
-        raise InputError([Problem("flow-name", Place(text), message, remedy)])
     if path.is_dir():
         inside = path / "flow.yaml"
         remedy = f"name the file: {inside}" if inside.is_file() else "name a flow file in it"
         raise InputError([Problem("flow-missing", Place(text), "this is a folder, not a flow file", remedy)])
+    if is_name(text):
+        remedy = f"name a file: {file}" if (file := file_of_name(text)) else "name a flow file, such as flow.yaml"
+        message = f'"{text}" is the name of a flow in a registry, and this command takes a file'
+        raise InputError([Problem("flow-name", Place(text), message, remedy)])
     if not path.is_file():
         near = [str(other) for other in path.parent.glob("*") if other.suffix in _SUFFIXES] if path.parent.is_dir() else []
         raise InputError([Problem("flow-missing", Place(text), "there is no such file", did_you_mean(text, near))])

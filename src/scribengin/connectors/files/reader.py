@@ -310,7 +310,7 @@ class FilesReader:
             ways = [
                 give_old_time(place, taken.size, taken.mtime_ns, status),
                 "put new records into a new file and restore this one with its old time (cp -p)",
-                "set `on_change: ignore`",
+                "set `on_change: ignore`, and what changed is never read",
             ]
             if status.st_size > taken.size and self._grows(path):
                 ways.append("set `growing: true` if lines are appended")

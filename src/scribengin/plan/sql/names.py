@@ -301,9 +301,13 @@ def _first_part(column: exp.Column) -> str:
 
 
 def _unknown_column(column: exp.Column, name: str, columns: Columns, of: str) -> Fault:
+    from sqlglot import exp
+
     known = [known.name for known in columns]
     some = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
-    remedy = did_you_mean(name, known) or f"its columns are {some}"
+    compared = isinstance(column.parent, exp.EQ | exp.NEQ | exp.In) and not column.table
+    text = f"if a text is meant, write '{name}'; else " if compared else ""
+    remedy = did_you_mean(name, known) or f"{text}its columns are {some}"
     if name == "_metadata":
         remedy = "a source tells where a row came from as columns: metadata: [file, line]"
     part = next(part for part in column.parts if part.name == name)
