@@ -240,6 +240,38 @@ def test_where_the_state_is_gone_its_return_is_the_first_remedy(tmp_path: Path, 
     assert planned(path)[1][0]["remedy"].startswith(first)
 
 
+def test_where_a_new_folder_stands_in_the_states_place_it_is_to_be_removed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mv` onto it would put the state into it."""
+    path = write(tmp_path / "flow")
+    begin(path, publish=True)
+    root, away = path.parent / ".scribengin", path.parent / "away"
+    root.rename(away)
+    root.mkdir()
+    prepare(path, state=None).tiers[0].folder.read_owner()
+    said = f"remove {root}, which holds no state, and put the state folder back if it was moved or deleted, or name it with --state"
+    assert said in refused(path, monkeypatch).remedy
+    assert said in planned(path)[1][0]["remedy"]
+    with pytest.raises(Refused) as caught:
+        reset_of(path).lost()
+    assert said in caught.value.remedy
+    shutil.rmtree(root)
+    away.rename(root)
+    assert planned(path) == (0, [])
+
+
+def test_a_reset_that_only_lists_or_is_refused_makes_no_folder_of_state(tmp_path: Path) -> None:
+    path = write(tmp_path / "flow")
+    reset_of(path).lost()
+    with pytest.raises(Refused, match="has no reset"):
+        reset_of(path).undo()
+    assert not (path.parent / ".scribengin").exists()
+    begin(path, publish=True)
+    (path.parent / ".scribengin").rename(path.parent / "away")
+    with pytest.raises(Refused, match="another installation"):
+        reset_of(path).lost()
+    assert not (path.parent / ".scribengin").exists()
+
+
 def test_what_a_run_will_write_beside_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = state_lost(tmp_path / "flow")
     (lineage,) = [each.name for each in (path.parent / "out" / "_scribengin").iterdir() if each.is_dir()]
@@ -273,7 +305,7 @@ def test_a_place_is_judged_also_while_a_way_back_is_cut_short(tmp_path: Path) ->
     (tier,) = prepare(path, state=None).tiers
     tier.folder.query("kept").rewind.touch()
     who = Claimant(tier.folder.read_owner(), "")
-    with pytest.raises(Refused, match="holds commits of another lineage") as caught, saying_what_is_in_the_trash(prepare(path, state=None)):
+    with pytest.raises(Refused, match="holds commits of another lineage") as caught, saying_what_is_in_the_trash(tier.folder.root, "small"):
         look_at_sink("files", sink_place(tier.plan.flow, "kept"), who)
     assert caught.value.remedy.startswith("start over: ")
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FLOW = "FLOW"
+_PUT_BACK = "put the state folder back"
 _COMMAND = re.compile(rf"(\bscribengin (?:reset|run|plan|audit|maintain|status|dead [a-z]+|source [a-z]+)) {_FLOW}(?![\w.])")
 """those that take a file"""
 
@@ -38,7 +39,12 @@ def add_to_outputs() -> str:
 
 def put_state_back() -> str:
     """Where outputs of a flow exist and its state does not: what loses and duplicates nothing."""
-    return "put the state folder back if it was moved or deleted, or name it with --state"
+    return f"{_PUT_BACK} if it was moved or deleted, or name it with --state"
+
+
+def put_state_back_over(remedy: str, empty: str) -> str:
+    """A remedy whose `put_state_back` works where the folder `empty` is in the place of the state, which would else be moved into it."""
+    return remedy.replace(_PUT_BACK, f"remove {empty}, which holds no state, and {_PUT_BACK}")
 
 
 def beside_flow(kind: str, name: str) -> str:

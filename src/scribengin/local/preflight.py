@@ -19,7 +19,8 @@ from scribengin.connectors.files.globs import WILDCARD
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
-from scribengin.core.remedies import put_state_back, start_over
+from scribengin.core.remedies import put_state_back, put_state_back_over, start_over
+from scribengin.core.storage import names_in
 from scribengin.local.learning import rewritten_text
 from scribengin.local.migrate import first_refusal
 from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place
@@ -28,7 +29,7 @@ from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
 from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import known_lineages, tiers_with_state
-from scribengin.state.trash import Trash
+from scribengin.state.trash import Trash, has_trash_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -231,7 +232,7 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
                 if node.type == CHANNEL:
                     continue
                 try:
-                    with blaming(tier, id_), saying_what_is_in_the_trash(prepared):
+                    with blaming(tier, id_), saying_what_is_in_the_trash(prepared.root, prepared.name):
                         place = sink_place(tier.plan.flow, id_)
                         if not catalog.look_at_sink(node.type, place, who.get((tier.plan.tier, id_))):
                             _open(partial(catalog.open_sink, node.type, place))
@@ -259,18 +260,28 @@ def claimants(
 
 
 @contextmanager
-def saying_what_is_in_the_trash(prepared: PreparedFlow) -> Iterator[None]:
-    """Where a place is another's, a reset may have taken the state to which it belonged: its undoing is the first remedy."""
+def saying_what_is_in_the_trash(root: Path, flow: str) -> Iterator[None]:
+    """Where a place is another's, a reset may have taken the state to which it belonged: its undoing is the first remedy. Where it has not,
+    and the folder of the state is a new one, that has to give way to the one that is put back."""
     try:
         yield
     except ScribenginError as error:
         if error.code == "output-foreign":
-            hint = Trash(prepared.root, prepared.name).hint()
-            ran = any(tier.queries() for tier in tiers_with_state(prepared.root, prepared.name))
+            hint = Trash(root, flow).hint()
+            ran = any(tier.queries() for tier in tiers_with_state(root, flow))
             if not hint and not ran and start_over() in error.remedy:
-                hint = put_state_back()  # the place is this flow's own
+                hint = put_state_back()  # the place is this flow's own, and so is the folder in which its state was
+            elif not ran and root.exists() and not _holds_anything(root):
+                error.remedy = put_state_back_over(error.remedy, str(root))
             error.remedy = "; or ".join(filter(None, [hint, error.remedy]))
         raise
+
+
+def _holds_anything(root: Path) -> bool:
+    """Whether any flow has a Query there, or something in the trash."""
+    return has_trash_in(root) or any(
+        tier.queries() for name in names_in(root) if (root / name).is_dir() for tier in tiers_with_state(root, name)
+    )
 
 
 def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:

@@ -185,7 +185,7 @@ def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Cl
     place = sink_place(flow, id_)
     if node.type in _TAKES_NO_PLACE:
         return "needs no place"
-    with saying_what_is_in_the_trash(prepared):
+    with saying_what_is_in_the_trash(prepared.root, prepared.name):
         if catalog.look_at_sink(node.type, place, claimant):
             return "can be written to"
     sink = catalog.open_sink(node.type, place)

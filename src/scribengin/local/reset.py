@@ -15,13 +15,14 @@ from scribengin.core.records import NewerRecord
 from scribengin.core.storage import names_in
 from scribengin.local.migrate import open_left_sinks
 from scribengin.local.positions import decided_ends
+from scribengin.local.preflight import saying_what_is_in_the_trash
 from scribengin.local.prepare import open_sinks
 from scribengin.local.stored import letters_waiting
 from scribengin.plan.graph import query_sinks
 from scribengin.state.channels import FOLDER
 from scribengin.state.dead import read_expired
 from scribengin.state.decisions import Decisions
-from scribengin.state.folder import StateFolder, renew_owner
+from scribengin.state.folder import StateFolder, known_owner, read_owner, renew_owner
 from scribengin.state.lease import take_leases
 from scribengin.state.ledger import read_totals
 from scribengin.state.purged import count_purged
@@ -153,7 +154,7 @@ class Reset:
 
     def lost(self) -> tuple[list[LostQuery], list[LostOutput]]:
         """What would be removed, without changing anything. Raises Refused where a sink's place holds what others have written."""
-        owner = _owner(self.tiers[0])
+        owner = _owner(self.root)
         queries = [replace(_lost(tier, query), made=query.name in self.made) for tier in self.tiers for query in tier.queries()]
         try:
             known = known_lineages(self.root, self.flow.name)
@@ -161,7 +162,8 @@ class Reset:
             known = None  # a reset is there for a state that is damaged too: then nothing tells which outputs are its own
         outputs = []
         for id_, sink in self.sinks.items():
-            items = sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
+            with saying_what_is_in_the_trash(self.root, self.flow.name):
+                items = sink.clear(owner=owner, flow=self.flow.name, dry_run=True)
             others = sink.unaccounted(known) if known is not None and items and counts_others(sink) else ()
             earlier = tuple(each for each in others if each.is_of_lineage)
             outputs.append(LostOutput(id_, self.places[id_], items, can_restore(sink), earlier))
@@ -175,9 +177,10 @@ class Reset:
     def undo(self, id_: str = "") -> Discarded:
         """Under leases, which it takes: bring back what the newest reset has removed, or the one of that id. Raises Refused where there is
         none, where the flow has run since, or where a tier runs."""
+        self.trash.find(id_)  # where there is nothing to bring back the leases leave no folder
         with take_leases(self.tiers):
             found = self.trash.find(id_)
-            if found.owner != _owner(self.tiers[0]):
+            if found.owner != _owner(self.root):
                 raise Refused(
                     f"what {found.id} has removed belongs to another installation: this state folder was a copy",
                     remedy="run the flow from the original folder",
@@ -205,7 +208,7 @@ class Reset:
         return sink
 
     def _run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
-        owner = _owner(self.tiers[0])
+        owner = _owner(self.root, read_owner)
         trash = self.trash
         trash.drop_expired(drop=partial(_drop_outputs, lambda: self.sinks))
         for sink in self.sinks.values():
@@ -315,11 +318,11 @@ def _counted(tier: StateFolder, query: QueryFolder) -> LostQuery:
     )
 
 
-def _owner(folder: StateFolder) -> str:
+def _owner(root: Path, read: Callable[[Path], str] = known_owner) -> str:
     """Whose outputs may be removed; those of a copied state folder belong to the original, those of one whose record is damaged to nobody
-    that is known."""
+    that is known. Changes nothing unless `read` does."""
     try:
-        return folder.read_owner()
+        return read(root)
     except NewerRecord:
         raise
     except (Refused, StateError):

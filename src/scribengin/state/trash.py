@@ -117,6 +117,11 @@ class Discarded:
         return {"id": self.id, "until": self.until.isoformat(timespec="seconds")}
 
 
+def has_trash_in(root: Path) -> bool:
+    """Whether the state folder keeps anything that a reset or a purge has removed, of whatever flow."""
+    return bool(names_in(root / _FOLDER))
+
+
 class Trash:
     """What resets of a flow, or purges of its dead letters, have removed. All that changes something wants the leases of the flow's
     tiers; `drop_expired` wants one of them."""
