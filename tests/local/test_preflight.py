@@ -522,7 +522,13 @@ def test_a_pattern_that_means_none_of_the_files_that_are_there_is_a_warning(tmp_
 
 
 @pytest.mark.parametrize(
-    ("data", "told"), [(b"code,name\n", True), (b"code,name\r\n\r\n", True), (b"code,name\nx,ex", False), (gzip.compress(b"a\nb"), False)]
+    ("data", "told"),
+    [
+        pytest.param(b"code,name\n", True, id="header"),
+        pytest.param(b"code,name\r\n\r\n", True, id="header and an empty line"),
+        pytest.param(b"code,name\nx,ex", False, id="a record without a line end"),
+        pytest.param(gzip.compress(b"a\nb"), False, id="compressed"),
+    ],
 )
 def test_a_lookup_table_of_a_header_alone_has_no_record(data: bytes, told: bool, tmp_path: Path) -> None:
     path = tmp_path / "flow.yaml"
