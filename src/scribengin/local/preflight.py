@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from scribengin.plan.diff import Changes
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.moves import Moves
+    from scribengin.spec.model import Flow, Source
     from scribengin.state.lineage import Lineage
 
 _WHERE = ("path", "url")
@@ -136,7 +137,7 @@ def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
         for id_ in sorted({source for query in tier.plan.queries for source in query.static_sources}):
             if flow.sources[id_].type != "files":
                 continue
-            path = source_place(flow, id_).folder / Path(flow.sources[id_].options["path"]).expanduser()
+            path = _files_of(flow.sources[id_], flow)
             with suppress(SourceError, OSError):
                 files = Discovery(path)
                 headed = flow.sources[id_].options.get("format") == "csv" and flow.sources[id_].options.get("header", True)
@@ -145,6 +146,11 @@ def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
                     remedy = "put the table there before the flow starts"
                     found.append(Problem("lookup-empty", tier.place_of(id_, _WHERE), message, remedy, "warning"))
     return found
+
+
+def _files_of(source: Source, flow: Flow) -> Path:
+    """The path of a source of files."""
+    return flow.folder.resolve() / Path(source.options["path"]).expanduser()
 
 
 def _has_record(path: Path, *, headed: bool) -> bool:
@@ -162,7 +168,7 @@ def unmatched_patterns(prepared: PreparedFlow) -> dict[str, Problem]:
     for tier in prepared.tiers:
         flow = tier.plan.flow
         for id_, node in flow.sources.items():
-            path = source_place(flow, id_).folder / Path(node.options["path"]).expanduser() if node.type == "files" else None
+            path = _files_of(node, flow) if node.type == "files" else None
             if path is None or not WILDCARD.search(str(path)):
                 continue
             with suppress(SourceError, OSError):
