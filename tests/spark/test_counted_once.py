@@ -115,3 +115,51 @@ sinks:
     (union,) = [counts for name, counts in whole.items() if "once" in name]
     assert (union.rows_in, union.out) == (14, 13)
     assert len(folder.read("out/whole")) == 13
+
+
+def test_rows_that_a_lookup_makes_hide_none_that_the_steps_around_it_drop(folder: FlowFolder) -> None:
+    folder.flow(
+        """
+version: 1
+name: shop
+sources:
+  events: {type: files, path: events, format: json, schema: "id BIGINT, kind STRING, code STRING"}
+  names:  {type: files, path: names, format: csv, schema: "code STRING, name STRING", static: true}
+steps:
+  bought: {from: events, filter: kind = 'buy'}
+  named:  {from: [bought, names], join: {key: [code], how: left}}
+  known:  {from: named, filter: "name IS NOT NULL"}
+sinks:
+  out: {from: known, type: files, path: out, format: json}
+"""
+    )
+    folder.data("events/0.jsonl", [{"id": id_, "kind": "buy" if id_ < 10 else "see", "code": "abz"[id_ % 3]} for id_ in range(25)])
+    folder.data("names/names.csv", ["code,name", "a,one", "a,two", "a,three", "b,other"])
+    result = ran(folder)
+    run = result.queries[0].nodes["bought+named+known"]
+
+    # of the ten, four find three names, three find one, three find none
+    assert len(folder.read("out")) == run.out == 15
+    assert run.made == 8
+    assert run.rows_in + run.made == run.out + run.filtered
+    assert run.filtered == 15 + 3 + result.queries[0].nodes["names"].out
+
+
+def test_rows_that_a_select_makes_hide_none_that_a_filter_drops(folder: FlowFolder) -> None:
+    folder.flow(
+        """
+version: 1
+name: words
+sources:
+  lines: {type: files, path: lines, format: json, schema: "id BIGINT, words ARRAY<STRING>"}
+steps:
+  low:   {from: lines, filter: id < 5}
+  apart: {from: low, select: {id: id, word: explode(words)}}
+sinks:
+  out: {from: apart, type: files, path: out, format: json}
+"""
+    )
+    folder.data("lines/0.jsonl", [{"id": id_, "words": ["a", "b", "c"] if id_ else []} for id_ in range(20)])
+    run = ran(folder).queries[0].nodes["low+apart"]
+
+    assert (run.rows_in, run.made, run.out, run.filtered) == (20, 8, 12, 16)

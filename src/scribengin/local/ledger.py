@@ -134,6 +134,6 @@ def _line(name: str, count: Counts, looked_up: int, *, stateful: bool = False, l
         made, filtered, folded = max(0, -surplus), 0, max(0, surplus)
         rows_in += dead + late  # the state takes in neither
     elif looked_up:
-        surplus = rows_in - out - dead
-        made, filtered = max(0, -surplus), max(0, surplus)
+        surplus = rows_in + made - out - dead
+        made, filtered = made + max(0, -surplus), max(0, surplus)
     return LedgerLine(name, rows_in, out, made, filtered, folded, dead, late, count.held, count.replayed, lookup, part_of)

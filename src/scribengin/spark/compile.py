@@ -27,6 +27,7 @@ from scribengin.spark.program import (
     BRANCH,
     EXIT,
     LANE,
+    MADE_OF,
     ExitNode,
     PersonsNode,
     Program,
@@ -137,7 +138,8 @@ class _Walk:
                 if isinstance(step.action, Python):
                     outs = self._frame_function(step, step.action, inputs)
                 else:
-                    outs = native.apply(self._spark, step, inputs, stateful=node.stateful)
+                    looks_up = self._layout.looks_up(step)
+                    outs = native.apply(self._spark, step, inputs, stateful=node.stateful, looks_up=looks_up)
         except StepError as error:
             error.node = error.node or node.id
             raise
@@ -255,13 +257,14 @@ class _Walk:
         return {output: native.side_by_side([frames[output] for _, frames in outs]) for output in outputs}
 
     def _from_frame(self, id_: str, frame: Frame, chain: list[PlannedNode], outputs: list[str], origin: str | None) -> dict[str, Frame]:
-        entry = self._rows_entry(id_, frame)
+        df, entry = self._rows_entry(id_, frame)
         nodes: list[StageNode] = [self._stage_node(step, only=id_ if step is chain[0] else None) for step in chain]
-        return self._run_middle(frame.df, entry, nodes, outputs, frame, origin)
+        return self._run_middle(df, entry, nodes, outputs, frame, origin)
 
     def _let_through(self, id_: str, frame: Frame, gate: GateNode | None = None, origin: str | None = None) -> Frame:
         """The frame's rows through a stage that only takes the dead out, and counts at the gate."""
-        return self._run_middle(frame.df, self._rows_entry(id_, frame), [] if gate is None else [gate], [id_], frame, origin)[id_]
+        df, entry = self._rows_entry(id_, frame)
+        return self._run_middle(df, entry, [] if gate is None else [gate], [id_], frame, origin)[id_]
 
     def _run_middle(
         self,
@@ -347,7 +350,8 @@ class _Walk:
         frame = self._frames[id_]
         if frame.copied:  # a sink names rows by it
             frame = replace(frame, df=frame.df.drop(AT), at=False, copied=False)
-        return Tail(frame.df, self._program(self._rows_entry(id_, frame), self._tail_nodes([id_], only=id_)))
+        df, entry = self._rows_entry(id_, frame)
+        return Tail(df, self._program(entry, self._tail_nodes([id_], only=id_)))
 
     def _tail_nodes(self, ids: list[str], only: str | None = None) -> tuple[StageNode, ...]:
         return tuple(filter(None, (self._stage_node(node, only) for node in self._layout.tail_behind(ids))))
@@ -363,7 +367,8 @@ class _Walk:
         units = tuple((id_, index) for index in range(len(streams)))
         return self._spark.range(0, len(streams), 1, max(1, len(streams))), StreamsEntry(refs, units, {id_: streams}, skip)
 
-    def _rows_entry(self, id_: str, frame: Frame) -> RowsEntry:
+    def _rows_entry(self, id_: str, frame: Frame) -> tuple[DataFrame, RowsEntry]:
+        """The frame's rows as the stage behind it takes them, and its entry."""
         streams: Mapping[str, tuple[SourceStream, ...]]
         if isinstance(self._inputs, BatchInputs):
             streams = self._inputs.streams
@@ -378,7 +383,10 @@ class _Walk:
             run = self._runs.get(name, NativeRun(name, (), (), frame.stateful))
             fed_by, behind = dict.fromkeys((*run.fed_by, *frame.fed_by)), dict.fromkeys((*run.behind, *frame.behind))
             self._runs[name] = NativeRun(name, tuple(fed_by), tuple(behind), run.stateful)
-        return RowsEntry(id_, self._schema(id_), name, frame.at, frame.dead, sources, streams)
+        # where nothing is dropped, the run's ends tell what it made; what nobody reads Spark does not carry
+        made_of = frame.made_of and name != "" and self._layout.may_drop(frame.run)
+        df = frame.df.drop(MADE_OF) if frame.made_of and not made_of else frame.df
+        return df, RowsEntry(id_, self._schema(id_), name, frame.at, frame.dead, made_of, sources, streams)
 
     def _program(self, entry: StreamsEntry | RowsEntry, nodes: tuple[StageNode, ...]) -> Program:
         index = next(self._indexes["middle" if any(isinstance(node, ExitNode) for node in nodes) else "tail"])

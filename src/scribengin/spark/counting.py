@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.plan.graph import base
-from scribengin.spark.program import DIED_IN, EXIT, LANE, LATE, ParseNode, PersonsNode
+from scribengin.spark.program import DIED_IN, EXIT, LANE, LATE, MADE_IN, ParseNode, PersonsNode
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def ways_behind(
 def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, Any]]) -> dict[str, Counts]:
     """Node → counts. A run of native steps is one node (`known+hot`): in is what entered it, out what the next stage took in.
 
+    What it made and what it filtered are known apart where a stage has told them apart, by MADE_OF; else only which of them is more.
+
     A record in `skip` (see StreamsEntry) is taken out at its source, and counted as if it had come as far as the step it died in.
     """
     counts: dict[str, Counts] = {}
@@ -66,13 +68,15 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, A
         node.late_dead += gate.late_dead
         if not run.stateful:
             surplus = node.out + node.dead - node.rows_in
-            node.made, node.filtered = max(0, surplus), max(0, -surplus)
+            made = counts[MADE_IN + run.name].out if MADE_IN + run.name in counts else 0
+            node.made = max(made, surplus)
+            node.filtered = node.made - surplus
     for (source, _), records in skip.items():
         for step, _ in records.values():
             for node in _way(compiled, source, step):
                 counts.setdefault(node, Counts()).rows_in += 1
                 counts[node].out += 1
-    return {node: count for node, count in counts.items() if not node.endswith(EXIT) and not node.startswith((DIED_IN, LATE))}
+    return {node: count for node, count in counts.items() if not node.endswith(EXIT) and not node.startswith((DIED_IN, LATE, MADE_IN))}
 
 
 def add_losses(counts: dict[str, Counts], lost: Mapping[str, Sequence[SourceStream]]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scribengin.plan.graph import Graph, base
 from scribengin.plan.resolve import resolve, slowest
 from scribengin.plan.sql.shape import shape_of
+from scribengin.spark import native
 from scribengin.spark.gate import NEVER_US, window_grid
 from scribengin.spec.model import Dedupe, Join, Merge, Sql, Step
 
@@ -86,6 +87,17 @@ class Layout:
         """True for a step with a `require`."""
         node = self._flow.node(id_)
         return isinstance(node, Step) and bool(node.require)
+
+    def looks_up(self, step: Step) -> bool:
+        """True for a join of a stream, on its left, with a lookup table in which it may find several rows."""
+        if not isinstance(step.action, Join) or step.action.how == "semi":
+            return False
+        return [base(input_) in self._resolved.static for input_ in step.inputs] == [False, True]
+
+    def may_drop(self, run: Iterable[str]) -> bool:
+        """True where a native run of these nodes may drop rows."""
+        nodes = [self._flow.node(id_) for id_ in run]
+        return any(not isinstance(node, Step) or native.may_drop(node.action) for node in nodes)
 
     def is_exit(self, node: PlannedNode) -> bool:
         """True where rows of a Python stage leave it behind `node`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.patterns import as_meant
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.local_windows import with_local_window
-from scribengin.spark.program import AT, DEAD, PART
+from scribengin.spark.program import AT, DEAD, MADE_OF, PART
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Action, Step
 
 DEAD_TYPE = "STRUCT<step: STRING, name: STRING, payload: STRING>"
+_GENERATOR = re.compile(r"\b(?:(?:pos|variant_)?explode|inline|stack|json_tuple)(?:_outer)?\s*\(", re.IGNORECASE)
+"""what makes several rows of one in a select, or none"""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A DataFrame and what it carries: AT and DEAD columns, and the native nodes behind it since the last Python stage."""
+    """A DataFrame and what it carries: AT, DEAD and MADE_OF columns, and the native nodes behind it since the last Python stage."""
 
     df: DataFrame
     at: bool = False
@@ -46,15 +49,17 @@ class Frame:
     """True where Spark knows the watermark already"""
     copied: bool = False
     """True where several rows may have the same AT: it tells a record's place, and is no row's own"""
+    made_of: bool = False
 
     @property
     def hidden(self) -> list[str]:
         """The hidden columns that are there."""
-        return [name for name, there in ((AT, self.at), (DEAD, self.dead)) if there]
+        return [name for name, there in ((AT, self.at), (DEAD, self.dead), (MADE_OF, self.made_of)) if there]
 
-    def visible(self) -> DataFrame:
-        """Without the hidden columns."""
-        return self.df.drop(*self.hidden) if self.hidden else self.df
+    def visible(self, *, but: str = "") -> DataFrame:
+        """Without the hidden columns, all `but` one."""
+        hidden = [name for name in self.hidden if name != but]
+        return self.df.drop(*hidden) if hidden else self.df
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,21 @@ def carries_dead(action: Action) -> bool:
     return isinstance(action, Filter | Select)
 
 
-def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], *, stateful: bool) -> dict[str, Frame]:
-    """The frames that a native step gives: its own under "", a route's under its branches."""
+def may_drop(action: Action) -> bool:
+    """True where a native step may give no row for one that it took in."""
+    match action:
+        case Select(columns):
+            return any(_GENERATOR.search(expression) for _, expression in columns)
+        case Join(how=how) | Merge(how=how):
+            return how not in ("left", "union")
+    return True
+
+
+def apply(
+    spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], *, stateful: bool, looks_up: bool = False
+) -> dict[str, Frame]:
+    """The frames that a native step gives: its own under "", a route's under its branches. `looks_up`: it is a join in which a row
+    of the first input may meet several of a table."""
     frames = [frame for _, frame in inputs]
     first = frames[0]
     run, fed_by, behind = _joined(frames)
@@ -83,7 +101,9 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
     match _as_meant(spark, step.action):
         case Filter(predicate):
             outs = {"": replace(kept, df=first.df.where(_for_living(first, f"({predicate})", "true")))}
-        case Select(columns):
+        case Select(columns) as select:
+            first = _marked(first) if may_drop(select) else first
+            kept = replace(first, run=run)
             expressions = [f"{_for_living(first, f'({expression})', 'NULL')} AS {in_backticks(name)}" for name, expression in columns]
             outs = {"": replace(kept, df=first.df.selectExpr(*expressions, *first.hidden))}
         case Route(cases, otherwise):
@@ -93,12 +113,28 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
             outs = {"": replace(side_by_side(named), run=run)}
         case action:
             placed = isinstance(action, Join) and _with_tables(frames)
-            df = _opaque(spark, action, [(id_, frame.df if placed and frame.df.isStreaming else frame.visible()) for id_, frame in inputs])
+            frames = [_marked(first), *frames[1:]] if looks_up else frames
+            made_of = looks_up and frames[0].made_of
+            dfs = [
+                frame.df if placed and frame.df.isStreaming else frame.visible(but=MADE_OF if made_of and not index else "")
+                for index, frame in enumerate(frames)
+            ]
+            df = _opaque(spark, action, [(id_, df) for (id_, _), df in zip(inputs, dfs, strict=True)])
             kept_state = stateful or any(frame.stateful for frame in frames)
-            outs = {"": Frame(df, placed, run=run, fed_by=fed_by, behind=behind, stateful=kept_state, copied=placed)}
+            out = Frame(df, placed, run=run, fed_by=fed_by, behind=behind, stateful=kept_state, copied=placed, made_of=made_of)
+            outs = {"": out}
     if step.require:
         outs = {branch: required(frame, step) for branch, frame in outs.items()}
     return outs
+
+
+def _marked(frame: Frame) -> Frame:
+    """With MADE_OF, where rows are told apart by their AT."""
+    from pyspark.sql import functions as sql
+
+    if frame.made_of or frame.copied or not frame.at:
+        return frame
+    return replace(frame, df=frame.df.withColumn(MADE_OF, sql.col(AT)), made_of=True)
 
 
 def _with_tables(frames: Sequence[Frame]) -> bool:
@@ -165,7 +201,7 @@ def side_by_side(frames: Sequence[Frame]) -> Frame:
 
     if len(frames) == 1:
         return frames[0]
-    at, dead = any(f.at for f in frames), any(f.dead for f in frames)
+    at, dead, made_of = any(f.at for f in frames), any(f.dead for f in frames), any(f.made_of for f in frames)
     aligned = []
     for frame in frames:
         df = frame.df
@@ -173,11 +209,13 @@ def side_by_side(frames: Sequence[Frame]) -> Frame:
             df = df.withColumn(AT, sql.expr("CAST(NULL AS BIGINT)"))
         if dead and not frame.dead:
             df = df.withColumn(DEAD, sql.expr(f"CAST(NULL AS {DEAD_TYPE})"))
+        if made_of and not frame.made_of:
+            df = df.withColumn(MADE_OF, sql.expr("CAST(NULL AS BIGINT)"))
         aligned.append(df)
     df = reduce(lambda left, right: left.unionByName(right), aligned)
     ready = all(f.watermarked for f in frames)
     stateful, copied = any(f.stateful for f in frames), any(f.copied for f in frames)
-    return Frame(df, at, dead, *_joined(frames), stateful, ready and all(f.gated for f in frames), ready, copied)
+    return Frame(df, at, dead, *_joined(frames), stateful, ready and all(f.gated for f in frames), ready, copied, made_of)
 
 
 def numbered(df: DataFrame) -> DataFrame:
@@ -316,7 +354,9 @@ def literal(text: str) -> str:
 
 def schema_of(df: DataFrame, node: str) -> Schema:
     """The frame's columns, hidden ones aside. Raises StepError that names a column whose type has no word here."""
-    return Schema(tuple(Field(f.name, _type(f.dataType, f.name, node), f.nullable) for f in df.schema.fields if f.name not in (AT, DEAD)))
+    return Schema(
+        tuple(Field(f.name, _type(f.dataType, f.name, node), f.nullable) for f in df.schema.fields if f.name not in (AT, DEAD, MADE_OF))
+    )
 
 
 def _type(found: DataType, column: str, node: str) -> Type:

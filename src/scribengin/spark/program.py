@@ -28,6 +28,9 @@ BRANCH = "_sg_branch"
 PART = "_sg_part"
 """Hidden INT column of what enters a stage before native steps: the partition, as the frame itself numbers it. Where several readers of
 the frame meet in a union Spark runs it once for each, and the task's own number is another each time."""
+MADE_OF = "_sg_made_of"
+"""Hidden BIGINT column of what leaves a native step that may make several rows of one: the AT of the row that each was made of. The rows
+of one stand side by side in one task, up to the end of the native run."""
 DEAD = "_sg_dead"
 """Hidden STRUCT<step, name, payload> column: the `require` that a row has failed; null where all held."""
 
@@ -185,7 +188,8 @@ class StreamsEntry:
 class RowsEntry:
     """Arrow rows of the native node `node`, with AT and DEAD columns where they were carried, and PART before native steps.
 
-    `native` is the name under which the native run before this entry is counted; empty where there is none.
+    `native` is the name under which the native run before this entry is counted; empty where there is none. `made_of`: with MADE_OF,
+    by which the rows that the run has made are told from those that it has let pass.
     """
 
     node: str
@@ -193,6 +197,7 @@ class RowsEntry:
     native: str
     at: bool
     dead: bool
+    made_of: bool
     sources: Mapping[str, SourceRef] = field(default_factory=dict)
     streams: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
 
@@ -232,5 +237,7 @@ LANE = "@"
 """Stands in such a name before the input of a union that the rows came by, where these are kept apart."""
 LATE = "~"
 """Begins the name under which a gate counts the late and timeless rows of the stateful step behind it."""
+MADE_IN = "*"
+"""Begins the name under which a stage counts, as `out`, the rows that the native run before it has made."""
 DIED_IN = "!"
 """Begins the name under which a stage counts the records that a native step behind it cannot take."""

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from scribengin.connectors.abilities import commits_units, runs_code, stages
 from scribengin.connectors.catalog import open_source
@@ -36,6 +37,8 @@ from scribengin.spark.program import (
     AT,
     DIED_IN,
     LATE,
+    MADE_IN,
+    MADE_OF,
     ExitNode,
     ParseNode,
     Program,
@@ -325,12 +328,19 @@ class Stage:
         """Take Arrow rows of the native part through the stage; yields what leaves as Arrow."""
         # a native run is counted at its ends: what comes out of it is what comes in here
         native = self._counted(entry.native) if entry.native else Counts()
+        made = self._counted(MADE_IN + entry.native) if entry.made_of else Counts()
+        last = pa.nulls(1, pa.int64())
         origin = self._replay(entry)
         begun_s = perf_counter()
         for arrived in batches:
             if entry.native:
                 self._seconds[entry.native] += perf_counter() - begun_s
             ordinals, batch = arrived.column(AT).to_pylist() if entry.at else None, arrived
+            if entry.made_of:
+                made_of = pa.concat_arrays([last, arrived.column(MADE_OF)])
+                # all rows of one but its first: they stand side by side
+                made.out += pc.equal(made_of[1:], made_of[:-1]).true_count
+                last = made_of[-1:]
             if entry.dead:
                 ordinals, batch = split_dead(arrived, ordinals, origin, native, self._letters)
             names = [field.name for field in entry.schema.fields]
