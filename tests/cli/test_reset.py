@@ -245,3 +245,17 @@ def test_a_copied_state_becomes_an_installation_of_its_own(shop, command, tmp_pa
     reset.run([])
     assert declared.tiers[0].folder.read_owner() != prepare(shop.path / "flow.yaml", state=None).tiers[0].folder.read_owner()
     assert ids(shop) == [1, 2, 3]
+
+
+def test_an_audit_ends_once_with_what_to_do_about_files_that_are_gone(shop, command):
+    path = shop.path / "flow.yaml"
+    said = f"What to do: restore what is missing or was changed from a backup, or start over: scribengin reset {path} --outputs"
+    assert "What to do" not in command("audit", str(path)).out
+    first = next(part for part in (shop.path / "out").rglob("part-*.jsonl") if '"id":1' in part.read_text().replace(" ", ""))
+    kept = first.read_bytes()
+    first.unlink()
+    ended = command("audit", str(path))
+    assert ended.status == 1
+    assert ended.out.count(said) == 1
+    first.write_bytes(kept)
+    assert command("audit", str(path)).status == 0

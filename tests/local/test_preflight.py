@@ -26,7 +26,9 @@ from scribengin.local.contract import RunSettings
 from scribengin.local.preflight import blaming, empty_lookups, saying_what_is_in_the_trash
 from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare, sink_place
 from scribengin.local.reset import Reset
-from scribengin.state.lineage import open_lineage
+from scribengin.state.contract import Decision
+from scribengin.state.decisions import Decisions
+from scribengin.state.lineage import open_lineage, read_lineage
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -75,6 +77,20 @@ def begin(path: Path, *, publish: bool = False, adopt: bool = False) -> None:
     sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
     if publish:
         sink.publish(one_row(sink, BatchId("small", query.name, lineage.id, 0, 1)))
+
+
+def decide(path: Path) -> None:
+    """What a run leaves that dies when it has decided and published its first Batch, and not yet noted that it has."""
+    begin(path)
+    (tier,) = prepare(path, state=None).tiers
+    folder = tier.folder.query("kept")
+    lineage = read_lineage(folder)
+    assert lineage is not None
+    sink = open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"]
+    sink.prepare(owner=lineage.owner, lineage=lineage.id)
+    decided = one_row(sink, BatchId("small", "kept", lineage.id, 0, 1))
+    Decisions(folder.decisions).decide(Decision(decided.batch, "h0", "f", (), decided.receipts, (), {}, "2026-01-01T00:00:00Z"))
+    sink.publish(decided)
 
 
 def one_row(sink: Any, batch: BatchId) -> Decided:
@@ -235,7 +251,9 @@ def test_where_the_state_is_gone_its_return_is_the_first_remedy(tmp_path: Path, 
     path = write(tmp_path / "flow")
     begin(path, publish=True)
     shutil.rmtree(path.parent / gone)
+    plane = "look whether a control plane runs this flow, and stop it there instead: scribengin list; or "
     first = "put the state folder back if it was moved or deleted, or name it with --state; or "
+    first = plane * (gone == ".scribengin") + first
     assert refused(path, monkeypatch).remedy.startswith(first)
     assert planned(path)[1][0]["remedy"].startswith(first)
 
@@ -270,6 +288,35 @@ def test_a_reset_that_only_lists_or_is_refused_makes_no_folder_of_state(tmp_path
     with pytest.raises(Refused, match="another installation"):
         reset_of(path).lost()
     assert not (path.parent / ".scribengin").exists()
+
+
+def test_a_renamed_sink_is_called_as_before_and_nothing_is_said_of_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "flow")
+    begin(path, publish=True)
+    before = path.read_text()
+    path.write_text(before.replace("kept:", "events_kept:"))
+    error = refused(path, monkeypatch)
+    assert error.message.endswith('holds commits of the sink "kept"')
+    assert error.remedy.startswith('call the sink "kept" again; or give the sink another folder')
+    assert "state folder" not in error.remedy
+    path.write_text(before)
+    assert planned(path) == (0, [])
+
+
+def test_a_decided_batch_whose_files_are_gone_is_refused_before_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "flow")
+    decide(path)
+    assert planned(path) == (0, [])
+    (path.parent / "out").rename(path.parent / "away")
+    status, (problem,) = planned(path)
+    assert (status, problem["code"], problem["line"]) == (2, "state", 8)
+    assert problem["message"].startswith("batch 0 names ")
+    assert problem["remedy"] == f"restore the file from a backup, or start over: scribengin reset {path} --outputs"
+    error = refused(path, monkeypatch)
+    assert (error.code, error.message) == (problem["code"], problem["message"])
+    assert validated(path)[1] == [problem]
+    (path.parent / "away").rename(path.parent / "out")
+    assert planned(path) == (0, [])
 
 
 def test_what_a_run_will_write_beside_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.optio
 `make_source(place) -> Source`, `make_sink(place) -> Sink`. Declarations are read at once, code only when a node is built.
 
 One whose places are on this machine can have two functions more, by which `plan` knows what `run` would refuse: `look_at_source(place)`
-and `look_at_sink(place, claimant)`. They change nothing, take milliseconds, import neither Spark nor Arrow, and raise what `Source.reader`
-and `Sink.prepare` would raise. `claimant` is None where nobody asks whose the place is.
+and `look_at_sink(place, claimant)`. They change nothing, take milliseconds, import neither Spark nor Arrow, and raise what `Source.reader`,
+`Sink.prepare` and `Sink.recover` would raise. `claimant` is None where nobody asks whose the place is.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def look_at_source(type_: str, place: Place) -> bool:
 
 
 def look_at_sink(type_: str, place: Place, claimant: Claimant | None) -> bool:
-    """Look at a sink's place on this machine. False: the connector has no such look, or the place is elsewhere. Raises SinkError or
-    Refused where `prepare` would."""
+    """Look at a sink's place on this machine. False: the connector has no such look, or the place is elsewhere. Raises SinkError,
+    Refused or StateError where `prepare` or `recover` would."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
     if place.members or not hasattr(module, "look_at_sink"):
         return False

@@ -279,6 +279,10 @@ class Decided:
         return sum(receipt.rows for receipt in self.receipts) - self.refused
 
 
+NEXT_RUN = "the next run of the flow publishes"
+"""in a violation of `audit`: the rows that are not at the place yet, a run puts there"""
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """One committed Batch as the sink's place tells it, for `audit`: rows, and what is wrong with it (empty when all is well)."""
@@ -451,11 +455,12 @@ class KeptSink(Sink, Protocol):
 @dataclass(frozen=True, slots=True)
 class Claimant:
     """Who is going to claim a sink's place. `owner` is the installation, `lineage` that of the Query; empty where a run makes a new one.
-    `adopt`: as in `Sink.prepare`."""
+    `adopt`: as in `Sink.prepare`; `decided`: what is going to be recovered there, as far as it is known."""
 
     owner: str
     lineage: str
     adopt: bool = False
+    decided: Decided | None = None
 
 
 class LookedAtSource(Source, Protocol):

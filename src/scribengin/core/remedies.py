@@ -52,9 +52,20 @@ def beside_flow(kind: str, name: str) -> str:
     return f'{_another_place(kind)}; if this is the same flow, renamed: name it "{name}" again'
 
 
-def beside_installation(kind: str) -> str:
-    """Where a sink would write and another installation has written. `kind` as in `beside_flow`."""
-    return f"{put_state_back()}; or {_another_place(kind)}; to {add_to_outputs()}"
+def beside_installation(kind: str, *, same_flow: bool = False) -> str:
+    """Where a sink would write and another installation has written. `kind` as in `beside_flow`; `same_flow`: a flow of this name."""
+    plane = "look whether a control plane runs this flow, and stop it there instead: scribengin list; or "
+    return f"{plane * same_flow}{put_state_back()}; or {_another_place(kind)}; to {add_to_outputs()}"
+
+
+def beside_sink(kind: str, sink: str) -> str:
+    """Where a sink would write and another sink of this installation and flow has written. `kind` as in `beside_flow`."""
+    return f"{call_sink_again(sink)}; or {_another_place(kind)}; to {add_to_outputs()}"
+
+
+def call_sink_again(sink: str) -> str:
+    """Where a sink was renamed: what loses and duplicates nothing."""
+    return f'call the sink "{sink}" again'
 
 
 def _another_place(kind: str) -> str:

@@ -25,6 +25,7 @@ from scribengin.local.learning import rewritten_text
 from scribengin.local.migrate import first_refusal
 from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place
 from scribengin.plan.split import CHANNEL
+from scribengin.state.decisions import Decisions
 from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
 from scribengin.state.source_log import SourceLog
@@ -260,8 +261,16 @@ def claimants(
         for query in tier.plan.queries:
             if (tier.plan.tier, query.name) not in arriving:
                 lineage = _lineage(tier, query.name)
-                claimant = Claimant(owner, "" if lineage is None else lineage.id, adopt)
-                found |= {(tier.plan.tier, sink): claimant for sink in query.sinks}
+                newest = None if lineage is None else Decisions(tier.folder.query(query.name).decisions).newest()
+                found |= {
+                    (tier.plan.tier, sink): Claimant(
+                        owner,
+                        "" if lineage is None else lineage.id,
+                        adopt,
+                        None if newest is None else newest.of_sink(sink),
+                    )
+                    for sink in query.sinks
+                }
     return found
 
 

@@ -8,13 +8,14 @@ import click
 
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.flow_argument import flow_argument, is_name
+from scribengin.cli.flow_argument import as_called, flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
-from scribengin.connectors.contract import Unaccounted
+from scribengin.connectors.contract import NEXT_RUN, Unaccounted
 from scribengin.core.errors import Exit
 from scribengin.core.problems import Place, Problem
+from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 _LOSSES_SHOWN = 20
+_RESTORE = "restore what is missing or was changed from a backup"
 _LOOK = "the balance is of this state alone: look whether these rows are duplicates"
 
 
@@ -38,17 +40,18 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     """
     if is_name(flow):
         with masters.client() as client:
-            return _answer(client.audit(flow))
+            return _answer(client.audit(flow), _RESTORE)  # a reset takes the file, which its host has
     from scribengin.local.audited import audit_as_json
     from scribengin.local.inspect import audit_flow
 
     prepared = prepared_flow(flow, state)
-    return _answer(audit_as_json(prepared, audit_flow(prepared)), prepared.warnings)
+    remedy = as_called(f"{_RESTORE}, or {start_over()}", {"flow": flow, "state": state})
+    return _answer(audit_as_json(prepared, audit_flow(prepared)), remedy, prepared.warnings)
 
 
-def _answer(found: dict[str, Any], warnings: Sequence[Problem] = ()) -> Answer:
+def _answer(found: dict[str, Any], remedy: str, warnings: Sequence[Problem] = ()) -> Answer:
     warnings = (*warnings, *(Problem("audit-others", Place(""), text, _LOOK, "warning") for text in _others(found)))
-    return Answer(found, warnings, Exit.DONE if found["ledger"]["balanced"] else Exit.FAILED, show=lambda: _show(found))
+    return Answer(found, warnings, Exit.DONE if found["ledger"]["balanced"] else Exit.FAILED, show=lambda: _show(found, remedy))
 
 
 def _name(query: dict[str, Any]) -> str:
@@ -70,7 +73,14 @@ def _uncounted(found: dict[str, Any]) -> list[str]:
     return sorted({sink["sink"] for query in found["queries"] for sink in query["sinks"] if sink.get("others", ()) is None})
 
 
-def _show(found: dict[str, Any]) -> None:
+def _lacks(found: dict[str, Any]) -> bool:
+    """Whether rows are gone from a sink's place, or were changed there, and no violation says itself what to do."""
+    lacking = any(sink["found"] < sink["decided"] for query in found["queries"] for sink in query["sinks"])
+    return lacking and any(NEXT_RUN not in each and "start over: " not in each for each in found["ledger"]["violations"])
+
+
+def _show(found: dict[str, Any], remedy: str) -> None:
+    """`remedy`: what to do where sinks' places lack rows."""
     from rich.text import Text
 
     from scribengin.cli.summary import show_ledgers, show_losses, show_verdict
@@ -110,6 +120,8 @@ def _show(found: dict[str, Any]) -> None:
     show_ledgers({"": {_name(query): [LedgerLine.from_json(each) for each in query.get("lines", ())] for query in queries}}, console)
     if any(query["batches"] for query in queries) or found["ledger"]["violations"]:
         show_verdict(found["ledger"]["violations"], console, besides=any(_others(found)), uncounted=_uncounted(found))
+        if _lacks(found):
+            console.print(Text(f"What to do: {remedy}"), soft_wrap=True)
     else:
         console.print(Text("Nothing was audited: no Batch is committed yet.", style="yellow"))
     show_losses(counts, console)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from scribengin.connectors.contract import Published, Unaccounted
+from scribengin.connectors.contract import NEXT_RUN, Published, Unaccounted
 from scribengin.connectors.delta.commits import APPLICATION
 from scribengin.connectors.delta.held import files_of
 
@@ -52,7 +52,7 @@ def audit_table(
             yield _undecided(*record)
             record = next(records, None)
         if record is None or record[0] != number:
-            yield Published(number, 0, (f"batch {number} is decided, but not published; the next run of the flow publishes it",))
+            yield Published(number, 0, (f"batch {number} is decided, but not published; {NEXT_RUN} it",))
             continue
         yield look.compare(*record, each)
         record = next(records, None)
@@ -115,7 +115,7 @@ class _Look:
                 wrong.append(f"batch {number} was published otherwise than it was decided")
         if record["files"] and not self._is_in(number):
             self.waiting += record["rows"]
-            wrong.append(f"batch {number} is decided, and not in the table's log; the next run of the flow publishes it")
+            wrong.append(f"batch {number} is decided, and not in the table's log; {NEXT_RUN} it")
             return Published(number, 0, tuple(wrong))
         rows = record["rows"]
         for file in record["files"] if self.mode != "upsert" else ():

@@ -125,7 +125,7 @@ class StoredDeltaSink(ObjectsSink):
         version still find them, until `maintain` clears these away. Refused where rows of others may be among them."""
         store = self._store
         owners = Owners(store)
-        owners.check_clear(owner=owner, sink=self.node, where=str(self._table))
+        owners.check_clear(owner=owner, flow=flow, sink=self.node, where=str(self._table))
         known = self._table.lineages()
         for each in known:
             theirs = next((record["flow"] for _, record in records_of(each) if record["flow"] != flow), None)

@@ -30,8 +30,14 @@ def look_at_source(place: Place) -> None:
 
 
 def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
-    """Raises SinkError where the folder cannot be written to, Refused where another has claimed it."""
-    return look_at_folder(place, claimant)
+    """Raises SinkError where the folder cannot be written to, Refused where another has claimed it, StateError where what was
+    decided for it last is gone."""
+    from scribengin.connectors.files.sink_audit import check_decided
+
+    look_at_folder(place, claimant)
+    if claimant is not None and claimant.decided is not None:
+        check_decided(Path(place.folder, place.options["path"]), claimant.decided)
+    return True
 
 
 def look_at_folder(place: Place, claimant: Claimant | None, *, looked: bool = False) -> bool:

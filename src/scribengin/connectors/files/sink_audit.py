@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Published
+from scribengin.connectors.contract import NEXT_RUN, Published
 from scribengin.connectors.files.reading_again import read_again
-from scribengin.connectors.files.roll_state import outputs_of
-from scribengin.connectors.files.sink_folders import RESTORE, missing_text
+from scribengin.connectors.files.roll_state import is_rolled, outputs_of
+from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageFolder, missing_text
+from scribengin.core.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import Decided
     from scribengin.connectors.files.roll_audit import Rolled
-    from scribengin.connectors.files.sink_folders import LineageFolder
 
 
 def audit_files(
@@ -71,6 +71,27 @@ def audit_files(
         yield Published(-1, 0, tuple(f"{path / name}: no batch has written it" for name in strange[:20]))
 
 
+def check_decided(path: Path, decided: Decided) -> None:
+    """Raise StateError where the sink of that folder will find neither the files of a Batch that is to be published, nor what was staged of
+    them."""
+    place = LineageFolder(path / INTERNAL / decided.batch.lineage)
+    missing = _missing(place, path, decided) if place.read_mark() < decided.batch.number else ""
+    if missing:
+        raise StateError(missing, remedy=RESTORE)
+
+
+def _missing(place: LineageFolder, path: Path, decided: Decided) -> str:
+    """What is said of the first file of a Batch that is neither published nor staged; empty where all are."""
+    number = decided.batch.number
+    record = {"files": [segment for receipt in decided.receipts for segment in receipt.segments]}
+    for nth, (staged, final) in enumerate(place.files_of(number, record, path)):
+        # in this order: a run may be giving it its name
+        there = staged.exists() or final.exists()
+        if not there and not ("hidden" in record["files"][nth] and is_rolled(place, record, number, nth)):
+            return missing_text(number, final, staged)
+    return ""
+
+
 def _undecided(number: int, record: Mapping[str, Any], named: set[str]) -> Published:
     named.update(file["name"] for file in record["files"])
     return Published(number, record["rows"], (f"batch {number} is published, but no decision says so",))
@@ -96,11 +117,8 @@ class _Look:
     def unpublished(self, decided: Decided) -> str:
         """Of a Batch without a commit record: whether the next run can publish it."""
         number = decided.batch.number
-        segments = [segment for receipt in decided.receipts for segment in receipt.segments]
-        for staged, final in self.place.files_of(number, {"files": segments}, self.path):
-            if not staged.exists() and not final.exists():
-                return f"{missing_text(number, final, staged)}; {RESTORE}"
-        return f"batch {number} is decided, but not published; the next run of the flow publishes it"
+        missing = _missing(self.place, self.path, decided)
+        return f"{missing}; {RESTORE}" if missing else f"batch {number} is decided, but not published; {NEXT_RUN} it"
 
     def compare_files(self, number: int, record: Mapping[str, Any]) -> Published:
         violations: list[str] = []
@@ -120,9 +138,7 @@ class _Look:
             violations += wrong
         if waiting:
             files = f"{waiting} of its {len(record['files'])} files"
-            violations.append(
-                f"batch {number} is committed, but {files} still wait for their names; the next run of the flow publishes them"
-            )
+            violations.append(f"batch {number} is committed, but {files} still wait for their names; {NEXT_RUN} them")
         return Published(number, rows, tuple(violations))
 
 

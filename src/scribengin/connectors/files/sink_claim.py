@@ -8,7 +8,7 @@ from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, beside_sink, start_over
 from scribengin.core.storage import folder_fault, names_in, put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
@@ -97,22 +97,18 @@ def check_flow(folder: Path, *, sink: str, flow: str) -> None:
 
 
 def check_clear(file: Path, *, owner: str, sink: str) -> None:
-    """Raise Refused where the folder is not this installation's to delete: it is not the last to have claimed it, or another sink has. What
-    an installation has left whose lineage was added to goes with the rest."""
+    """Of a folder in which no other flow has written. Raise Refused where it is not this installation's to delete: it is not the last to
+    have claimed it, or another sink has. What an installation has left whose lineage was added to goes with the rest."""
     claims = _read(file) or []
     for each in claims:
         if each["sink"] != sink or claims[-1]["owner"] != owner:
-            what = f'the sink "{each["sink"]}"' if each["sink"] != sink else _difference(claims[-1], {"owner": owner})
-            raise foreign_output(sink, file.parent.parent, f"commits of {what}")
-
-
-def foreign_output(sink: str, folder: Path, holds: str) -> Refused:
-    """What stands there is not this flow's, nor its to delete."""
-    return Refused(
-        f'sink "{sink}": {folder} holds {holds}',
-        remedy=beside_installation("folder"),
-        code="output-foreign",
-    )
+            theirs = claims[-1]["owner"] != owner
+            what = _difference(claims[-1], {"owner": owner}) if theirs else f'the sink "{each["sink"]}"'
+            raise Refused(
+                f'sink "{sink}": {file.parent.parent} holds commits of {what}',
+                remedy=beside_installation("folder", same_flow=True) if theirs else beside_sink("folder", each["sink"]),
+                code="output-foreign",
+            )
 
 
 def last_lineage(file: Path) -> str:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Published
+from scribengin.connectors.contract import NEXT_RUN, Published
 from scribengin.connectors.kafka.client import READER, SILENT, client, fault, passes, settings
 from scribengin.connectors.kafka.outgoing import ID_HEADER
 from scribengin.core.errors import Unreachable
@@ -151,7 +151,7 @@ class TopicsAudit:
 def _compare(decided: Decided, hash_: str | None, ranges: list[tuple[str, int, _Range]]) -> Published:
     number, rows = decided.batch.number, sum(receipt.rows for receipt in decided.receipts)
     if hash_ is None:
-        return Published(number, 0, (f"batch {number} is decided, but not published; the next run of the flow publishes it",))
+        return Published(number, 0, (f"batch {number} is decided, but not published; {NEXT_RUN} it",))
     if hash_ != decided.input_hash or rows != sum(each.rows for _, _, each in ranges):
         return Published(number, 0, (f"batch {number} was published otherwise than it was decided",))
     wrong = []

@@ -22,7 +22,7 @@ from scribengin.connectors.keyed.staged import (
 from scribengin.connectors.keyed.versions import MOST_ROWS, batch_of, next_base, version_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_sink_again, start_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -135,6 +135,7 @@ class KeyedSink:
             had_rows = old.had_rows if old is not None and taken else not self._store.is_empty()
             if not adopt and old is not None and taken:
                 self._check_writer(old, owner, self._flow)
+                self._check_sink(old.sink)
             if not adopt and (taken or had_rows):
                 raise self._foreign("it holds rows that this lineage has not written")
             base = self._next_base(old, others=had_rows and not taken)
@@ -379,7 +380,13 @@ class KeyedSink:
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("place", writer.flow))
         if writer.owner != owner:
-            raise self._foreign("another installation has written there", beside_installation("place"))
+            raise self._foreign("another installation has written there", beside_installation("place", same_flow=True))
+
+    def _check_sink(self, writer: str) -> None:
+        """Raise Refused where another sink of this flow has written; a reset removes that too."""
+        if writer != self.node:
+            remedy = f"{call_sink_again(writer)}; or {start_over()}; or {add_to_outputs()}"
+            raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:
         return Refused(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from scribengin.connectors.contract import Published
+from scribengin.connectors.contract import NEXT_RUN, Published
 from scribengin.connectors.objects.manifests import Manifests, is_internal, lineages
 from scribengin.connectors.objects.ranges import RangedFile
 from scribengin.connectors.objects.turns import Turns, is_visible, named
@@ -36,7 +36,7 @@ def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, lis
         seen.add(number)
         record = records.get(number)
         if record is None:
-            yield Published(number, 0, (f"batch {number} is decided, but not published; the next run of the flow publishes it",))
+            yield Published(number, 0, (f"batch {number} is decided, but not published; {NEXT_RUN} it",))
             continue
         expected = [dict(segment) for receipt in each.receipts for segment in receipt.segments]
         same = record["hash"] == each.input_hash and expected == record["files"]

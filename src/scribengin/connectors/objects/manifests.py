@@ -16,7 +16,7 @@ from uuid import uuid4
 from scribengin.core.errors import FencedError, Refused, SinkError
 from scribengin.core.moments import now_text
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, beside_sink, start_over
 from scribengin.core.shelf import StoreShelf
 
 if TYPE_CHECKING:
@@ -148,31 +148,37 @@ class Owners:
             found = "nobody's" if claim is None else f"that of {_told(claim)}"
             raise FencedError(f'sink "{sink}": {where} is {found} now', remedy="stop this driver; another writes there now")
 
-    def check_clear(self, *, owner: str, sink: str, where: str) -> None:
-        """Raise Refused where the place is not this installation's to delete: it is not the last to have claimed it, or another sink
-        has. What an installation has left whose lineage was added to goes with the rest."""
+    def check_clear(self, *, owner: str, flow: str, sink: str, where: str) -> None:
+        """Raise Refused where the place is not this installation's to delete: it is not the last to have claimed it, or another flow or
+        sink has. What an installation has left whose lineage was added to goes with the rest."""
         claims = self.claims()
         for each in claims:
+            if each["flow"] != flow:
+                raise another_flow(sink, where, each["flow"])
             if each["sink"] != sink or claims[-1]["owner"] != owner:
-                raise foreign(sink, where, f"objects of {_told(each)}")
+                raise _another_claim(sink, where, each if claims[-1]["owner"] == owner else claims[-1], owner)
 
     def _refuse_others(self, claims: list[Mapping[str, Any]], mine: Mapping[str, str], where: str, *, looked: bool) -> None:
         sink = mine["sink"]
         if claims and claims[-1]["flow"] != mine["flow"]:
             raise another_flow(sink, where, claims[-1]["flow"])
-        if claims and claims[-1]["owner"] == mine["owner"]:
+        if claims and (claims[-1]["owner"] != mine["owner"] or claims[-1]["sink"] != sink):
+            raise _another_claim(sink, where, claims[-1], mine["owner"])
+        if claims:
             raise Refused(
                 f'sink "{sink}": {where} holds objects of another lineage ({_told(claims[-1])})',
                 remedy=f"{start_over()}; or {add_to_outputs()}",
                 code="output-foreign",
             )
-        if claims:
-            raise foreign(sink, where, f"objects of another installation ({_told(claims[-1])})")
         if looked:
             return
         strange = next((entry.key for entry in self._store.list() if not is_internal(entry.key)), None)
         if strange is not None:
-            raise foreign(sink, where, f"{strange}, and nothing says who wrote it")
+            raise Refused(
+                f'sink "{sink}": {where} holds {strange}, and nothing says who wrote it',
+                remedy=beside_installation("prefix"),
+                code="output-foreign",
+            )
 
 
 def check_create_only(store: Store, sink: str, where: str) -> None:
@@ -199,11 +205,12 @@ def another_flow(sink: str, where: str, flow: str) -> Refused:
     )
 
 
-def foreign(sink: str, where: str, holds: str) -> Refused:
-    """What stands there is not this flow's, nor its to delete."""
+def _another_claim(sink: str, where: str, claim: Mapping[str, Any], owner: str) -> Refused:
+    """What stands there another installation has written, or another sink of this flow; it is not this one's to delete."""
+    theirs = claim["owner"] != owner
     return Refused(
-        f'sink "{sink}": {where} holds {holds}',
-        remedy=beside_installation("prefix"),
+        f'sink "{sink}": {where} holds objects of another {"installation" if theirs else "sink"} ({_told(claim)})',
+        remedy=beside_installation("prefix", same_flow=True) if theirs else beside_sink("prefix", claim["sink"]),
         code="output-foreign",
     )
 

@@ -160,7 +160,7 @@ class ObjectsSink:
         """The objects that manifests name and that are there. Raises Refused where others have written too."""
         store = self._store
         where = str(self._address)
-        Owners(store).check_clear(owner=owner, sink=self.node, where=where)
+        Owners(store).check_clear(owner=owner, flow=flow, sink=self.node, where=where)
         if is_moving(store):
             return []
         names: list[str] = []

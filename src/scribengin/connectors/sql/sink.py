@@ -12,7 +12,7 @@ from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
 from scribengin.core.errors import Refused, StateError
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_sink_again, start_over
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class SqlSink:
                         raise self._foreign("a newer lineage has taken it over")
                     if not adopt and held is not None:
                         self._check_writer(held[0], owner, self._flow)
+                        self._check_sink(held[0].sink)
                     if not adopt and (held is not None or self._has_rows(session)):
                         raise self._foreign("it holds rows that this lineage has not written")
                     self._commits.take(session, mine, held, had_rows=held is None and self._has_rows(session))
@@ -264,7 +265,13 @@ class SqlSink:
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("table", writer.flow))
         if writer.owner != owner:
-            raise self._foreign("another installation has written there", beside_installation("table"))
+            raise self._foreign("another installation has written there", beside_installation("table", same_flow=True))
+
+    def _check_sink(self, writer: str) -> None:
+        """Raise Refused where another sink of this flow has written; a reset removes that too."""
+        if writer != self.node:
+            remedy = f"{call_sink_again(writer)}; or {start_over()}; or {add_to_outputs()}"
+            raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:
         return Refused(
