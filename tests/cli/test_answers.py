@@ -7,6 +7,7 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from scribengin.cli import guesses
 from scribengin.cli import main as cli
@@ -154,3 +155,13 @@ def test_completion_knows_the_commands():
     words = {"_SCRIBENGIN_COMPLETE": "bash_complete", "COMP_WORDS": "scribengin va", "COMP_CWORD": "1"}
     ended = subprocess.run([sys.executable, "-m", "scribengin.cli"], env=os.environ | words, capture_output=True, text=True, check=False)
     assert "validate" in ended.stdout
+
+
+def test_a_plan_is_coloured_by_what_becomes_of_each_query_on_a_terminal_alone(command, tmp_path):
+    command("init", "shop")
+    told = command("plan", "shop/flow.yaml").out
+    assert "\x1b" not in told
+    coloured = CliRunner().invoke(cli.scribengin, ["plan", str(tmp_path / "shop/flow.yaml")], color=True).output
+    assert "\n  kept  \x1b[32mnew\x1b[0m: starts at Batch 0" in coloured
+    assert "\n\x1b[1mquery kept\x1b[0m: " in coloured
+    assert click.unstyle(coloured) == told

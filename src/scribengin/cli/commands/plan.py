@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,9 @@ from scribengin.core.errors import Exit, InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_COLOURS = {"new": "green", "kept": "green", "unchanged": None, "gone": "yellow", "refused": "red"}
+_FATE = re.compile(rf"^(  \S+  +)({'|'.join(_COLOURS)})(?=: )")
 
 
 @click.command(cls=WarmCommand)
@@ -49,4 +53,21 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     if mermaid:
         result["mermaid"] = as_mermaid(prepared.plan)
     text = as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes, advice)
-    return Answer(result, [*problems, *again, *refused], Exit.INPUT if refused else Exit.DONE, show=lambda: click.echo(text, nl=False))
+    return Answer(
+        result,
+        [*problems, *again, *refused],
+        Exit.INPUT if refused else Exit.DONE,
+        show=lambda: click.echo(text if mermaid else _coloured(text), nl=False),
+    )
+
+
+def _coloured(text: str) -> str:
+    """The text of a plan with bold headings, and in colour what becomes of each Query and channel."""
+    return "".join(_coloured_line(line) for line in text.splitlines(keepends=True))
+
+
+def _coloured_line(line: str) -> str:
+    if line[:1].strip():
+        heading, colon, rest = line.rstrip("\n").partition(":")
+        return f"{click.style(heading, bold=True)}{colon}{rest}\n"
+    return _FATE.sub(lambda found: found[1] + click.style(found[2], fg=_COLOURS[found[2]]), line)
