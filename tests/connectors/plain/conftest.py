@@ -17,5 +17,6 @@ def shelf(spark: SparkSession) -> SparkSession:
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(pyspark_shelf)  # the session began before this folder was on the path
-    spark.dataSource.register(pyspark_shelf.DefaultSource)
-    return spark
+    running = SparkSession.builder.getOrCreate()  # the one that a sink writes in; writers are registered in each session by itself
+    running.dataSource.register(pyspark_shelf.DefaultSource)
+    return running
