@@ -184,7 +184,7 @@ class FilesSource:
 
     def _refuse(self, found: Unlike | None) -> None:
         if found is not None:
-            remedy = f"{found.remedy}; or go on as it is: --accept columns" if found.remedy else "correct `schema:`; or --accept columns"
+            remedy = f"{found.remedy or 'correct `schema:`'}; or, if the files are right as they are: --accept columns"
             error = SourceError(found.message, remedy=remedy, code="source-columns", node=self._node)
             error.option = found.option
             raise error
