@@ -70,7 +70,7 @@ def begin(path: Path, *, publish: bool = False, adopt: bool = False) -> None:
         fingerprint=query.fingerprint,
         state_fingerprint=query.state_fingerprint,
         sources=query.sources,
-        types={"kept": "files"},
+        types={"kept": tier.plan.flow.sinks["kept"].type},
     )
     make_folder(folder.checkpoint)
     sink = open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"]
@@ -310,12 +310,37 @@ def test_a_decided_batch_whose_files_are_gone_is_refused_before_spark(tmp_path: 
     (path.parent / "out").rename(path.parent / "away")
     status, (problem,) = planned(path)
     assert (status, problem["code"], problem["line"]) == (2, "state", 8)
-    assert problem["message"].startswith("batch 0 names ")
-    assert problem["remedy"] == f"restore the file from a backup, or start over: scribengin reset {path} --outputs"
+    assert problem["message"] == f'sink "kept": {path.parent / "out"} holds no Batch of this flow, which has decided Batch 0'
+    assert problem["remedy"].endswith(f"; else restore the file from a backup, or start over: scribengin reset {path} --outputs")
     error = refused(path, monkeypatch)
     assert (error.code, error.message) == (problem["code"], problem["message"])
     assert validated(path)[1] == [problem]
     (path.parent / "away").rename(path.parent / "out")
+    assert planned(path) == (0, [])
+    (part,) = (path.parent / "out").glob("part-*")
+    part.unlink()
+    (mark,) = (path.parent / "out").rglob("published")
+    mark.unlink()  # as a crash leaves it, for the mark is not durable
+    ((_, (problem,)), error) = planned(path), refused(path, monkeypatch)
+    assert problem["message"] == error.message
+    assert problem["message"].startswith(f"batch 0 names {part}, which is missing")
+    assert problem["remedy"] == f"restore the file from a backup, or start over: scribengin reset {path} --outputs"
+
+
+@pytest.mark.parametrize("sink", ["type: files, path: out, format: json", "type: delta, path: out"])
+def test_a_sink_of_another_path_goes_on_where_its_folder_was_moved_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str
+) -> None:
+    path = write(tmp_path / "flow")
+    path.write_text(path.read_text().replace("type: files, path: out, format: json", sink))
+    decide(path)
+    path.write_text(path.read_text().replace("path: out", "path: other"))
+    _, (problem,) = planned(path)
+    assert problem["message"] == f'sink "kept": {path.parent / "other"} holds no Batch of this flow, which has decided Batch 0'
+    assert f'write it as it was, or move the earlier folder to {path.parent / "other"}, or give sink "kept" another id' in problem["remedy"]
+    assert refused(path, monkeypatch).message == problem["message"]
+    assert not (path.parent / "other").exists()
+    (path.parent / "out").rename(path.parent / "other")
     assert planned(path) == (0, [])
 
 

@@ -122,7 +122,7 @@ def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told
     assert (row["sink"], row["columns"], row["by"], len(row["instead"])) == ("kept", "id STRING", "ann", 1)
 
     # it holds for these columns in that folder, and the word is used up
-    folder.flow((PLAIN % ("STRING", format)).replace("path: out", "path: other"))
+    folder.flow((PLAIN % ("STRING", format)).replace("kept:", "other:").replace("path: out", "path: other"))
     with pytest.raises(InputError, match="would be STRING"):
         folder.run(append_new_lineage=True)
     folder.flow(PLAIN % ("DOUBLE", format))

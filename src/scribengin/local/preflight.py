@@ -262,15 +262,11 @@ def claimants(
             if (tier.plan.tier, query.name) not in arriving:
                 lineage = _lineage(tier, query.name)
                 newest = None if lineage is None else Decisions(tier.folder.query(query.name).decisions).newest()
-                found |= {
-                    (tier.plan.tier, sink): Claimant(
-                        owner,
-                        "" if lineage is None else lineage.id,
-                        adopt,
-                        None if newest is None else newest.of_sink(sink),
-                    )
-                    for sink in query.sinks
-                }
+                for sink in query.sinks:
+                    decided = None if newest is None else newest.of_sink(sink)
+                    # one that has no rows of it may be another sink of this Query, and new
+                    wrote = decided if decided is not None and decided.receipts else None
+                    found[tier.plan.tier, sink] = Claimant(owner, "" if lineage is None else lineage.id, adopt, wrote)
     return found
 
 

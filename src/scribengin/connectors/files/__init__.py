@@ -42,7 +42,7 @@ def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
 
 def look_at_folder(place: Place, claimant: Claimant | None, *, looked: bool = False) -> bool:
     """`look_at_sink` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
-    from scribengin.connectors.files.sink_claim import check_folder, look_at_claim
+    from scribengin.connectors.files.sink_claim import check_folder, check_same_place, look_at_claim
     from scribengin.connectors.files.sink_folders import INTERNAL
 
     folder = Path(place.folder, place.options["path"])
@@ -58,4 +58,6 @@ def look_at_folder(place: Place, claimant: Claimant | None, *, looked: bool = Fa
             adopt=claimant.adopt,
             looked=looked,
         )
+        if claimant.decided is not None:
+            check_same_place(folder, claimant.decided.batch, sink=place.node)
     return True

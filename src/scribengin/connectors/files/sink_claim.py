@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.files.sink_folders import lineages_in
+from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageFolder, lineages_in
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, beside_sink, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, beside_sink, start_over, write_beside
 from scribengin.core.storage import folder_fault, names_in, put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from scribengin.connectors.contract import BatchId
 
 _KIND, _FORMAT = "owner", 1
 
@@ -81,6 +83,17 @@ def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:
     if not _same(claims[-1], mine):
         raise FencedError(
             f'sink "{sink}": {file} names {_difference(claims[-1], mine)}', remedy="stop this driver; another writes there now"
+        )
+
+
+def check_same_place(folder: Path, newest: BatchId, *, sink: str) -> None:
+    """Raise StateError where the folder holds no Batch of a flow that has decided some for the sink: it wrote elsewhere, or all is gone."""
+    place = LineageFolder(folder / INTERNAL / newest.lineage)
+    if place.commits.newest() is None and not (place.staged / f"{newest.number:010d}").exists():
+        raise StateError(
+            f'sink "{sink}": {folder} holds no Batch of this flow, which has decided Batch {newest.number}',
+            remedy="if the sink's `path` was changed: write it as it was, or move the earlier folder to "
+            f"{folder}, or {write_beside(sink)}; else {RESTORE}",
         )
 
 
