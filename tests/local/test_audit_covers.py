@@ -79,13 +79,13 @@ def test_an_audit_says_of_which_places_it_has_not_looked_at_all(shop, capsys, mo
     monkeypatch.delattr("scribengin.connectors.files.sink.FilesSink.unaccounted")
     found = json.loads(json.dumps(audited(shop)))
     assert found["queries"][0]["sinks"][0]["others"] is None
-    _show(found)
+    _show(found, "")
     said = capsys.readouterr().out
     assert "Not covered: what else the place of kept holds." in said
     assert "What this flow wrote balances." in said
     assert "every record" not in said
     found["queries"][0]["sinks"][0]["others"] = []
-    _show(found)
+    _show(found, "")
     said = capsys.readouterr().out
     assert "Not covered" not in said
     assert "every record that came in is accounted for" in said
@@ -96,7 +96,7 @@ def test_an_audit_of_nothing_does_not_say_that_all_is_well(shop, capsys):
 
     found = audited(shop)
     found["queries"][0] |= {"batches": 0, "left_out": 0}
-    _show(json.loads(json.dumps(found)))
+    _show(json.loads(json.dumps(found)), "")
     said = capsys.readouterr().out
     assert "Batch 0 is under way" in said
     assert "Nothing was audited" in said
