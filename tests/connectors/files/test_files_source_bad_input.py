@@ -21,6 +21,7 @@ import pytest
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits, Place
 from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder
+from scribengin.connectors.files.pieces import pieces_of
 from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema, parse_schema
@@ -321,6 +322,61 @@ def test_the_command_that_gives_a_file_its_old_time_can_be_typed_as_it_is_printe
         assert later.split(Limits(), final=True) == []
         assert len(list(source.read(entries[0][0]))) == 1
         os.utime(path)
+
+
+def test_a_file_that_an_archive_brings_back_has_its_time_in_whole_seconds_and_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"id":1}\n')
+    os.utime(path, ns=(1_700_000_000_562_827_901,) * 2)
+    entries = [source_of(path).reader().split(Limits(), final=True)]
+    path.unlink()
+    path.write_bytes(b'{"id":1}\n')
+    for mtime_ns, same in ((1_700_000_000_000_000_000, True), (1_700_000_000_000_000_001, False), (1_700_000_001_000_000_000, False)):
+        os.utime(path, ns=(mtime_ns, mtime_ns))
+        later = source_of(path).reader()
+        later.restore(entries)
+        if same:
+            assert later.split(Limits(), final=True) == []
+            continue
+        with pytest.raises(SourceError, match="changed after it was taken"):
+            later.split(Limits(), final=True)
+
+
+@pytest.mark.parametrize("moved", ["file", "folder"])
+def test_a_file_that_is_renamed_or_moved_with_its_folder_is_not_read_again(tmp_path: Path, moved: str) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(b'{"id":1}\n')
+    entries = [source_of(folder).reader().split(Limits(), final=True)]
+    if moved == "file":
+        (folder / "a.jsonl").rename(folder / "b.jsonl")
+    else:
+        folder = folder.rename(tmp_path / "input")
+    (folder / "new.jsonl").write_bytes(b'{"id":2}\n')
+    for _start in range(2):
+        reader = source_of(folder).reader()
+        reader.restore(entries)
+        (stream,) = reader.split(Limits(), final=True)
+        assert [piece.path for piece in pieces_of(stream)] == ["new.jsonl"]
+        (notice,) = reader.notices()
+        name, before = ("b.jsonl", "a.jsonl") if moved == "file" else ("a.jsonl", "../data/a.jsonl")
+        assert notice == f"{name}, which was {before}, in {folder} not read again: read under the earlier name, and unchanged"
+    name = "b.jsonl" if moved == "file" else "a.jsonl"
+    with (folder / name).open("ab") as file:
+        file.write(b'{"id":3}\n')
+    later = source_of(folder).reader()
+    later.restore(entries)
+    assert {piece.path for stream in later.split(Limits(), final=True) for piece in pieces_of(stream)} == {name, "new.jsonl"}
+
+
+def test_another_link_of_a_file_is_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"id":1}\n')
+    entries = [source_of(tmp_path).reader().split(Limits(), final=True)]
+    (tmp_path / "b.jsonl").hardlink_to(tmp_path / "a.jsonl")
+    later = source_of(tmp_path).reader()
+    later.restore(entries)
+    (stream,) = later.split(Limits(), final=True)
+    assert [piece.path for piece in pieces_of(stream)] == ["b.jsonl"]
 
 
 def test_a_compressed_file_that_changed_is_not_said_to_grow(tmp_path: Path) -> None:

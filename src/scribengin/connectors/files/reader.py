@@ -92,6 +92,8 @@ class FilesReader:
         self._check_first = check_first
         self._waiting: dict[str, Waiting] = {}
         self._taken: dict[str, _Taken] = {}
+        self._by_inode: dict[int, str] = {}
+        """of the files that were taken: the path of each inode's last"""
         self._turn: Iterator[str] = iter(())
         self._notices: list[str] = []
         self._said: set[str] = set()
@@ -230,16 +232,31 @@ class FilesReader:
         if paths is None:
             return
         new: dict[str, Waiting] = {}
+        renamed: list[str] = []
         for path in paths:
             waiting = self._waiting.get(path)
             if waiting is None and path not in self._taken:
                 status = self._stat(path)
-                if status is not None:
+                before = None if status is None else self._name_before(status)
+                if before is not None:
+                    self._taken[path] = self._taken[before]
+                    renamed.append(f"{path}, which was {before},")
+                elif status is not None:
                     waiting = Waiting(status.st_size, status.st_mtime_ns, status.st_ino, now_s)
             if waiting is not None:
                 new[path] = waiting
         self._waiting = new
+        if renamed and not self.quiet:
+            self._notices.append(f"{some(renamed)} in {self._discovery.root} not read again: read under the earlier name, and unchanged")
         self._say_what_is_passed_over()
+
+    def _name_before(self, status: os.stat_result) -> str | None:
+        """Under which path a file was taken that was renamed or moved since; None of one that is new, or another link of it."""
+        before = self._by_inode.get(status.st_ino)
+        if before is None or self._stat(before) is not None:
+            return None
+        taken = self._taken[before]
+        return before if (status.st_size, status.st_mtime_ns) == (taken.size, taken.mtime_ns) else None
 
     def _say_what_is_passed_over(self) -> None:
         if self.quiet:
@@ -287,7 +304,7 @@ class FilesReader:
             if status is None:  # was read, and put away
                 continue
             taken = self._taken[path]
-            if (status.st_size, status.st_mtime_ns) != (taken.size, taken.mtime_ns):
+            if status.st_size != taken.size or status.st_mtime_ns not in (taken.mtime_ns, _whole_seconds(taken.mtime_ns)):
                 self._changed(path, difference(taken.size, taken.mtime_ns, status), taken, status)
 
     def check_taken(self) -> list[str]:
@@ -334,9 +351,15 @@ class FilesReader:
 
     def _remember(self, path: str, piece: Piece) -> None:
         self._taken[path] = _Taken(piece.size, piece.mtime_ns, piece.inode, max(piece.end, self._end_of(path)))
+        self._by_inode[piece.inode] = path
 
 
 _NONE = 1 << 62
+
+
+def _whole_seconds(mtime_ns: int) -> int:
+    """A file's time of change as archives keep it (tar, zip, rsync to some disks): a file of just this time was brought back."""
+    return mtime_ns - mtime_ns % 10**9
 
 
 def give_old_time(path: Path, size: int, mtime_ns: int, now: os.stat_result) -> str:
