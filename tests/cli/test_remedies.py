@@ -108,6 +108,12 @@ def changed_type(folder):
     folder.flow(ROWS.replace("type: files, path: out, format: json}", "type: console}"))
 
 
+def renamed_source(folder):
+    folder.flow(ROWS).data("data/a.jsonl", [{"id": 1, "kind": "x"}])
+    assert folder.run().balanced
+    folder.flow(ROWS.replace("rows", "records"))
+
+
 def lost_state(folder):
     folder.flow(ROWS).data("data/a.jsonl", [{"id": 1, "kind": "x"}])
     assert folder.run().balanced
@@ -123,8 +129,8 @@ def copied_state(folder):
     folder.flow(ROWS.replace("path: out", "path: out_of_copy"))
 
 
-@pytest.mark.executes("state-copied", "state-changed", "sink-type-changed", "output-foreign")
-@pytest.mark.parametrize("case", [copied_state, changed_step, changed_type, lost_state])
+@pytest.mark.executes("state-copied", "state-changed", "sink-type-changed", "output-foreign", "source-renamed")
+@pytest.mark.parametrize("case", [copied_state, changed_step, changed_type, lost_state, renamed_source])
 def test_what_a_refused_run_says_lets_it_run(folder, follow, monkeypatch, case):
     monkeypatch.chdir(folder.path)
     case(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from scribengin.cli.commands import plan, validate
 from scribengin.cli.flow_argument import as_called
-from scribengin.connectors.catalog import look_at_sink
+from scribengin.connectors.catalog import look_at_sink, open_source
 from scribengin.connectors.contract import BatchId, Claimant, Decided, Limits, Place, SourceStream
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError, SinkError, SourceError
@@ -24,7 +25,7 @@ from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
 from scribengin.local.preflight import blaming, empty_lookups, saying_what_is_in_the_trash
-from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare, sink_place
+from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare, sink_place, source_place
 from scribengin.local.reset import Reset
 from scribengin.state.contract import Decision
 from scribengin.state.decisions import Decisions
@@ -70,6 +71,7 @@ def begin(path: Path, *, publish: bool = False, adopt: bool = False) -> None:
         fingerprint=query.fingerprint,
         state_fingerprint=query.state_fingerprint,
         sources=query.sources,
+        parts=query.parts,
         types={"kept": tier.plan.flow.sinks["kept"].type},
     )
     make_folder(folder.checkpoint)
@@ -325,6 +327,46 @@ def test_a_decided_batch_whose_files_are_gone_is_refused_before_spark(tmp_path: 
     assert problem["message"] == error.message
     assert problem["message"].startswith(f"batch 0 names {part}, which is missing")
     assert problem["remedy"] == f"restore the file from a backup, or start over: scribengin reset {path} --outputs"
+
+
+@pytest.mark.parametrize("changed", ["", "json", "added"])
+def test_a_renamed_source_would_be_read_twice_and_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+    path = write(tmp_path / "flow")
+    text = re.sub(r"steps:\n.*\n", "", path.read_text()).replace("from: hourly", "from: events")
+    path.write_text(text)
+    decide(path)
+    assert planned(path) == (0, [])
+    text = text.replace("events", "clicks")
+    if changed == "json":  # another source, of which nobody can say what it has
+        path.write_text(text.replace("path: data, format: json", "path: data, format: json, on_change: ignore"))
+        assert planned(path) == (0, [])
+        return
+    if changed == "added":
+        (events,) = re.findall(r"  clicks: .*\n", text)
+        text = text.replace(events, events + events.replace("clicks", "others").replace("path: data", "path: more"))
+        text = text.replace("from: clicks", "from: [clicks, others]")
+        (path.parent / "more").mkdir()
+    path.write_text(text)
+    status, (problem,) = planned(path)
+    assert (status, problem["code"], problem["line"]) == (2, "source-renamed", 4)
+    assert problem["message"] == 'query "kept": the source "clicks" is "events" under another id, and would be read from its start again'
+    assert problem["remedy"].startswith('call the source "events" again; or give sink "kept" another id and another place')
+    assert refused(path, monkeypatch).message == problem["message"]
+
+
+def test_a_file_that_changed_is_found_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "flow")
+    (tier,) = prepare(path, state=None).tiers
+    begin(path, publish=True)
+    reader = open_source("files", source_place(tier.plan.flow, "events")).reader()
+    SourceLog(tier.folder.query("kept").sources, "events").append(0, reader.split(Limits(), final=True))
+    assert planned(path) == (0, [])
+    with (path.parent / "data/a.jsonl").open("a") as file:
+        file.write("{}\n")
+    status, (problem,) = planned(path)
+    assert (status, problem["code"], problem["line"]) == (2, "source", 4)
+    error = refused(path, monkeypatch)
+    assert (error.message, error.exit) == (problem["message"], 2)
 
 
 @pytest.mark.parametrize("sink", ["type: files, path: out, format: json", "type: delta, path: out"])

@@ -19,11 +19,12 @@ from scribengin.connectors.files.globs import WILDCARD
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
-from scribengin.core.remedies import put_state_back, put_state_back_over, start_over
+from scribengin.core.remedies import put_state_back, put_state_back_over, start_over, write_beside
 from scribengin.core.storage import names_in
 from scribengin.local.learning import rewritten_text
 from scribengin.local.migrate import first_refusal
 from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place
+from scribengin.plan.fingerprint import renamed_source
 from scribengin.plan.split import CHANNEL
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import known_owner
@@ -206,10 +207,28 @@ def query_refusal(tier: Prepared, query: QueryPlan, lineage: Lineage, owner: str
     types = {sink: tier.plan.flow.sinks[sink].type for sink in query.sinks}
     try:
         check_lineage(tier.folder.query(query.name), lineage, owner=owner, state_fingerprint=query.state_fingerprint, types=types)
+        _check_names(tier, query, lineage)
     except Refused as error:
         error.place = tier.place_of(error.node or query.name)
         return error
     return None
+
+
+def _check_names(tier: Prepared, query: QueryPlan, lineage: Lineage) -> None:
+    """Raise Refused where a source has another id than before, and nothing else is changed: its records would be read a second time."""
+    left = {id_: lineage.parts[id_] for id_ in lineage.sources if id_ not in query.sources and id_ in lineage.parts}
+    fresh = [id_ for id_ in query.sources if id_ not in lineage.sources and tier.plan.flow.sources[id_].type != CHANNEL]
+    if not (left and fresh) or Decisions(tier.folder.query(query.name).decisions).newest() is None:
+        return
+    for id_ in fresh:
+        before = renamed_source(tier.plan.flow, id_, left, catalog.source_types(internal=True))
+        if before:
+            raise Refused(
+                f'query "{query.name}": the source "{id_}" is "{before}" under another id, and would be read from its start again',
+                remedy=f'call the source "{before}" again; or {write_beside(query.sinks[0])}; or {start_over()}',
+                code="source-renamed",
+                node=id_,
+            )
 
 
 def source_refusals(prepared: PreparedFlow) -> Iterator[ScribenginError]:
@@ -296,8 +315,9 @@ def _holds_anything(root: Path) -> bool:
 
 
 def check_before_spark(prepared: PreparedFlow, *, adopt: bool) -> None:
-    """Of a flow without state, or under the leases, moves done: raises the first thing that the claims of a run would refuse."""
-    for error in (*state_refusals(prepared), *sink_refusals(prepared, adopt=adopt)):
+    """Of a flow without state, or under the leases, moves done: raises the first thing that the claims of a run would refuse, and the
+    first look at its files."""
+    for error in (*state_refusals(prepared), *sink_refusals(prepared, adopt=adopt), *_changed_files(prepared, ())[0]):
         raise error
 
 

@@ -41,8 +41,7 @@ def node_fingerprints(
         node = graph.nodes[id_]
         match node:
             case Source():
-                dry = replace(node, high_water=None, low_water=None, capacity=None)
-                parts[id_] = [_plain(dry) | {"options": _plain(_without_pace(node, source_types))}, flow.on_error(node)]
+                parts[id_] = _source_part(flow, node, source_types)
             case Step():
                 late = [flow.late(node)] if flow.late(node) != Defaults().late else []
                 parts[id_] = [_plain(replace(node, late=None)), flow.on_error(node), *_python_texts(flow, node), *late]
@@ -50,6 +49,19 @@ def node_fingerprints(
                 own = {"options": _plain(_without_pace(node, sink_types)), "trigger_s": None}
                 parts[id_] = [_plain(node) | own, node.delivery or flow.defaults.delivery]
     return {id_: _digest(part) for id_, part in parts.items()}
+
+
+def renamed_source(flow: Flow, source: str, earlier: Mapping[str, str], source_types: Mapping[str, NodeType]) -> str:
+    """Which of earlier sources, by their fingerprints, is this one under another id; empty where none is."""
+    for id_, fingerprint in earlier.items():
+        if _digest(_source_part(flow, replace(flow.sources[source], id=id_), source_types)) == fingerprint:
+            return id_
+    return ""
+
+
+def _source_part(flow: Flow, node: Source, types: Mapping[str, NodeType]) -> list[Any]:
+    dry = replace(node, high_water=None, low_water=None, capacity=None)
+    return [_plain(dry) | {"options": _plain(_without_pace(node, types))}, flow.on_error(node)]
 
 
 def _without_pace(node: Source | Sink, types: Mapping[str, NodeType]) -> dict[str, Any]:

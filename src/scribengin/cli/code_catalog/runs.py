@@ -69,6 +69,13 @@ CATALOG: tuple[Entry, ...] = (
         "tests/local/test_preflight.py::test_a_lookup_table_without_a_record_is_a_warning_of_plan_and_run",
     ),
     met(
+        "source-renamed",
+        "A source has another id than before",
+        "How far a source was read is kept under its id. Under another one it would be read from its start, and its rows would come twice.",
+        "Call the source by its earlier id. Or give the sink another id and another place: it reads everything again.",
+        "tests/local/test_preflight.py::test_a_renamed_source_would_be_read_twice_and_is_refused",
+    ),
+    met(
         "pattern-unmatched",
         "No file matches the pattern of a source",
         "The folder has files, and the pattern in `path` means none of them, as when an ending is misspelt. The flow runs, and reads what "
