@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -367,6 +368,20 @@ def test_a_file_that_is_renamed_or_moved_with_its_folder_is_not_read_again(tmp_p
     later = source_of(folder).reader()
     later.restore(entries)
     assert {piece.path for stream in later.split(Limits(), final=True) for piece in pieces_of(stream)} == {name, "new.jsonl"}
+
+
+def test_a_folder_that_was_copied_with_its_times_is_not_read_again(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.jsonl").write_bytes(b'{"id":1}\n')
+    entries = [source_of(folder).reader().split(Limits(), final=True)]
+    shutil.copytree(folder, tmp_path / "input")
+    os.utime(tmp_path / "input/b.jsonl")
+    reader = source_of(tmp_path / "input").reader()
+    reader.restore(entries)
+    (stream,) = reader.split(Limits(), final=True)
+    assert [piece.path for piece in pieces_of(stream)] == ["b.jsonl"], "whose time says that it may be another"
 
 
 def test_another_link_of_a_file_is_a_file_of_its_own(tmp_path: Path) -> None:

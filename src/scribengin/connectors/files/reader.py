@@ -108,10 +108,15 @@ class FilesReader:
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Take over what the log says was handed out."""
+        copies: list[str] = []
         for streams in entries:
             for stream in streams:
                 for path, piece in self._pieces(stream):
                     self._remember(path, piece)
+                    if piece.path != path and self._is_copy(piece):
+                        self._remember(piece.path, piece)
+                        copies.append(_renamed(piece.path, path))
+        self._say_not_again(copies)
 
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
         """The next files, as streams of about `split` bytes each. Raises SourceError for a taken file that changed."""
@@ -240,14 +245,13 @@ class FilesReader:
                 before = None if status is None else self._name_before(status)
                 if before is not None:
                     self._taken[path] = self._taken[before]
-                    renamed.append(f"{path}, which was {before},")
+                    renamed.append(_renamed(path, before))
                 elif status is not None:
                     waiting = Waiting(status.st_size, status.st_mtime_ns, status.st_ino, now_s)
             if waiting is not None:
                 new[path] = waiting
         self._waiting = new
-        if renamed and not self.quiet:
-            self._notices.append(f"{some(renamed)} in {self._discovery.root} not read again: read under the earlier name, and unchanged")
+        self._say_not_again(renamed)
         self._say_what_is_passed_over()
 
     def _name_before(self, status: os.stat_result) -> str | None:
@@ -257,6 +261,15 @@ class FilesReader:
             return None
         taken = self._taken[before]
         return before if (status.st_size, status.st_mtime_ns) == (taken.size, taken.mtime_ns) else None
+
+    def _say_not_again(self, renamed: Sequence[str]) -> None:
+        if renamed and not self.quiet:
+            self._notices.append(f"{some(renamed)} in {self._discovery.root} not read again: read under the earlier name, and unchanged")
+
+    def _is_copy(self, piece: Piece) -> bool:
+        """Whether a file that was taken below another folder lies here too, with its time: the folder was copied, or brought back."""
+        status = None if piece.path in self._taken else self._stat(piece.path)
+        return status is not None and (status.st_size, status.st_mtime_ns) == (piece.size, piece.mtime_ns)
 
     def _say_what_is_passed_over(self) -> None:
         if self.quiet:
@@ -355,6 +368,10 @@ class FilesReader:
 
 
 _NONE = 1 << 62
+
+
+def _renamed(path: str, before: str) -> str:
+    return f"{path}, which was {before},"
 
 
 def _whole_seconds(mtime_ns: int) -> int:
