@@ -24,7 +24,7 @@ from scribengin.core.storage import folder_fault, make_folder
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
-from scribengin.local.preflight import blaming, empty_lookups, saying_what_is_in_the_trash
+from scribengin.local.preflight import blaming, empty_lookups, repeated_keys, saying_what_is_in_the_trash
 from scribengin.local.prepare import first_file_faults, is_begun, open_sinks, open_sources, prepare, sink_place, source_place
 from scribengin.local.reset import Reset
 from scribengin.state.contract import Decision
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import FlowFolder
+
+    from scribengin.local.contract import RunView
 
 FLOW = """\
 version: 1
@@ -574,6 +576,55 @@ def test_a_lookup_table_without_a_record_is_a_warning_of_plan_and_run(folder: Fl
     assert [problem.code for problem in result.problems] == ["lookup-empty"]
     folder.data("names/names.csv", ["code,name", "x,ex"])
     assert empty_lookups(prepare(folder.path / "flow.yaml", state=None)) == []
+
+
+def test_a_key_in_several_rows_of_a_lookup_table_is_a_warning_of_plan_validate_and_run(folder: FlowFolder) -> None:
+    folder.flow(LOOKUP).data("data/a.jsonl", [{"id": 1, "code": "x"}, {"id": 2, "code": "y"}])
+    folder.data("names/names.csv", ["code,name", "x,ex", "y,why", "z,a", ",none", ",nothing"]).data(
+        "names/more.csv", ["code,name", "x,eks"]
+    )
+    path = folder.path / "flow.yaml"
+    (told,) = repeated_keys(prepare(path, state=None))
+    assert (told.code, told.severity, told.place.line) == ("lookup-repeated", "warning", 7)
+    assert told.message == (
+        'lookup table "names": 1 key (column code) is in more than one row, such as "x" in 2 rows: step "named" makes 2 rows of each '
+        'record of "rows" with that key'
+    )
+    assert planned(path)[1][0]["code"] == "lookup-repeated"
+    assert validate.command.callback is not None
+    answer = validate.command.callback(files=(str(path),), environment=True, state=None)
+    assert [problem.code for problem in answer.problems] == ["lookup-repeated"]
+    views: list[RunView] = []
+    result = folder.run(watch=views.append)
+    assert result.problems == (told,)
+    before = next(view for view in views if view.notices)
+    assert (before.phase, before.notices) == ("starting spark", (f"{told.message}; {told.remedy}",))
+    assert [row["id"] for row in folder.read("out")] == [1, 1, 2]
+    folder.flow(
+        path.read_text().replace("steps:", "steps:\n  once: {from: names, dedupe: {key: [code]}}").replace("[rows, names]", "[rows, once]")
+    )
+    assert planned(path) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("flow", "table"),
+    [
+        pytest.param(LOOKUP.replace("how: left", "how: semi"), ["x,ex", "x,eks"], id="semi"),
+        pytest.param(
+            LOOKUP.replace("key: [code]", "key: [code, name]").replace(' STRING"}\n  names', ' STRING, name STRING"}\n  names'),
+            ["x,ex", "x,eks"],
+            id="two columns",
+        ),
+        pytest.param(LOOKUP, ["x,ex", "y,why"], id="once each"),
+        pytest.param(LOOKUP, ["x,ex", "x,eks", "y," + "y" * 2**24], id="a large table"),
+    ],
+)
+def test_a_lookup_that_makes_no_second_row_and_a_large_table_are_no_warning(flow: str, table: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(flow)
+    (tmp_path / "names").mkdir()
+    (tmp_path / "names" / "names.csv").write_text("\n".join(["code,name", *table]))
+    assert repeated_keys(prepare(path, state=None)) == []
 
 
 def test_a_lookup_table_without_the_key_of_its_join_stops_each_start_before_spark(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Everything here only reads: nothing is made, claimed or changed, so that it can 
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -23,9 +24,10 @@ from scribengin.core.remedies import put_state_back, put_state_back_over, start_
 from scribengin.core.storage import names_in
 from scribengin.local.learning import rewritten_text
 from scribengin.local.migrate import first_refusal
-from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place
+from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place, static_streams
 from scribengin.plan.fingerprint import renamed_source
 from scribengin.plan.split import CHANNEL
+from scribengin.spec.model import Join
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import known_owner
 from scribengin.state.lineage import check_lineage, read_lineage
@@ -34,19 +36,26 @@ from scribengin.state.topology import known_lineages, tiers_with_state
 from scribengin.state.trash import Trash, has_trash_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    import pyarrow as pa
+
+    from scribengin.connectors.contract import Source as OpenSource
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.diff import Changes
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.moves import Moves
-    from scribengin.spec.model import Flow, Source
+    from scribengin.spec.model import Flow, Source, Step
     from scribengin.state.lineage import Lineage
 
 _WHERE = ("path", "url")
 """options that say where a node's data are: an error of the place has theirs"""
 _HEADER_BYTES = 2**16
 """a longer file of CSV has a record, whatever its header is"""
+_LOOKUP_BYTES = 2**24
+"""a larger lookup table is not read before a run reads it"""
+_SHOWN = 60
+"""characters of a value in a message"""
 
 
 @contextmanager
@@ -148,6 +157,89 @@ def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
                     remedy = "put the table there before the flow starts"
                     found.append(Problem("lookup-empty", tier.place_of(id_, _WHERE), message, remedy, "warning"))
     return found
+
+
+def repeated_keys(prepared: PreparedFlow) -> list[Problem]:
+    """A warning for each join that finds a key in several rows of a small table of files, and so makes several rows of one record. Reads
+    the table; what cannot be read is left to who says it, and nothing is known where Arrow is not installed."""
+    found = []
+    for tier in prepared.tiers:
+        flow = tier.plan.flow
+        for step in flow.steps.values():
+            if not isinstance(step.action, Join) or step.action.how == "semi" or len(step.inputs) != 2:
+                continue
+            table = flow.sources.get(step.inputs[1])
+            if table is None or not table.static or table.type != "files" or table.options.get("parse") == "spark":
+                continue
+            with suppress(ScribenginError, OSError, ModuleNotFoundError):
+                found += [_repeated(tier, step, *keys) for keys in _keys_repeated(flow, table.id, step.action.key)]
+    return found
+
+
+def _repeated(tier: Prepared, step: Step, keys: int, value: Sequence[object], rows: int) -> Problem:
+    assert isinstance(step.action, Join)
+    left, right = step.inputs
+    one, names = keys == 1, ", ".join(step.action.key)
+    shown = ", ".join(json.dumps(each, default=str, ensure_ascii=False) for each in value)
+    shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
+    message = (
+        f'lookup table "{right}": {keys:,} {"key" if one else "keys"} (column{"s" * (len(value) != 1)} {names}) '
+        f'{"is" if one else "are"} in more than one row, such as {shown} in {rows:,} rows: step "{step.id}" makes {rows:,} rows of each '
+        f'record of "{left}" with that key'
+    )
+    dedupe = f"once: {{from: {right}, dedupe: {{key: [{names}]}}}}"
+    remedy = (
+        "if one row is meant, remove the others from the table; or keep any one of them by a step of its own, "
+        f'{dedupe}, and write from: [{left}, once] in step "{step.id}"'
+    )
+    return Problem("lookup-repeated", tier.place_of(step.id), message, remedy, "warning")
+
+
+def _keys_repeated(flow: Flow, id_: str, key: Sequence[str]) -> Iterator[tuple[int, tuple[object, ...], int]]:
+    """(how many keys are in several rows, the most frequent of them, its rows), if any is, and the table is small."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    source = catalog.open_source("files", source_place(flow, id_))
+    columns = _key_columns(source, key)
+    if columns is None:
+        return
+    numbered = [str(nth) for nth in range(len(key))]
+    table = columns.rename_columns(numbered)
+    for name in numbered:  # a null finds nothing
+        table = table.filter(pc.is_valid(table[name]))
+    try:
+        counts = table.group_by(numbered).aggregate([([], "count_all")])
+    except pa.ArrowNotImplementedError:  # of nested types
+        return
+    counts = counts.filter(pc.greater(counts["count_all"], 1))
+    if counts.num_rows:
+        first = counts.sort_by([("count_all", "descending"), *((name, "ascending") for name in numbered)]).slice(0, 1).to_pylist()[0]
+        yield counts.num_rows, tuple(first[name] for name in numbered), first["count_all"]
+
+
+def _key_columns(source: OpenSource, key: Sequence[str]) -> pa.Table | None:
+    """These columns of all that a source of files has now; None of one that is large, or has not all of them."""
+    import pyarrow as pa
+
+    from scribengin.core.types import arrow_schema
+
+    form = arrow_schema(source.resolve_schema())
+    if any(name not in form.names for name in key):
+        return None
+    form = pa.schema([form.field(name) for name in key])
+    streams = static_streams(source, looking=True)
+    batches, left, decoder = [], _LOOKUP_BYTES, source.decoder()
+    if sum(stream.bytes for stream in streams) > left:
+        return None
+    for stream in streams:
+        for block in source.read(stream):
+            batch = decoder.columns(block).batch.select(key).cast(form)
+            left -= batch.nbytes  # a compressed file may hold many times its size
+            if left < 0:
+                return None
+            batches.append(batch)
+    return pa.Table.from_batches(batches, form)
 
 
 def _files_of(source: Source, flow: Flow) -> Path:

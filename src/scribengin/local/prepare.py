@@ -10,6 +10,7 @@ from scribengin.connectors import catalog
 from scribengin.connectors.abilities import is_handed_over, looks_ahead, looks_for_keys
 from scribengin.connectors.contract import Limits, Place, Sink, SourceStream
 from scribengin.connectors.contract import Source as OpenSource
+from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import Exit, InputError, Refused, SourceError, Unreachable
 from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import did_you_mean
@@ -274,9 +275,11 @@ def limits_of(options: Mapping[str, object]) -> Limits:
     return Limits(**({"max_bytes": DEFAULT_BATCH_BYTES} | given))  # type: ignore[arg-type]
 
 
-def static_streams(source: OpenSource) -> tuple[SourceStream, ...]:
-    """All there is of a static source now."""
+def static_streams(source: OpenSource, *, looking: bool = False) -> tuple[SourceStream, ...]:
+    """All there is of a static source now. `looking`: they are not for a Batch, so that others may delete them meanwhile."""
     reader = source.reader()
+    if looking and isinstance(reader, FilesReader):
+        reader.holds, reader.quiet = False, True
     streams: list[SourceStream] = []
     while more := reader.split(Limits(), final=True):
         streams += [stream for stream in more if not stream.skipped]

@@ -17,7 +17,14 @@ from scribengin.core.problems import Problem
 from scribengin.core.storage import folder_fault
 from scribengin.local.contract import RunView
 from scribengin.local.migrate import migrate
-from scribengin.local.preflight import blaming, check_before_spark, empty_lookups, unmatched_patterns, what_is_added_to
+from scribengin.local.preflight import (
+    blaming,
+    check_before_spark,
+    empty_lookups,
+    repeated_keys,
+    unmatched_patterns,
+    what_is_added_to,
+)
 from scribengin.local.prepare import first_file_faults, open_sources, prepare
 from scribengin.local.reset import empty_trash
 from scribengin.local.session import begin
@@ -35,6 +42,10 @@ if TYPE_CHECKING:
     from scribengin.local.contract import RunResult, RunSettings
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.meetings import Meeting
+
+
+_TOLD_AT_ONCE = frozenset({"lookup-empty", "lookup-repeated", "pattern-unmatched"})
+"""warnings of what the places hold now: who sees them in time stops, and puts it right; all are in the result too"""
 
 
 def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None], *, spark: SparkSession | None = None) -> RunResult:
@@ -83,6 +94,9 @@ def run_flows(
             starting = stack.enter_context(closing(begin(flows, settings, partial(show, "starting spark"))))
         for flow in flows:
             look_at_first_files(flow, any_columns=settings.word is not None)
+        flows = [replace(flow, warnings=(*flow.warnings, *repeated_keys(flow))) for flow in flows]  # with Arrow, while Java boots
+        if odd := [f"{problem.message}; {problem.remedy}" for flow in flows for problem in flow.warnings if problem.code in _TOLD_AT_ONCE]:
+            show("starting spark", *odd)
         from scribengin.local.drive import run_checked  # with PySpark and Arrow, while Java boots
         from scribengin.spark.warm_up import begin_warm_up
 

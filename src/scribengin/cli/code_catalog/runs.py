@@ -76,6 +76,14 @@ CATALOG: tuple[Entry, ...] = (
         "tests/local/test_preflight.py::test_a_renamed_source_would_be_read_twice_and_is_refused",
     ),
     met(
+        "lookup-repeated",
+        "A key is in several rows of a lookup table",
+        "A join makes a row for each row of the table that has the key, so that each record with it comes out several times. That may be "
+        "meant. Tables of files of up to 16 MiB are looked at, where a join reads them directly.",
+        "Remove the other rows from the table; or keep any one of them: `once: {from: TABLE, dedupe: {key: [KEY]}}`, and join with `once`.",
+        "tests/local/test_preflight.py::test_a_key_in_several_rows_of_a_lookup_table_is_a_warning_of_plan_validate_and_run",
+    ),
+    met(
         "pattern-unmatched",
         "No file matches the pattern of a source",
         "The folder has files, and the pattern in `path` means none of them, as when an ending is misspelt. The flow runs, and reads what "

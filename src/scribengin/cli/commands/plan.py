@@ -32,13 +32,13 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     """
     from scribengin.local.inspect import planned_changes, run_advice
     from scribengin.local.migrate import changes_and_moves
-    from scribengin.local.preflight import empty_lookups, planned_refusals, unmatched_patterns
+    from scribengin.local.preflight import empty_lookups, planned_refusals, repeated_keys, unmatched_patterns
     from scribengin.local.prepare import prepare
     from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 
     settings = run_settings(read_settings({"state": state}))
     prepared = prepare(flow_path(flow), state=settings.state)
-    problems = [*prepared.warnings, *empty_lookups(prepared), *unmatched_patterns(prepared).values()]
+    problems = [*prepared.warnings, *empty_lookups(prepared), *repeated_keys(prepared), *unmatched_patterns(prepared).values()]
     found = changes_and_moves(prepared)
     refused, again = planned_refusals(prepared, *found)
     if deep and not refused:

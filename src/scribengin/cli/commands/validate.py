@@ -77,7 +77,9 @@ def command(files: tuple[str, ...], *, environment: bool, state: Path | None) ->
 
 
 def _reached(path: Path, flow: Flow | None, found: list[Problem], state: Path | None) -> list[NodeReach]:
-    """What a look at the places finds, of a flow without mistakes; what the plan itself is refused for is added to `found`."""
+    """What a look at the places finds, of a flow without mistakes; what the plan itself is refused for, and what is odd about its lookup
+    tables, is added to `found`."""
+    from scribengin.local.preflight import empty_lookups, repeated_keys
     from scribengin.local.prepare import prepare_valid
     from scribengin.local.reach import look_at_places
 
@@ -88,4 +90,5 @@ def _reached(path: Path, flow: Flow | None, found: list[Problem], state: Path | 
     except ScribenginError as error:
         found += problems_of(error)
         return []
+    found += [*empty_lookups(prepared), *repeated_keys(prepared)]
     return look_at_places(prepared, within_s=_WITHIN_S)
