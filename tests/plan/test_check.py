@@ -21,12 +21,14 @@ from scribengin.spec.model import (
     Merge,
     Parse,
     Python,
+    Resources,
     Route,
     Select,
     Sink,
     Source,
     Sql,
     Step,
+    Tier,
     Watermark,
     WindowSpec,
 )
@@ -455,6 +457,32 @@ def test_two_columns_of_one_name_are_refused() -> None:
 )
 def test_sql_mistakes_are_found_offline(text: str, code: str) -> None:
     assert codes(through(step("a", "tweets", Sql(text)))) == [code]
+
+
+@pytest.mark.parametrize(
+    ("text", "severity", "remedy"),
+    [
+        ("SELECT to_dat(ts) AS d FROM tweets", "error", 'did you mean "to_date"?'),
+        ("SELECT toDate(ts) AS d FROM tweets", "error", 'did you mean "to_date"?'),
+        ("SELECT cuont(*) AS n FROM tweets", "error", 'did you mean "count"?'),
+        ("SELECT main.uper(user) AS u FROM tweets", "warning", 'did you mean "upper"?'),
+        ("SELECT sha3(user) AS u FROM tweets", "warning", 'did you mean "sha"?'),
+        ("SELECT st_contains(user, text) AS u FROM tweets", "warning", 'did you mean "contains"?'),
+    ],
+)
+def test_a_function_that_can_only_be_a_slip_is_an_error(text: str, severity: str, remedy: str) -> None:
+    (problem,) = [each for each in through(step("a", "tweets", Sql(text))) if each.code == "sql-function-unknown"]
+    assert (problem.severity, problem.remedy) == (severity, remedy)
+
+
+def test_a_function_that_the_flow_may_register_itself_is_a_warning(module: Path) -> None:
+    slip = step("a", "tweets", Filter("uper(user) = 'A'"))
+    frame = step("own", "tweets", Python("steps:whole"), on_error="fail")
+    assert one(through(frame, replace(slip, inputs=("own",)), folder=module)).severity == "warning"
+    bringing = Tier("t", ("a",), resources=Resources(spark={"spark.sql.extensions": "com.example.Functions"}))
+    found = [each for each in through(slip, tiers={"t": bringing}) if each.code == "sql-function-unknown"]
+    assert one(found).severity == "warning"
+    assert one(through(slip)).severity == "error"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def queries_hold(subject: Subject) -> Iterator[Problem]:
         path = path_of(step, "sql")
         text = parse_query(step.action.text)
         facts = read_query(text, {reference: subject.resolved.of(reference) for reference in step.inputs})
-        faults = [*facts.faults, *unknown_functions(text), *refused_functions(text)]
+        faults = [*facts.faults, *unknown_functions(text, own=subject.may_have_own_functions), *refused_functions(text)]
         for fault in (*faults, *risky_casts(text, facts.known), *backslash_faults(text.sql), *time_faults(text.sql)):
             yield subject.fault(fault, path, called(step))
         if text.tree is not None and not any(fault.code == "sql-input-unknown" for fault in facts.faults):
@@ -78,7 +78,7 @@ def _predicate(subject: Subject, step: Step, path: Path, predicate: str, over: _
 
 def _expression(subject: Subject, step: Step, path: Path, expression: str, over: _Input, *, aggregates: bool) -> Iterator[Problem]:
     text = parse_expression(expression)
-    strange = list(unknown_functions(text))
+    strange = list(unknown_functions(text, own=subject.may_have_own_functions))
     lacking = aggregates and text.tree is not None and not has_aggregate(text)
     if lacking and strange:  # no aggregate, for a function that is not there: one mistake, and it cannot run
         strange = [replace(fault, severity="error") for fault in strange]

@@ -45,6 +45,9 @@ _STANDS_ALONE = (
 )
 """How the codes begin of what is wrong whatever the rest of the flow says"""
 
+_BRINGING = ("spark.sql.extensions", "spark.sql.catalog", "spark.jars", "spark.plugins", "spark.driver.extraClassPath")
+"""How settings of Spark begin that can bring functions"""
+
 NODE_SECTIONS = ("sources", "steps", "sinks")
 
 Rule = Callable[["Subject"], Iterator[Problem]]
@@ -106,6 +109,14 @@ class Subject:
             for step in self.flow.steps.values()
             if isinstance(step.action, Utilities)
         }
+
+    @cached_property
+    def may_have_own_functions(self) -> bool:
+        """Whether SQL of this flow may know functions that are not Spark's: a function that gets a frame can register some, and settings of
+        a tier can bring them."""
+        infos = [*self.functions.values(), *(info for infos in self.utilities.values() for info in infos)]
+        settings = [key for tier in self.flow.tiers.values() for key in tier.resources.spark]
+        return any(info.form == "frame" or info.kind == "unknown" for info in infos) or any(key.startswith(_BRINGING) for key in settings)
 
     @property
     def knows_nodes(self) -> bool:

@@ -47,11 +47,11 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "sql-function-unknown",
         "A function that Spark does not have",
-        "Neither Spark's list of functions nor the parser knows it.",
+        "Neither Spark's list of functions nor the parser knows it. An error if the name is one letter away from a function of Spark's; a "
+        "warning if it may be one that the flow's own Python, or settings of Spark, bring.",
         "Write one of Spark's functions, or use a python step.",
         ORDERS + "steps:\n  a: {from: orders, filter: \"uper(user) = 'A'\"}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
-        severity="warning",
         fix=("uper(", "upper("),
     ),
     Entry(

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 
-def unknown_functions(text: Text) -> Iterator[Fault]:
-    """Calls of functions that neither Spark 4.2 nor sqlglot knows. A warning: Spark has the last word."""
+def unknown_functions(text: Text, *, own: bool) -> Iterator[Fault]:
+    """Calls of functions that neither Spark 4.2 nor sqlglot knows. One slip away from a function of Spark's it is an error; else a warning,
+    for settings of the session may bring functions that nobody here knows.
+
+    Args:
+        text: The expression or query.
+        own: The flow may bring functions by itself: then all are warnings.
+    """
     from sqlglot import exp
 
     if text.tree is None:
@@ -24,14 +30,26 @@ def unknown_functions(text: Text) -> Iterator[Fault]:
     for call in text.tree.find_all(exp.Anonymous):
         name = call.name.lower()
         if name not in FUNCTIONS:
-            remedy = did_you_mean(name, FUNCTIONS) or "see Spark's list of SQL functions, or use a python step"
-            yield Fault(
-                "sql-function-unknown",
-                call.meta.get("start", start_of(call) or 0),
-                f'Spark has no function "{call.name}"',
-                remedy,
-                "warning",
-            )
+            meant = sorted(known for known in FUNCTIONS if _is_slip(name, known))
+            remedy = did_you_mean(name, meant) or did_you_mean(name, FUNCTIONS) or "see Spark's list of SQL functions, or use a python step"
+            certain = bool(meant) and not own and not isinstance(call.parent, exp.Dot)
+            place = call.meta.get("start", start_of(call) or 0)
+            yield Fault("sql-function-unknown", place, f'Spark has no function "{call.name}"', remedy, "error" if certain else "warning")
+
+
+def _is_slip(word: str, known: str) -> bool:
+    """Whether one letter is missing, too much or another, or two have changed places. Another digit is another function: `sha3`."""
+    start = _alike(word, known)
+    word, known = word[start:], known[start:]
+    end = _alike(word[::-1], known[::-1])
+    word, known = word[: len(word) - end], known[: len(known) - end]
+    turned = len(word) == 2 and word == known[::-1]
+    return (max(len(word), len(known)) == 1 or turned) and not any(map(str.isdigit, word + known))
+
+
+def _alike(word: str, known: str) -> int:
+    """How many letters both begin with."""
+    return next((nth for nth, (one, other) in enumerate(zip(word, known, strict=False)) if one != other), min(len(word), len(known)))
 
 
 def refused_functions(text: Text) -> Iterator[Fault]:
