@@ -25,7 +25,7 @@ COLUMNS = columns_of(parse_schema("amount STRING, n INT, p DOUBLE, d DATE, ts TI
         ("coalesce(amount, 0)", "BIGINT"),
         ("CASE WHEN n > 1 THEN amount ELSE n END", "BIGINT"),
         ("IF(n > 1, amount, 0)", "BIGINT"),
-        ("sum(amount)", "DOUBLE"),
+        ("abs(amount)", "DOUBLE"),
         ("upper(amount) = 7", "BIGINT"),
     ],
 )
@@ -34,6 +34,15 @@ def test_a_text_that_is_taken_for_a_number_is_told_with_try_cast(text: str, to: 
     assert (fault.code, fault.severity) == ("sql-cast-can-fail", "warning")
     assert f"Spark casts it to {to}, " in fault.message
     assert fault.remedy.startswith("write try_cast(")
+
+
+@pytest.mark.parametrize("name", ["sum", "avg"])
+def test_of_an_aggregate_over_a_text_it_is_told_that_the_query_stops(name: str) -> None:
+    (fault,) = implicit_casts_of(parse_expression(f"{name}(amount)"), COLUMNS)
+    assert fault.message == (
+        f"{name}(amount) needs numbers, and amount is a STRING: Spark casts it to DOUBLE, and the query stops if one is not a number"
+    )
+    assert fault.remedy.startswith(f"write {name}(try_cast(amount AS DOUBLE)), which leaves such values out; or give the column a number")
 
 
 @pytest.mark.parametrize(

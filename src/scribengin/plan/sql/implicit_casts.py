@@ -28,7 +28,9 @@ def implicit_casts(tree: exp.Expr, lookup: Lookup) -> Iterator[Fault]:
         types = [(part, _type(part, lookup)) for part in parts]
         texts = [part for part, type_ in types if type_ is not None and type_.name == "STRING" and not _is_number_text(part)]
         number = next((type_ for _, type_ in types if type_ is not None and type_.name in NUMBERS), None)
-        if texts and (number is not None or does == _COMPUTES):
+        if texts and isinstance(node, (exp.Sum, exp.Avg)):
+            yield _of_aggregate(node, texts[0])
+        elif texts and (number is not None or does == _COMPUTES):
             yield _fault(texts[0], does, number)
 
 
@@ -41,7 +43,7 @@ def union_fault(query: exp.Expr, column: str, one: Type, other: Type) -> Fault |
     return None
 
 
-_COMPARES, _COMPUTES, _CHOOSES = "is compared with a number", "is computed with", "stands beside a number as the same value"
+_COMPARES, _COMPUTES, _CHOOSES = "is compared with a number", "is used as a number", "stands beside a number as the same value"
 
 
 @cache
@@ -113,3 +115,16 @@ def _fault(text: exp.Expr, does: str, number: Type | None) -> Fault:
     with_ = f" ({number})" if number is not None and does == _COMPARES else ""
     message = f"{shown} is a text and {does}{with_}: Spark casts it to {to}, {fails}"
     return Fault(CODE, start_of(text) or 0, message, f"write try_cast({shown} AS DOUBLE): null if it is not a number", "warning")
+
+
+def _of_aggregate(call: exp.Sum | exp.Avg, text: exp.Expr) -> Fault:
+    """No row fails of an aggregate, but the query."""
+    name, shown = call.key, text.sql("spark")
+    message = (
+        f"{name}({shown}) needs numbers, and {shown} is a STRING: Spark casts it to DOUBLE, and the query stops if one is not a number"
+    )
+    remedy = (
+        f"write {name}(try_cast({shown} AS DOUBLE)), which leaves such values out; or give the column a number type in `schema:` of its "
+        "source, which makes dead letters of such records"
+    )
+    return Fault(CODE, start_of(text) or 0, message, remedy, "warning")
