@@ -161,6 +161,7 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("permissive", "PySpark", "dead_letter"),
     OldWord("failfast", "PySpark", "fail"),
     OldWord("dropmalformed", "PySpark", "drop"),
+    OldWord("join_type", "PySpark", "how"),
     OldWord("outer", "PySpark", "full"),
     OldWord("left_outer", "PySpark", "left"),
     OldWord("right_outer", "PySpark", "right"),
@@ -196,6 +197,15 @@ _NO_TYPE = {
     **dict.fromkeys(("gcs", "gs", "azure", "abfs", "abfss", "adls"), "`type: objects` takes stores with the API of S3"),
 }
 """Types of others that are not here → what can be done"""
+
+_NO_JOIN = {
+    **dict.fromkeys(
+        ("anti", "leftanti"),
+        "write how: left, and keep in a filter behind it what has null in a column of the right side that is never null",
+    ),
+    **dict.fromkeys(("cross",), "write a sql step with CROSS JOIN"),
+}
+"""Joins of others that `how` has not → what can be done"""
 
 UNITS = {
     **dict.fromkeys(("millis", "millisecond", "milliseconds", "msec"), "ms"),
@@ -266,6 +276,15 @@ def type_word(word: str, known: Collection[str]) -> str:
     if instead == _OVER_SPARK and "spark" not in known:
         instead = _OVER_KAFKA
     return f"{word} is not supported; {instead}" if instead else ""
+
+
+def join_word(word: str, known: Collection[str]) -> str:
+    """What to do in place of a join of another system that is none of `known`; or an empty text.
+
+    >>> join_word("cross", ["inner", "semi"])
+    'write a sql step with CROSS JOIN'
+    """
+    return _NO_JOIN.get(_folded(word), "") if "semi" in known else ""
 
 
 def translate(word: str) -> str:

@@ -11,7 +11,7 @@ from scribengin.core.secret import Secret
 from scribengin.spec.fill import fill
 from scribengin.spec.located import DocumentPlaces
 from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, kind_of, resolve_plain, shorten
-from scribengin.spec.old_words import old_word, translate
+from scribengin.spec.old_words import join_word, old_word, translate
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -129,7 +129,7 @@ class Reader:
         text = self.text(node, what, example or next(iter(choices)))
         if text is None or text in choices:
             return text
-        remedy = suggest(text, choices) or translate(text) or f"write one of {', '.join(choices)}"
+        remedy = join_word(text, choices) or suggest(text, choices) or translate(text) or f"write one of {', '.join(choices)}"
         self.error("bad-choice", node, f"{what} cannot be {shorten(text)}", remedy)
         return None
 

@@ -35,6 +35,7 @@ from scribengin.spec.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from collections.abc import Mapping as Mapping_
 
     from scribengin.core.options import NodeType
@@ -297,9 +298,12 @@ class Sections:
         free = [each for each in known if each not in read.given]
         needed = {key.name for key in section.keys if key.required} | {option.name for option in options if option.required}
         meant = fold(name) if fold(name) in free else our_word(name, free)
+        meant = meant or self._by_value(value, section, free)
         if types.any and meant is None and nearest(name, needed.intersection(free)) is None:
             return  # perhaps an option of the type that is not known
         near = did_you_mean(meant, free) if meant == fold(name) else old_word(name, free)
+        if meant is not None and not near:
+            near = f'did you mean "{meant}"?'
         if meant is None:
             meant = nearest(name, [each for each in free if each in needed]) or nearest(name, free, _VERY)
             near = f'did you mean "{meant}"?' if meant else ""
@@ -333,6 +337,13 @@ class Sections:
             del problems[before:]
             if found is not None:
                 read.options[meant] = found
+
+    @staticmethod
+    def _by_value(value: Node, section: Section, free: Collection[str]) -> str | None:
+        """The only key of the section that takes this value, which is one of few words: `kind: left` of a join."""
+        text = value.value if isinstance(value, Scalar) else ""
+        taking = [key.name for key in section.keys if key.name in free and (text in key.choices or our_word(text, key.choices))]
+        return taking[0] if len(taking) == 1 else None
 
     def _elsewhere(self, name: str, section: Section) -> str:
         """Where a key belongs that means something, but not here."""
