@@ -71,6 +71,7 @@ STRANGERS = re.compile(r"\b(tweets|tagged|known|kept|hosts_a|retweets|followers)
         ("    from: hourly\n", "", "missing-key", "add from: with one of events, countries, valid, enriched, hourly"),
         ("key: [country]", "key: [contry]", "column-unknown", 'did you mean "country"?'),
         ("key: [country]", "on: country", "unknown-key", 'did you mean "key"? ("on" is a word of PySpark'),
+        ("by: [region]", "by: [regions]", "column-unknown", 'did you mean "region"?'),
         ("how: left", "kind: left", "unknown-key", 'did you mean "how"?'),
         ("how: left", "type: left_outer", "unknown-key", 'did you mean "how"?'),
         ("how: left", "join_type: left", "unknown-key", 'did you mean "how"? ("join_type" is a word of PySpark'),

@@ -184,8 +184,10 @@ def expression_column(name: str, expression: str, columns: Columns | None) -> Co
     return Column(name, expression_result(parse_expression(expression), columns))
 
 
-def _aggregate_columns(action: Aggregate, columns: Columns | None) -> Columns:
+def _aggregate_columns(action: Aggregate, columns: Columns | None) -> Columns | None:
     keys = [find(columns or (), name) for name in action.by]
+    if columns is not None and None in keys:
+        return None  # which name was meant cannot be known, and what reads the step has it right
     return (
         *(WINDOW_COLUMNS if action.window else ()),
         *(Column(name, key.type if key else None, key.nullable if key else True) for name, key in zip(action.by, keys, strict=True)),
