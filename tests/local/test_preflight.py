@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 from scribengin.cli.commands import plan, validate
 from scribengin.cli.flow_argument import as_called
+from scribengin.cli.main import main
 from scribengin.connectors.catalog import look_at_sink, open_source
 from scribengin.connectors.contract import BatchId, Claimant, Decided, Limits, Place, SourceStream
 from scribengin.connectors.files.sink import FilesSink
@@ -201,6 +203,21 @@ def test_plan_says_what_run_refuses_in_the_same_words_and_neither_starts_spark(
     assert looked == ((2, [problem]) if code not in ("state-copied", "state-changed") else (0, []))
     assert error.place is not None
     assert (error.place.file, error.place.line, error.place.column) == (str(path), *place)
+
+
+@pytest.mark.parametrize(("make", "told"), [(state_gone, 1), (write, 0)])
+def test_status_of_a_flow_whose_outputs_are_there_and_whose_state_is_gone_says_so(
+    make: Callable[[Path], Path], told: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path / "flow")
+    with pytest.raises(SystemExit) as ended:
+        main(["status", str(path), "--json"])
+    problems = json.loads(capfd.readouterr().out)["problems"]
+    refused_by_run = [problem for problem in planned(path)[1] if problem["code"] == "output-foreign"]
+    assert (ended.value.code, len(problems), len(refused_by_run)) == (0, told, told)
+    for problem, by_run in zip(problems, refused_by_run, strict=True):
+        says = f'query "kept" has no state in {path.parent / ".scribengin"}; {by_run["message"]}'
+        assert problem == {**by_run, "severity": "warning", "message": says}
 
 
 def test_whose_a_place_is_validate_judges_by_the_state_that_it_is_given(tmp_path: Path) -> None:

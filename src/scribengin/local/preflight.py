@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,6 +139,23 @@ def planned_refusals(prepared: PreparedFlow, changes: Changes, moves: Moves) -> 
     found += [*unlike_files(prepared), *changed] if not sources else ()
     problems = [_problem(error, prepared) for error in found]
     return [*problems, *_of_changes(prepared, changes, known={error.code for error in found})], again
+
+
+def outputs_without_state(prepared: PreparedFlow) -> list[Problem]:
+    """A warning for each sink of a Query that has no state, whose place holds what a run would refuse to write beside: the state may have
+    been moved or deleted."""
+    queries = {
+        sink: query.name
+        for tier in prepared.tiers
+        for query in tier.plan.queries
+        if read_lineage(tier.folder.query(query.name)) is None
+        for sink in query.sinks
+    }
+    found = [error for error in sink_refusals(prepared) if error.code == "output-foreign" and error.node in queries] if queries else []
+    return [
+        replace(problem, message=f'query "{queries[error.node]}" has no state in {prepared.root}; {problem.message}', severity="warning")
+        for error, problem in ((error, _problem(error, prepared)) for error in found)
+    ]
 
 
 def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
@@ -355,6 +373,7 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
                         if not catalog.look_at_sink(node.type, place, who.get((tier.plan.tier, id_))):
                             _open(partial(catalog.open_sink, node.type, place))
                 except ScribenginError as error:
+                    error.node = error.node or id_
                     yield error
 
 

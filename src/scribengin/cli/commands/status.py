@@ -45,11 +45,14 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     """
     if is_name(flow):
         return _of_name(flow, masters)
+    from scribengin.local.preflight import outputs_without_state
     from scribengin.local.standing import read_standing
 
     prepared = prepared_flow(flow, state)
     found = read_standing(prepared)
-    return Answer(found, show=lambda: _show(found, as_called(flow_command("dead list"), {"flow": flow, "state": state})))
+    never = any(query["state"] == "never ran" for tier in found["tiers"] for query in tier["queries"])
+    problems = outputs_without_state(prepared) if never else []
+    return Answer(found, problems, show=lambda: _show(found, as_called(flow_command("dead list"), {"flow": flow, "state": state})))
 
 
 def _of_name(flow: str, masters: Masters) -> Answer:
