@@ -295,6 +295,7 @@ def test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor(
     (bench.folder / "row.json").write_bytes(b'{"id": 9, "ts": "2026-01-01T00:00:00Z"}\n')
     assert says("dead", "edit", "numbers", "kept:2:0", "--with", bench.folder / "row.json")["queries"] == ["kept"]
     edited: list[str] = []
+    monkeypatch.setenv("EDITOR", "true")
     monkeypatch.setattr("click.edit", lambda text, **_: edited.append(text) or text.replace("9", "10"))
     assert says("dead", "edit", "numbers", "kept:2:0")["queries"] == ["kept"]
     assert edited == ['{"id": 9, "ts": "2026-01-01T00:00:00Z"}\n']

@@ -180,6 +180,19 @@ def test_a_letter_is_repaired_by_column_file_or_editor_if_the_flow_would_take_it
     ]
 
 
+@pytest.mark.parametrize("editor", ["", "vim", "/usr/bin/nano -w"])
+def test_without_a_terminal_no_editor_is_opened_that_needs_one(command, flow, monkeypatch, editor):
+    bury(flow, [letter(1, payload=b'{"id": 1}')])
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", editor)
+    monkeypatch.setattr("click.edit", lambda *_, **__: pytest.fail("an editor was opened"))
+    ended = command("dead", "edit", flow, "kept:0:0", "--query", "kept", "--json")
+    assert (ended.status, ended.codes) == (2, ["editor-no-terminal"])
+    (problem,) = ended.object["problems"]
+    assert f"scribengin dead edit {flow} kept:0:0 --query kept --set COLUMN=VALUE" in problem["remedy"]
+    assert command("dead", "edit", flow, "kept:0:9", "--json").codes == ["letter-unknown"]
+
+
 @pytest.mark.parametrize("meanwhile", ["replayed", "repaired"])
 def test_what_was_written_in_an_editor_is_never_the_repair_of_another_letter_or_over_another_repair(
     command, flow, tmp_path, monkeypatch, meanwhile
@@ -197,6 +210,7 @@ def test_what_was_written_in_an_editor_is_never_the_repair_of_another_letter_or_
         return '{"id": 5}\n'
 
     (tmp_path / "whole.json").write_text('{"id": 3}')
+    monkeypatch.setenv("EDITOR", "true")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr("click.edit", edit)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from scribengin.state.trash import Trash
 
 _NEWEST = "newest"
+_OF_TERMINALS = frozenset(
+    {"vi", "vim", "nvim", "view", "nano", "pico", "emacs", "joe", "micro", "hx", "mcedit", "editor", "sensible-editor"}
+)
 _KEYS = 3
 """letters of one reason whose keys are printed"""
 
@@ -157,6 +160,7 @@ def _repaired(ask: Callable[[RepairLetter], LetterRepaired], repair: RepairLette
     if repair.columns:
         return ask(repair)
     seen = ask(repair)
+    _check_editor(repair)
     before = seen.text.encode() if seen.text is not None else b64decode(seen.text_base64 or "")
     given = _edited(seen.id, before, row=seen.row)
     if given.removesuffix(b"\n") == before:
@@ -187,6 +191,19 @@ def _given(file: Path | None) -> bytes | None:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise EnvironmentFault(f"{file} cannot be read: {error.strerror}", remedy="name another file with --with") from error
+
+
+def _check_editor(repair: RepairLetter) -> None:
+    """Raises Refused where the editor would wait for keys that nobody can press."""
+    editor = (os.environ.get("VISUAL") or os.environ.get("EDITOR") or "").split()
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) and (not editor or Path(editor[0]).name in _OF_TERMINALS):
+        more = [*(["--query", repair.query] if repair.query else []), *["--from-start"] * repair.from_start]
+        edit_it = flow_command("dead edit", repair.letter, *more, "--set", "COLUMN=VALUE")
+        raise Refused(
+            "here is no terminal for an editor",
+            remedy=f"give a column its value: {edit_it}; or the whole text: --with FILE",
+            code="editor-no-terminal",
+        )
 
 
 def _edited(letter: str, before: bytes, *, row: bool) -> bytes:

@@ -131,6 +131,14 @@ CATALOG: tuple[Entry, ...] = (
         "tests/cli/test_dead.py::test_a_letter_is_repaired_by_column_file_or_editor_if_the_flow_would_take_it",
     ),
     met(
+        "editor-no-terminal",
+        "An editor needs a terminal",
+        "`dead edit` without `--set` and `--with` opens an editor, which would wait for keys for ever. An `$EDITOR` that needs no terminal "
+        "is run.",
+        "Give the change on the command line: `--set COLUMN=VALUE`, or `--with FILE`.",
+        "tests/cli/test_dead.py::test_without_a_terminal_no_editor_is_opened_that_needs_one",
+    ),
+    met(
         "letter-refused",
         "The flow does not take the repaired letter",
         "The source, or the step, would refuse it again; or the master withholds its bytes.",
