@@ -117,7 +117,7 @@ def test_a_column_keeps_its_values_and_marks_the_others(asked: str, column: pa.A
 def test_a_type_of_which_no_value_fits_is_told_as_a_whole(asked: str, found: pa.DataType) -> None:
     schema = parse_schema(f"v {asked}")
     assert never_fits(found, schema.fields[0].type)
-    with pytest.raises(ColumnMismatchError, match=r'column "v" as .*; asked is'):
+    with pytest.raises(ColumnMismatchError, match=r'column "v" as .*; expected'):
         conformed("f", pa.record_batch([pa.nulls(1, found)], ["v"]), schema)
 
 
@@ -129,7 +129,7 @@ def test_a_row_that_does_not_fit_is_dead_with_the_value_and_the_others_go_on() -
     found = decoder_for("parquet", schema, {}).rows(block)
     assert found.rows == [{"n": 1.0, "at": NOON, "id": 1}]
     assert [(bad.ordinal, bad.reason) for bad in found.bad] == [(1, "out-of-range")]
-    assert found.bad[0].message == 'field "n": found 9007199254740993; asked is DOUBLE'
+    assert found.bad[0].message == 'field "n": found 9007199254740993; expected DOUBLE'
     assert block.payload(1) == b'{"n":"9007199254740993","at":"2026-03-02 12:00:00.000000001Z","id":2}'
     assert block.place(1).row == 11
     with pytest.raises(ColumnMismatchError, match="9007199254740993"):

@@ -154,8 +154,8 @@ def test_a_value_is_the_same_beside_a_record_that_does_not_fit(type_: Any, value
 
 
 MISFITS: list[tuple[Any, Any, str, str, str]] = [
-    ("int", 5, "STRING", "wrong-type", 'field "v": found a whole number; asked is STRING'),
-    ("string", "5", "BIGINT", "wrong-type", "found a string; asked is BIGINT"),
+    ("int", 5, "STRING", "wrong-type", 'field "v": found a whole number; expected STRING'),
+    ("string", "5", "BIGINT", "wrong-type", "found a string; expected BIGINT"),
     ("string", "2026-01-01", "TIMESTAMP", "wrong-type", "found a string"),
     ("string", "true", "BOOLEAN", "wrong-type", "found a string"),
     ("string", "YQ==", "BINARY", "wrong-type", "found a string"),
@@ -166,15 +166,15 @@ MISFITS: list[tuple[Any, Any, str, str, str]] = [
     ("boolean", True, "INT", "wrong-type", "found true or false"),
     ("long", AT_MS, "TIMESTAMP", "wrong-type", "found a whole number"),
     ("int", 5, "DATE", "wrong-type", "found a whole number"),
-    (logical("long", "timestamp-millis"), AT_MS, "BIGINT", "wrong-type", "found a timestamp; asked is BIGINT"),
+    (logical("long", "timestamp-millis"), AT_MS, "BIGINT", "wrong-type", "found a timestamp; expected BIGINT"),
     (logical("int", "date"), 5, "TIMESTAMP", "wrong-type", "found a date"),
     (logical("int", "time-millis"), 5, "INT", "wrong-type", "found a time of day"),
     (ONE, {"x": 1}, "MAP<STRING, INT>", "wrong-type", "found a record"),
     ({"type": "map", "values": "int"}, {"1": 1}, "MAP<BIGINT, INT>", "wrong-type", "found a map"),
     (["null", "string", "long"], "x", "BIGINT", "wrong-type", "found a string"),
-    (["null", ONE, TWO], ("One", {"x": 1}), "STRUCT<x: STRING>", "wrong-type", 'field "v.x": found a whole number; asked is STRING'),
+    (["null", ONE, TWO], ("One", {"x": 1}), "STRUCT<x: STRING>", "wrong-type", 'field "v.x": found a whole number; expected STRING'),
     (["null", logical("int", "date"), "long"], 5, "BIGINT", "wrong-type", "cannot be told apart"),
-    ("int", 128, "TINYINT", "out-of-range", 'field "v": found 128; asked is TINYINT'),
+    ("int", 128, "TINYINT", "out-of-range", 'field "v": found 128; expected TINYINT'),
     ("long", 2**31, "INT", "out-of-range", "found 2147483648"),
     ("double", 1e39, "FLOAT", "out-of-range", "found 1e+39"),
     (logical("int", "date"), 2_932_897, "DATE", "out-of-range", "outside the years 1 to 9999"),
@@ -185,9 +185,9 @@ MISFITS: list[tuple[Any, Any, str, str, str]] = [
     (logical("long", "timestamp-nanos"), 1001, "TIMESTAMP", "out-of-range", "no whole number of microseconds"),
     (logical("bytes", "decimal", precision=5, scale=2), b"\x7b", "DECIMAL(5,1)", "out-of-range", "which has more than 1 decimals"),
     (logical("bytes", "decimal", precision=5, scale=0), b"\x7f" * 2000, "DECIMAL(5,0)", "out-of-range", "a decimal of 2000 bytes"),
-    ("null", None, "BIGINT NOT NULL", "missing", 'field "v" is missing or null; asked is BIGINT NOT NULL'),
+    ("null", None, "BIGINT NOT NULL", "missing", 'field "v" is missing or null; expected BIGINT NOT NULL'),
     (["null", "int"], None, "INT NOT NULL", "missing", "is missing or null"),
-    ({"type": "array", "items": "int"}, [1, 300], "ARRAY<TINYINT>", "out-of-range", 'field "v[1]": found 300; asked is TINYINT'),
+    ({"type": "array", "items": "int"}, [1, 300], "ARRAY<TINYINT>", "out-of-range", 'field "v[1]": found 300; expected TINYINT'),
     ({"type": "map", "values": "string"}, {"a": "x"}, "MAP<STRING, INT>", "wrong-type", "field \"v['a']\": found a string"),
     (ONE, {"x": 5}, "STRUCT<x: INT, y: STRING NOT NULL>", "missing", 'field "v.y" is missing or null'),
 ]
@@ -328,10 +328,10 @@ def test_columns_may_come_from_key_and_offset_beside_avro() -> None:
 @pytest.mark.parametrize(
     ("schema", "text", "told"),
     [
-        ("v BIGINT", record(v="string"), 'no record of this Avro schema fits: field "v": found a string; asked is BIGINT'),
+        ("v BIGINT", record(v="string"), 'no record of this Avro schema fits: field "v": found a string; expected BIGINT'),
         ("w BIGINT NOT NULL", record(v="string"), 'field "w" is missing or null'),
         ("v STRUCT<x: STRING>", record(v=ONE), 'field "v.x": found a whole number'),
-        ("v ARRAY<STRING>", record(v={"type": "array", "items": "int"}), "found a whole number; asked is STRING"),
+        ("v ARRAY<STRING>", record(v={"type": "array", "items": "int"}), "found a whole number; expected STRING"),
     ],
 )
 def test_a_schema_of_all_values_that_no_record_of_it_fits_is_refused(schema: str, text: str, told: str) -> None:
@@ -348,9 +348,9 @@ TREE = {"type": "record", "name": "Tree", "fields": [{"name": "below", "type": {
     [
         ("{", "not valid JSON"),
         ("5", "no Avro schema"),
-        ('"string"', 'the schema of "string"; asked is a record'),
-        ("string", 'the schema of "string"; asked is a record'),
-        ("[]", "asked is a record"),
+        ('"string"', 'the schema of "string"; expected a record'),
+        ("string", 'the schema of "string"; expected a record'),
+        ("[]", "expected a record"),
         (record(v="nothing"), "no Avro schema: nothing"),
         (json.dumps(TREE), "its type Tree holds itself"),
         (record(v=["null", TREE]), "its type Tree holds itself"),

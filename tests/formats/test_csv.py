@@ -74,7 +74,7 @@ def test_a_bad_cell_names_its_column_and_costs_no_other_record() -> None:
     found = CsvDecoder(parse_schema("name STRING, id BIGINT")).rows(block)
     assert found.rows == [{"name": "a", "id": 1}, {"name": "c", "id": 3}]
     assert (list(found.ordinals), found.skipped) == ([0, 3], 1)
-    assert found.bad == [Bad(1, "wrong-type", 'column "id": found "1.0"; asked is BIGINT'), Bad(4, "ragged", "found 1 cells; asked are 2")]
+    assert found.bad == [Bad(1, "wrong-type", 'column "id": found "1.0"; expected BIGINT'), Bad(4, "ragged", "found 1 cells; expected 2")]
 
 
 def test_a_column_that_the_header_lacks_is_null_or_dead() -> None:

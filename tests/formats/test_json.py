@@ -192,17 +192,17 @@ def test_line_is_dead(line: bytes, reason: str) -> None:
 
 
 def test_messages_say_field_finding_and_what_is_asked() -> None:
-    assert one("id BIGINT", b'{"id":"7"}') == Bad(0, "wrong-type", 'field "id": found a string; asked is BIGINT')
+    assert one("id BIGINT", b'{"id":"7"}') == Bad(0, "wrong-type", 'field "id": found a string; expected BIGINT')
     assert one("u STRUCT<age: INT>", b'{"u":{"age":1.5}}') == Bad(
-        0, "wrong-type", 'field "u.age": found a number with decimals or an exponent; asked is INT'
+        0, "wrong-type", 'field "u.age": found a number with decimals or an exponent; expected INT'
     )
     assert one("d DECIMAL(5,2)", b'{"d":1.234}') == Bad(
-        0, "out-of-range", 'field "d": found 1.234, which has more than 2 decimals; asked is DECIMAL(5,2)'
+        0, "out-of-range", 'field "d": found 1.234, which has more than 2 decimals; expected DECIMAL(5,2)'
     )
-    assert one("id BIGINT NOT NULL", b"{}") == Bad(0, "missing", 'field "id" is missing or null; asked is BIGINT NOT NULL')
-    assert one("d INT, e DECIMAL(5,2) NOT NULL", b"{}") == Bad(0, "missing", 'field "e" is missing or null; asked is DECIMAL(5,2) NOT NULL')
+    assert one("id BIGINT NOT NULL", b"{}") == Bad(0, "missing", 'field "id" is missing or null; expected BIGINT NOT NULL')
+    assert one("d INT, e DECIMAL(5,2) NOT NULL", b"{}") == Bad(0, "missing", 'field "e" is missing or null; expected DECIMAL(5,2) NOT NULL')
     assert one("m MAP<INT, INT>", b'{"m":{"x":1}}') == Bad(
-        0, "wrong-type", 'field "m": found a key that does not fit; asked is MAP<INT, INT>'
+        0, "wrong-type", 'field "m": found a key that does not fit; expected MAP<INT, INT>'
     )
 
 

@@ -321,7 +321,7 @@ def test_columns_are_matched_by_name() -> None:
 
 def test_a_column_that_is_not_there_and_not_null_makes_every_row_missing() -> None:
     found = decoded("a BIGINT", "a BIGINT, c DOUBLE NOT NULL", [{"a": 1}, {"a": 2}])
-    assert found == ([], [(0, "missing"), (1, "missing")], 'field "c" is not in the pack, which has a; asked is NOT NULL')
+    assert found == ([], [(0, "missing"), (1, "missing")], 'field "c" is not in the pack, which has a; expected NOT NULL')
 
 
 def test_a_null_where_none_may_be_makes_its_row_missing() -> None:
@@ -372,7 +372,7 @@ def test_a_decimal_is_widened_on_both_sides_of_the_point() -> None:
 )
 def test_another_type_makes_every_row_bad(given: str, asked: str, value: object) -> None:
     found = decoded(f"x {given}", f"x {asked}", [{"x": value}, {"x": None}])
-    assert found == ([], [(0, "type"), (1, "type")], f'field "x" is {given} in the pack; asked is {asked}')
+    assert found == ([], [(0, "type"), (1, "type")], f'field "x" is {given} in the pack; expected {asked}')
 
 
 # what is no whole pack

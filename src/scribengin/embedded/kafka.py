@@ -262,7 +262,7 @@ def _read_or_make(folder: Path, brokers: int) -> _Cluster:
     cluster = remembered(folder / "cluster.json", _Cluster, lambda: _new_cluster(brokers))
     if len(cluster.nodes) != brokers:
         raise EnvironmentFault(
-            f"{folder} holds a cluster of {len(cluster.nodes)} brokers, asked is one of {brokers}",
+            f"{folder} holds a cluster of {len(cluster.nodes)} brokers, expected one of {brokers}",
             remedy="name another folder",
             code="server-folder",
         )

@@ -123,7 +123,7 @@ class AvroDecoder:
         form: Form | Bad
         if len(prefix) < _PREFIX_BYTES or prefix[0]:
             begins = f"begins with the bytes {prefix.hex(' ')}" if prefix else "is empty"
-            form = Bad(0, "malformed", f"not Avro's wire format: the value {begins}; asked are a byte 0, a schema's id in four bytes, Avro")
+            form = Bad(0, "malformed", f"not Avro's wire format: the value {begins}; expected a byte 0, a schema's id in four bytes, Avro")
         else:
             try:
                 form = Form(self._lookup.schema(int.from_bytes(prefix[1:], "big")), self.schema, truncate=self._truncate)

@@ -81,7 +81,7 @@ def _type(type_: Type, name: str) -> Any:
             return {"type": "array", "items": ["null", _type(type_.parts[0], name)]}
         case "MAP":
             if type_.parts[0].name != "STRING":
-                raise ValueError(f"Avro has only texts as the keys of a map; asked is {type_}")
+                raise ValueError(f"Avro has only texts as the keys of a map; expected {type_}")
             return {"type": "map", "values": ["null", _type(type_.parts[1], name)]}
         case "STRUCT":
             return _record(type_.fields, name)
@@ -174,7 +174,7 @@ def _or_null(writer: WriterSchema, node: Any, type_: Type, where: str, *, top: b
     nullable = isinstance(node, list) and len(branches(node)) < len(node)
     types = branches(node)
     if len(types) != 1:
-        raise ValueError(f"{where} is a union of several types in the Avro schema; asked is one, or one and null")
+        raise ValueError(f"{where} is a union of several types in the Avro schema; expected one, or one and null")
     change = _change(writer, types[0], type_, where, top=top)
     if change is None and nullable:
         return None

@@ -102,7 +102,7 @@ def parse_writer(text: str, references: tuple[str, ...] = ()) -> WriterSchema:
     root = _parsed([_only(each, _KEPT | _LOGICAL) for each in given], names)
     schema = WriterSchema(None, root if isinstance(root, dict) else {}, names)
     if schema.kind(root) not in ("record", "error"):
-        raise AvroSchemaError(f"it is the schema of {_shown(root)}; asked is a record, whose fields are columns")
+        raise AvroSchemaError(f"it is the schema of {_shown(root)}; expected a record, whose fields are columns")
     mixed = _check(schema, root, ())
     return WriterSchema(_parsed([_only(each, _KEPT) for each in given], {}), root, names, mixed)
 

@@ -150,7 +150,7 @@ class CsvDecoder:
         return f"{problem}; where quotes mean nothing, as in most files with tabs: quote: none"
 
     def _ragged(self, cells: _Cells, width: int) -> str:
-        found = f"found {len(cells)} cells; asked are {width}"
+        found = f"found {len(cells)} cells; expected {width}"
         if len(cells) > width and not any(cells[width:]):
             return f"{found}; those that are too many are empty: extra_cells: empty leaves such out"
         if self.dialect.quote is not None and any(cell is not None and "\n" in cell for cell in cells):
@@ -252,7 +252,7 @@ class CellColumn:
                 ranged = any(word in str(error) for word in ("out of range", "<=", ">="))
                 reason = "out-of-range" if ranged else "wrong-type"
             raise MisfitError(
-                reason, f'column "{self.name}": found {shown}; asked is {self._type}{"" if text else self.if_empty}'
+                reason, f'column "{self.name}": found {shown}; expected {self._type}{"" if text else self.if_empty}'
             ) from None
 
     def _all(self, given: list[str]) -> list[Any] | None:

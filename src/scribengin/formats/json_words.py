@@ -24,7 +24,7 @@ def invalid(schema: Schema, ordinal: int, error: str) -> Bad:
     if got := _GOT.match(what):
         found = got[1]
         if not path:
-            return Bad(ordinal, "wrong-type", f"found {_article(found)}, asked is an object")
+            return Bad(ordinal, "wrong-type", f"found {_article(found)}, expected an object")
         reason = "missing" if found == "null" else "wrong-type"
         return Bad(ordinal, reason, misfit_message(schema, path, "a key that does not fit" if key else _article(found)))
     if "out of range" in what or "<=" in what or ">=" in what:
@@ -43,8 +43,8 @@ def misfit_message(schema: Schema, path: str, found: str) -> str:
     """What was found at `.a.b[0]`, and what the schema asks for there."""
     asked = _asked(schema, path)
     if found == "null":
-        return f'field "{path.lstrip(".")}" is missing or null; asked is {asked} NOT NULL'
-    return f'field "{path.lstrip(".")}": found {found}' + (f"; asked is {asked}" if asked else "")
+        return f'field "{path.lstrip(".")}" is missing or null; expected {asked} NOT NULL'
+    return f'field "{path.lstrip(".")}": found {found}' + (f"; expected {asked}" if asked else "")
 
 
 def _asked(schema: Schema, path: str) -> str:

@@ -131,7 +131,7 @@ class MessageDecoder:
             if not column.nullable:
                 for ordinal, value in enumerate(values):
                     if value is None:
-                        dead.setdefault(ordinal, Bad(ordinal, "missing", f'field "{name}": the message has no {part}; asked is NOT NULL'))
+                        dead.setdefault(ordinal, Bad(ordinal, "missing", f'field "{name}": the message has no {part}; expected NOT NULL'))
         if not dead:
             return ordinals, [], taken
         given = set(ordinals)

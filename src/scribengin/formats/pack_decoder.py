@@ -98,9 +98,9 @@ def _misfit(found: Schema, asked: Schema) -> tuple[str, str] | None:
     for field in asked.fields:
         if field.name not in found.names:
             if not field.nullable:
-                return "missing", f'field "{field.name}" is not in the pack, which has {", ".join(found.names)[:300]}; asked is NOT NULL'
+                return "missing", f'field "{field.name}" is not in the pack, which has {", ".join(found.names)[:300]}; expected NOT NULL'
         elif not _holds(field.type, has := found[field.name].type):
-            return "type", f'field "{field.name}" is {has} in the pack; asked is {field.type}'
+            return "type", f'field "{field.name}" is {has} in the pack; expected {field.type}'
     return None
 
 

@@ -67,7 +67,7 @@ def conformed(
         column = batch.column(at)
         if never_fits(column.type, field.type):
             if field.name not in learned:
-                raise ColumnMismatchError(f'has column "{field.name}" as {column.type}; asked is {field.type}')
+                raise ColumnMismatchError(f'has column "{field.name}" as {column.type}; expected {field.type}')
             made, marks = pa.nulls(batch.num_rows, form.type), column.is_valid().to_numpy(zero_copy_only=False)
         else:
             made, marks = fitted(column, field.type, truncate=truncate)
@@ -94,7 +94,7 @@ def conformed(
 
 def _misfit(field: Field, found: str) -> str:
     finer = f", which may be finer than microseconds ({TRUNCATE})" if holds(field.type, "TIMESTAMP") else ""
-    return f'field "{field.name}": found {found if len(found) <= _SHOWN else found[: _SHOWN - 3] + "..."}{finer}; asked is {field.type}'
+    return f'field "{field.name}": found {found if len(found) <= _SHOWN else found[: _SHOWN - 3] + "..."}{finer}; expected {field.type}'
 
 
 def _shown(column: pa.Array, index: int) -> str:

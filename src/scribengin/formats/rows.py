@@ -154,7 +154,7 @@ def _checked_fields(row: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
             if value is not None:
                 value = _checked(value, field.type)
             elif not field.nullable:
-                raise MisfitError("missing", f"is {'None' if field.name in row else 'missing'}; asked is {field.type} NOT NULL")
+                raise MisfitError("missing", f"is {'None' if field.name in row else 'missing'}; expected {field.type} NOT NULL")
         except MisfitError as misfit:
             misfit.path = (f".{field.name}", *misfit.path)
             raise
@@ -169,7 +169,7 @@ def _checked_fields(row: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
 def _checked(value: Any, type_: Type) -> Any:
     kind = type(value)
     if kind not in _PYTHON[type_.name] and (kind is bool or kind is dt.datetime or not isinstance(value, _PYTHON[type_.name])):
-        raise MisfitError("wrong-type", f"found {_shown(value)} ({kind.__name__}); asked is {type_}")
+        raise MisfitError("wrong-type", f"found {_shown(value)} ({kind.__name__}); expected {type_}")
     match type_.name:
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             half = 1 << (INTEGER_BITS[type_.name] - 1)
@@ -192,7 +192,7 @@ def _checked(value: Any, type_: Type) -> Any:
             try:
                 return fit_decimal(str(value), type_)
             except MisfitError as misfit:
-                raise MisfitError(misfit.reason, f"found {misfit.found}; asked is {type_}") from None
+                raise MisfitError(misfit.reason, f"found {misfit.found}; expected {type_}") from None
         case "STRUCT":
             return _checked_fields(value, type_.fields)
         case "ARRAY":
@@ -206,11 +206,11 @@ def _checked_float(value: float, type_: Type) -> float:
     try:
         number = float(value)
     except OverflowError:
-        raise MisfitError("out-of-range", f"found {_shown(value)}; asked is {type_}") from None
+        raise MisfitError("out-of-range", f"found {_shown(value)}; expected {type_}") from None
     if type(value) is int and (number if type_.name == "DOUBLE" else to_float32(number)) != value:
-        raise MisfitError("out-of-range", f"found {_shown(value)}, which would be rounded; asked is {type_}")
+        raise MisfitError("out-of-range", f"found {_shown(value)}, which would be rounded; expected {type_}")
     if type_.name == "FLOAT" and 3.4028235677973366e38 <= abs(number) < float("inf"):
-        raise MisfitError("out-of-range", f"found {number!r}; asked is FLOAT")
+        raise MisfitError("out-of-range", f"found {number!r}; expected FLOAT")
     return number
 
 

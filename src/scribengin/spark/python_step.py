@@ -299,7 +299,7 @@ class BatchStep(_Step):
         surplus = set(out.schema.names) - set(wanted.names)
         missing = set(wanted.names) - set(out.schema.names)
         if surplus or missing:
-            raise TypeError(f"the function gave the columns {out.schema.names}, asked are {wanted.names}; give the step a `schema:`")
+            raise TypeError(f"the function gave the columns {out.schema.names}, expected {wanted.names}; give the step a `schema:`")
         return out.select(wanted.names).cast(wanted)
 
 

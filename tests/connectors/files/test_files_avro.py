@@ -105,7 +105,7 @@ def test_a_large_file_is_cut_between_blocks_and_rows_keep_their_number(tmp_path:
     assert found == [row for row in given if row["id"] != 29_000]
     ((reason, message, row, payload),) = dead
     assert (reason, row, json.loads(payload)) == ("out-of-range", 29_000, given[29_000])
-    assert 'field "small": found 300; asked is TINYINT' in message
+    assert 'field "small": found 300; expected TINYINT' in message
 
 
 def test_the_contract_of_sources_holds(tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_a_file_that_cannot_be_read_so_is_told(tmp_path: Path, columns: str, cha
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        ("id STRING", 'cannot be read into these columns: field "id": found a whole number; asked is STRING'),
-        ("id BIGINT, gone STRING NOT NULL", 'field "gone" is missing or null; asked is STRING NOT NULL'),
+        ("id STRING", 'cannot be read into these columns: field "id": found a whole number; expected STRING'),
+        ("id BIGINT, gone STRING NOT NULL", 'field "gone" is missing or null; expected STRING NOT NULL'),
     ],
 )
 def test_a_file_of_other_columns_is_one_bad_record(tmp_path: Path, columns: str, told: str) -> None:

@@ -451,8 +451,8 @@ def test_a_parquet_file_that_is_cut_off_is_one_bad(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "ddl", "message"),
     [
-        (pa.array(["1"]), "id BIGINT", 'has column "id" as string; asked is BIGINT'),
-        (pa.array([1.5]), "id FLOAT", 'has column "id" as double; asked is FLOAT'),
+        (pa.array(["1"]), "id BIGINT", 'has column "id" as string; expected BIGINT'),
+        (pa.array([1.5]), "id FLOAT", 'has column "id" as double; expected FLOAT'),
         (pa.array([1]), "id BIGINT, x INT NOT NULL", 'has no column "x", which is NOT NULL'),
     ],
 )

@@ -77,7 +77,7 @@ def test_what_a_registry_does_not_know_or_no_value_can_be_is_a_dead_letter(regis
     assert [(bad.ordinal, bad.reason) for bad in found.bad] == [(ordinal, "unknown-schema") for ordinal in (1, 2, 3, 4)]
     assert f"schema 99, which {registry.url} does not have" in found.bad[0].message
     assert "which is PROTOBUF, not Avro" in found.bad[1].message
-    assert "asked is a record" in found.bad[2].message
+    assert "expected a record" in found.bad[2].message
     assert len(found.rows) == 2
 
 
@@ -168,8 +168,8 @@ def test_schemas_may_come_from_files(decoder: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "says none of them; asked is one of registry, avro_schemas, avro_schema"),
-        ({"registry": "http://r:1", "avro_schema": "a.avsc"}, "says registry and avro_schema; asked is one"),
+        ({}, "says none of them; expected one of registry, avro_schemas, avro_schema"),
+        ({"registry": "http://r:1", "avro_schema": "a.avsc"}, "says registry and avro_schema; expected one"),
         ({"avro_schemas": {"1": "a.avsc"}, "avro_schema": "a.avsc"}, "says avro_schemas and avro_schema"),
         ({"avro_schema": "a.avsc", "registry_config": {"proxy": "x"}}, "has registry_config, but reads its schemas from avro_schema"),
         ({"avro_schema": "missing.avsc"}, "missing.avsc cannot be read"),

@@ -210,7 +210,7 @@ def test_packs_under_way_whose_column_has_another_type_now_are_dead_letters_neve
     passed(folder, "front")
     passed(folder, "back")
     assert ids(folder) == list(range(10, 20))
-    assert letters(folder) == [("first", "type", 'field "n" is INT in the pack; asked is STRING')] * 10
+    assert letters(folder) == [("first", "type", 'field "n" is INT in the pack; expected STRING')] * 10
     assert violations(folder) == []
 
 

@@ -77,7 +77,7 @@ class MarkerTopic:
         if found is None:
             raise SinkError(f'sink "{self._node}": the topic {self.name} of its markers was made, and is not there', node=self._node)
         if found.partitions < SLOTS:
-            raise self._refused(f"has {found.partitions} partitions; asked are {SLOTS}", "give the sink another: markers: NAME")
+            raise self._refused(f"has {found.partitions} partitions; expected {SLOTS}", "give the sink another: markers: NAME")
         policy = self._cluster.topic_config(self.name)["cleanup.policy"]
         if policy != "compact":
             raise self._refused(

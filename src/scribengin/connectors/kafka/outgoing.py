@@ -173,7 +173,7 @@ class MessageMaker:
                     f'{option} names the column "{name}", which the rows do not have; they have {", ".join(schema.names)}', ""
                 )
             if schema[name].type.name not in types:
-                raise self._wrong(f'{option} names the column "{name}", a {schema[name].type}', f"asked is {' or '.join(types)}")
+                raise self._wrong(f'{option} names the column "{name}", a {schema[name].type}', f"expected {' or '.join(types)}")
 
     def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
         """The messages of the rows that can be sent, and what is wrong with the others, by their index."""

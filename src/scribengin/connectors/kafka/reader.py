@@ -59,7 +59,7 @@ class KafkaReader:
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
             raise SourceError(
-                f'source "{self.node}" says {found}; asked is one of topics, pattern, assign',
+                f'source "{self.node}" says {found}; expected one of topics, pattern, assign',
                 remedy="write topics: [TOPIC]",
                 node=self.node,
             )

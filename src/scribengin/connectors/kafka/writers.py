@@ -43,7 +43,7 @@ def open_writers(node: str, folder: Path, options: Mapping[str, Any]) -> WriterS
     if len(given) != 1:
         found = " and ".join(given) if given else "none of them"
         raise SourceError(
-            f'source "{node}" reads avro and says {found}; asked is one of {", ".join(_WAYS)}',
+            f'source "{node}" reads avro and says {found}; expected one of {", ".join(_WAYS)}',
             remedy="write registry: URL for values in a schema registry's wire format; avro_schema: FILE for plain Avro",
             node=node,
         )
