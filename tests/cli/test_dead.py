@@ -89,16 +89,22 @@ def test_letters_are_shown_whole_and_can_be_chosen(command, flow):
 
 def test_one_short_id_names_a_letter_everywhere(command, flow):
     bury(flow, [letter(1), letter(2, payload=b'{"id": 2}')])
-    assert command("dead", "show", flow).out.startswith("kept:0:0  ")
+    shows = command("dead", "show", flow).out
+    assert shows.startswith("kept:0:0  ")
+    assert "orders/data/a.jsonl:1" not in shows
+    lists = command("dead", "list", flow).out
+    assert "kept:0:0" in lists.splitlines()[1]
+    assert f"to see one whole: scribengin dead show {flow} kept:0:0\n" in lists
     (shown,) = command("dead", "show", flow, "kept:0:1", "--json").object["result"]["letters"]
     assert shown["key"] == "kept:0:1"
     assert command("dead", "list", flow, "kept:0:1", "--json").object["result"]["dead"] == 1
     (traced,) = command("trace", flow, "kept:0:1", "--json").object["result"]["dead"]
     assert traced["letter"] == shown["id"]
+    assert command("trace", flow, shown["id"], "--json").object["result"]["dead"] == [traced]
     refused = command("dead", "replay", flow, "kept:0:0").out
     assert refused.startswith("kept:0:0 stays: ")
     assert f"scribengin dead edit {flow} kept:0:0" in refused
-    assert command("dead", "edit", flow, "kept:0:1", "--set", "id=3", "--json").status == 0
+    assert command("dead", "edit", flow, "kept:0:1", "--set", "id=3").out.startswith("kept:0:1: repaired for kept")
     assert command("dead", "replay", flow, "kept:0:1", "--json").object["result"]["replayed"] == 1
 
 

@@ -143,7 +143,7 @@ def edit(
     said = f"repaired for {', '.join(changed)}; it waits for: {replay_it}" if changed else "nothing was changed"
 
     def show() -> None:
-        click.echo(f"{result['id']}: {said}")
+        click.echo(f"{letter}: {said}")
         if several and len(changed) == 1 and not query and letter != found.id:
             by_id = as_called(flow_command("dead edit", found.id), {"flow": flow, "state": state})
             click.echo(f"if other queries have refused the same record, it is repaired for all of them by its id: {by_id}")

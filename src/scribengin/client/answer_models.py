@@ -9,9 +9,9 @@ from scribengin.client.closed import CLOSED
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
-    """So many records that a step could not handle for one reason; with the message of the first, and where it stood. Of them `replayed`
-    have come through again, `asked` wait for that, `repaired` wait to be asked for. `first` and `last`: when the Batches were decided.
-    `gone`: no sink of the flow makes the Query any more; what was asked waits until one does."""
+    """So many records that a step could not handle for one reason; with the key and the message of the first, and where it stood. Of
+    them `replayed` have come through again, `asked` wait for that, `repaired` wait to be asked for. `first` and `last`: when the Batches
+    were decided. `gone`: no sink of the flow makes the Query any more; what was asked waits until one does."""
 
     query: str
     step: str
@@ -25,6 +25,7 @@ class LetterCount:
     last: str = ""
     asked: int = 0
     gone: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ def count_letters(
                 groups[key] = {
                     **named,
                     **dict.fromkeys(_FIGURES, 0),
+                    "key": key_text(query.name, (batch.batch, place)),
                     "example": letter.message,
                     "place": place_of(letter, folder),
                 }

@@ -34,8 +34,8 @@ MOST_FOUND = 1000
 
 
 def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
-    """One object, as `trace --json` prints it, of the record of that id, or of the dead letter of that key (`kept:0:2`), or, where it is no
-    whole one, of those whose id begins so.
+    """One object, as `trace --json` prints it, of the record of that id, or of the dead letter of that key (`kept:0:2`) or id, or, where
+    it is no whole one, of those whose id begins so.
 
     At most MOST_FOUND arrivals and dead letters, and a note where there are more."""
     topology = topology_of(prepared.plan, prepared.root)
@@ -59,13 +59,14 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
 
 
 def _record_of(topology: Topology, key: str) -> str:
-    """The id of the record of a dead letter that is named by its key; empty where none is."""
-    if KEY.fullmatch(key) is None:
+    """The id of the record of a dead letter that is named by its key, or by its own id; empty where none is."""
+    by_key = KEY.fullmatch(key) is not None
+    if not by_key and "#" not in key:  # which a letter's id has
         return ""
     for each, folder in topology.queries.items():
-        if key.startswith(f"{each.query}:"):
+        if not by_key or key.startswith(f"{each.query}:"):
             for letters, place, letter in dated_letters(folder):
-                if key_text(each.query, (letters.batch, place)) == key:
+                if key == (key_text(each.query, (letters.batch, place)) if by_key else letter.id):
                     return letter.record
     return ""
 

@@ -12,11 +12,12 @@ from scribengin.cli.commands.trace import hop_text
 from scribengin.cli.dead_filters import letter_filters
 from scribengin.cli.dead_work import edit, export, purge, replay
 from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.flow_argument import flow_argument, is_name
+from scribengin.cli.flow_argument import as_called, flow_argument, is_name
 from scribengin.cli.flow_state import open_state
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
+from scribengin.core.remedies import flow_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,8 +64,10 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
         rows = found["groups"] if by_query else by_letter(found["groups"])
         rows = [{**row, "query": _queries(row), "last": row["last"][:19]} for row in rows]
         done = {name: name for name in ("repaired", "asked", "replayed") if any(row[name] for row in rows)}
-        headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "example": "for example"}
-        print_table(rows, headings | {"place": "at", "last": "the last"})
+        headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "key": "for example"}
+        print_table(rows, headings | {"example": "message", "place": "at", "last": "the last"})
+        if key := rows[0]["key"]:  # a master of an earlier release does not say it
+            click.echo(f"to see one whole: {as_called(flow_command('dead show', key), {'flow': flow, 'state': state})}")
         click.echo(f"what a reason means, and what to do: scribengin explain {rows[0]['reason']}")
         if stranded := sum(row["asked"] for row in rows if row["gone"]):
             click.echo(f"{stranded:,} wait to be replayed in a Query that no sink makes any more, and go on when one does again")
@@ -131,7 +134,6 @@ def _print(letter: dict[str, Any]) -> None:
     for what, text in (
         ("state", letter["state"]),
         ("was", again),
-        ("letter", letter["id"]),
         ("id", letter["record"]),
         ("step", letter["step"]),
         ("at", letter["place"]),
