@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from scribengin.connectors.contract import BatchId, Claimant, Decided, Limits, P
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.remedies import flow_command
-from scribengin.core.storage import folder_fault, make_folder
+from scribengin.core.storage import folder_fault, make_folder, shown_path
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.local import run
 from scribengin.local.contract import RunSettings
@@ -36,7 +37,6 @@ from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from conftest import FlowFolder
 
@@ -568,6 +568,18 @@ def test_a_folder_that_is_not_there_yet_has_no_fault_and_is_not_made(tmp_path: P
     fault = folder_fault(tmp_path / "link")
     assert fault is not None
     assert "link to nothing" in fault[0]
+
+
+def test_a_path_is_shown_without_its_way_back_where_that_means_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "deep")
+    assert shown_path(tmp_path / "a" / ".." / "gone") == tmp_path / "gone"
+    for kept in (tmp_path / "link" / ".." / "gone", tmp_path / "nowhere" / ".." / "gone", tmp_path / "a"):
+        assert shown_path(kept) == kept
+    monkeypatch.chdir(tmp_path)
+    assert shown_path(Path("a/../gone")) == Path("gone")
+    status, (problem,) = planned(write(tmp_path / "flow", source="../a/../gone"))
+    assert (status, problem["message"].endswith(f"{tmp_path / 'gone'} is not there")) == (2, True)
 
 
 LOOKUP = """\

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.settings import read_settings
 from scribengin.core.errors import InputError, Refused
+from scribengin.core.storage import shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +55,7 @@ class FlowState:
                 if have
                 else "run it first, or name its state folder with --state; of a flow that was submitted say its name"
             )
-            raise Refused(f"{wanted} has no state in {self.path}", remedy=remedy, code="state-missing")
+            raise Refused(f"{wanted} has no state in {shown_path(self.path)}", remedy=remedy, code="state-missing")
         return queries
 
     def made(self) -> set[str]:

@@ -27,7 +27,7 @@ import msgspec
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.core.secret import Secret
-from scribengin.core.storage import explained, make_folder, read_or_none, replace
+from scribengin.core.storage import explained, make_folder, read_or_none, replace, shown_path
 from scribengin.packages.store import PackageStore
 from scribengin.registry.access import Address, DigestLogin
 
@@ -155,7 +155,7 @@ class Home:
         """The error where nothing is up here."""
         up = self._read()
         gone = "" if up is None else f": process {up.pid} has ended without a word; its workers may go on"
-        return Refused(f"nothing is up in {self.folder}{gone}", remedy="start it: scribengin up", code="not-up")
+        return Refused(f"nothing is up in {shown_path(self.folder)}{gone}", remedy="start it: scribengin up", code="not-up")
 
     def _is_held(self) -> bool:
         try:

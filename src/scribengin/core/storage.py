@@ -51,6 +51,15 @@ def explained(doing: str) -> Iterator[None]:
         raise
 
 
+def shown_path(path: Path) -> Path:
+    """The path as messages show it: without the `..` in it, where that means the same. Behind a link, or a folder that is not there, it
+    does not, and the path stays as it was written."""
+    if isinstance(path, RemotePath) or ".." not in path.parts or not path.parent.exists():
+        return path
+    short = Path(os.path.normpath(path))
+    return short if os.path.realpath(short) == os.path.realpath(path) else path
+
+
 def put_if_absent(path: Path, data: bytes) -> bool:
     """Write `data` to `path` durably, unless something is there: then False, and nothing changed.
 

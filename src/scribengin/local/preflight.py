@@ -22,7 +22,7 @@ from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.core.remedies import put_state_back, put_state_back_over, start_over, write_beside
-from scribengin.core.storage import names_in
+from scribengin.core.storage import names_in, shown_path
 from scribengin.local.learning import rewritten_text
 from scribengin.local.migrate import first_refusal
 from scribengin.local.prepare import first_file_faults, open_sinks, sink_place, source_place, static_streams
@@ -153,7 +153,11 @@ def outputs_without_state(prepared: PreparedFlow) -> list[Problem]:
     }
     found = [error for error in sink_refusals(prepared) if error.code == "output-foreign" and error.node in queries] if queries else []
     return [
-        replace(problem, message=f'query "{queries[error.node]}" has no state in {prepared.root}; {problem.message}', severity="warning")
+        replace(
+            problem,
+            message=f'query "{queries[error.node]}" has no state in {shown_path(prepared.root)}; {problem.message}',
+            severity="warning",
+        )
         for error, problem in ((error, _problem(error, prepared)) for error in found)
     ]
 
@@ -171,7 +175,7 @@ def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
                 files = Discovery(path)
                 headed = flow.sources[id_].options.get("format") == "csv" and flow.sources[id_].options.get("header", True)
                 if not any(_has_record(files.root / name, headed=headed) for name in files.changed() or ()):
-                    message = f'lookup table "{id_}": {path} has no file with a record, so that nothing is found in it'
+                    message = f'lookup table "{id_}": {shown_path(path)} has no file with a record, so that nothing is found in it'
                     remedy = "put the table there before the flow starts"
                     found.append(Problem("lookup-empty", tier.place_of(id_, _WHERE), message, remedy, "warning"))
     return found
@@ -287,7 +291,7 @@ def unmatched_patterns(prepared: PreparedFlow) -> dict[str, Problem]:
                 files = Discovery(path)
                 if not files.changed() and (others := files.unwanted()):
                     shown = f"{len(others):,} other file{'s' * (len(others) != 1)}, such as {others[0]}"
-                    message = f'source "{id_}": no file matches {path}; {files.root} has {shown}'
+                    message = f'source "{id_}": no file matches {shown_path(path)}; {shown_path(files.root)} has {shown}'
                     remedy = "correct `path`, if these are meant"
                     found[id_] = Problem("pattern-unmatched", tier.place_of(id_, _WHERE), message, remedy, "warning")
     return found

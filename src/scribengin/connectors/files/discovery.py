@@ -16,6 +16,7 @@ from scribengin.connectors.files.globs import WILDCARD, glob_of, matches
 from scribengin.connectors.files.sink_folders import INTERNAL
 from scribengin.core.errors import SourceError, SourceMissing
 from scribengin.core.problems import nearest
+from scribengin.core.storage import shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,4 +162,6 @@ def missing(path: Path) -> SourceMissing:
     near = nearest(path.name, (each.name for each in siblings), _MISSPELT)
     first = f'did you mean "{near}"? else ' if near else ""
     make = "put the file there" if path.suffix else "make the folder"
-    return SourceMissing(f"{path} is not there", remedy=f"{first}{make}, or correct `path`: it starts at the flow file's folder")
+    return SourceMissing(
+        f"{shown_path(path)} is not there", remedy=f"{first}{make}, or correct `path`: it starts at the flow file's folder"
+    )
