@@ -81,6 +81,7 @@ STRANGERS = re.compile(r"\b(tweets|tagged|known|kept|hosts_a|retweets|followers)
         ("sum(amount)", "summ(amount)", "sql-function-unknown", 'did you mean "sum"?'),
         ("    from: events", "    from: event", "input-unknown", 'did you mean "events"?'),
         ("filter: amount > 0", 'python: "steps.py:check"', "python-module-missing", 'did you mean "steps:check"?'),
+        ("filter: amount > 0", 'python: "no.py:check"', "python-module-missing", 'write "no:check", and put no.py beside the flow file'),
         ("    watermark: ts 10m\n", "", "watermark-missing", "give events one: watermark: ts 10m"),
         ("    watermark: ts 10m\n", "    watermark: tss 10m\n", "time-column-unknown", 'did you mean "ts"?'),
         ("type: files\n    path: data/events", "type: s3\n    path: data/events", "unknown-type", "write type: objects, with `url: s3:"),

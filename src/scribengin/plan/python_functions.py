@@ -127,8 +127,10 @@ def _inspect(module: str, name: str, folder: Path, *, depth: int) -> FunctionInf
     file = find_module(module, folder)
     if file is None:
         own = module.removesuffix(".py")
-        if own != module and find_module(own, folder) is not None:  # the file is named in place of its module
-            near = f'did you mean "{own}:{name}"?'
+        if own != module:  # the file is named in place of its module
+            there = find_module(own, folder) is not None
+            put = f"put {own.replace('.', '/')}.py beside the flow file"
+            near = f'did you mean "{own}:{name}"?' if there else f'write "{own}:{name}", and {put}'
         else:
             near = did_you_mean(module, (path.stem for path in folder.glob("*.py")))
         remedy = near or f"put {module.replace('.', '/')}.py beside the flow file, or install the package"

@@ -57,7 +57,15 @@ def explain(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str, int]:
             return "the indentation of this line fits no line above it", "indent the keys of one mapping alike, with spaces", offset
         return "a key was expected here", "quote the value if this belongs to it", offset
     if "block collection" in context:
-        return "a list item was expected here", "begin each item with - at the same indentation, or end the list by indenting less", offset
+        item = "begin each item with - at the same indentation, or end the list by indenting less"
+        if re.match(r"\s*[\w.-]+\s*:", line):
+            dash = _column(text, opened) + 1
+            return (
+                f"this line has a name and no dash, and line {text.count(chr(10), 0, opened) + 1} begins a list",
+                f"take the dash in column {dash} there away, where names stand, as in sources, steps and sinks; or {item}",
+                offset,
+            )
+        return "a list item was expected here", item, offset
     if "node content" in problem:
         return f"{text[offset : offset + 1] or 'the end'} stands where a value was expected", "quote it if it is meant as text", offset
     return f"this is no YAML: {' '.join(filter(None, (context, problem)))}", "quote the value if it is meant as text", offset
