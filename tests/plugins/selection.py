@@ -7,18 +7,22 @@ says so with the marker `needs`.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 TESTS = Path(__file__).parents[1]
 
 LIGHT = frozenset({"kafka", "spark-kafka"})
 """what `make test` may need: jars, which Ivy fetches. A ZooKeeper comes with PySpark"""
+
+REST = "(store or slow)"
+"""ends the expression that chooses what `make test` leaves out"""
 
 STORES = ("kafka", "spark-kafka", "postgres", "cassandra", "hbase", "opensearch", "elasticsearch", "hdfs", "objects", "delta-spark", "s3a")
 """all that tests may need"""
@@ -86,18 +90,18 @@ SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().split("\n"))
 """tests beyond the minutes of `make test`: measured, see measure.py"""
 
 
-def places(path: Path) -> Iterator[str]:
+@cache
+def places(path: Path) -> tuple[str, ...]:
     """A test file below `tests`, and the folders around it, the nearest first."""
     own = path.relative_to(TESTS)
-    yield own.as_posix()
-    yield from (parent.as_posix() for parent in own.parents)
+    return (own.as_posix(), *(parent.as_posix() for parent in own.parents))
 
 
 def needs_of(path: Path, fixtures: Iterable[str], values: Mapping[str, object]) -> frozenset[str]:
     """Of a test in that file, with these fixtures, and these values of its parameters."""
-    here = list(places(path))
+    here = places(path)
     texts = {value for value in values.values() if isinstance(value, str)}
-    found = set(next((NEEDS[place] for place in here if place in NEEDS), ()))
+    found = set(_whole(path))
     for place in here:
         by_fixture = NEEDS_BY_FIXTURE.get(place, {})
         found |= {need for fixture, need in by_fixture.items() if fixture in fixtures}
@@ -115,13 +119,33 @@ def needs(item: pytest.Item) -> frozenset[str]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A file whose tests all need a store is not imported where these are left out: with its checks that takes a tenth of a second, in each
-    process."""
+    """A file of which no test can be chosen is not imported: with its checks that takes a tenth of a second, in each process."""
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    if "not store" not in config.getoption("markexpr") or collection_path.suffix != ".py" or collection_path in named:
+    if collection_path.suffix != ".py" or collection_path in named:
         return None
-    whole = next((NEEDS[place] for place in places(collection_path) if place in NEEDS), ())
-    return True if set(whole) - LIGHT else None
+    chosen: str = config.getoption("markexpr")
+    if "not store" in chosen:
+        return True if _whole(collection_path) - LIGHT else None
+    if chosen.endswith(REST):
+        return None if may_be_rest(collection_path) else True
+    return None
+
+
+def may_be_rest(path: Path) -> bool:
+    """Whether a test of this file may be one that `make test` leaves out."""
+    here = places(path)
+    return bool(
+        _whole(path) - LIGHT
+        or any(place in table for place in here for table in (NEEDS_BY_FIXTURE, NEEDS_BY_VALUE))
+        or any(test.startswith(f"{here[0]}::") for test in SLOW)
+        or "pytest.mark.needs(" in path.read_text()
+    )
+
+
+@cache
+def _whole(path: Path) -> frozenset[str]:
+    """What all tests of a file need."""
+    return frozenset(next((NEEDS[place] for place in places(path) if place in NEEDS), ()))
 
 
 def is_slow(path: Path, name: str) -> bool:

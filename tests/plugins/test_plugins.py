@@ -14,7 +14,7 @@ from tests.plugins import provision
 from tests.plugins.measure import slow_tests
 from tests.plugins.order import shuffled
 from tests.plugins.progress import alone
-from tests.plugins.selection import LIGHT, NEEDS, NEEDS_BY_FIXTURE, NEEDS_BY_VALUE, SLOW, STORES, TESTS, needs_of, places
+from tests.plugins.selection import LIGHT, NEEDS, NEEDS_BY_FIXTURE, NEEDS_BY_VALUE, SLOW, STORES, TESTS, may_be_rest, needs_of, places
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +62,15 @@ def test_needs_come_by_place_by_fixture_and_by_value() -> None:
         {"opensearch"},
         {"elasticsearch"},
     ]
+
+
+def test_a_file_that_has_a_test_of_a_store_or_a_slow_one_is_collected_for_the_rest() -> None:
+    slow = TESTS / next(test for test in sorted(SLOW) if test.startswith("spark/")).partition("::")[0]
+    assert may_be_rest(slow)
+    assert may_be_rest(TESTS / "docs" / "test_store_pages.py")
+    assert may_be_rest(TESTS / "connectors" / "objects" / "test_rolling.py"), "some of its tests, by their fixture or a value"
+    assert may_be_rest(TESTS / "connectors" / "plain" / "test_spark_sink.py"), "by a marker"
+    assert not may_be_rest(TESTS / "core" / "test_java.py")
 
 
 def test_what_cannot_be_had_is_named_with_its_remedy_and_the_rest_is_had(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,5 +14,6 @@ def test_every_function_of_this_spark_is_known_and_every_aggregate_as_one(spark:
     names = {row[0] for row in spark.sql("SHOW FUNCTIONS").collect()}
     words = {name for name in names if name.isidentifier()}
     assert words - FUNCTIONS == set()
-    said = {name: spark.sql(f"DESCRIBE FUNCTION {name}").collect()[1][0] for name in sorted(words - AGGREGATES)}
-    assert [name for name, text in said.items() if ".expressions.aggregate." in text] == []
+    # DESCRIBE FUNCTION says the same by a query each, twenty times as dear
+    classes = {name: spark.catalog.getFunction(name).className or "" for name in sorted(words - AGGREGATES)}
+    assert [name for name, of in classes.items() if ".expressions.aggregate." in of] == []
