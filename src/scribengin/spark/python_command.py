@@ -14,6 +14,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from scribengin.spark import source_runner
+
 _SCRIPT = """#!/bin/sh
 # Made by Scribengin: Python, without the zips of sources that Spark puts first on its path.
 set -f
@@ -26,8 +28,16 @@ for entry in $PYTHONPATH; do
   esac
 done
 unset IFS
-PYTHONPATH=$kept exec {python} "$@"
+{forks}PYTHONPATH=$kept exec {python} "$@"
 """
+
+
+_FORKS = """\
+case "$*" in
+  "-m {runner}") PYTHONPATH=$kept exec {python} -I -S {asks} ;;
+esac
+"""
+"""where processes are known by handles: elsewhere each planner process is a new one"""
 
 
 def python_command(folder: Path, master: str) -> str:
@@ -41,7 +51,9 @@ def python_command(folder: Path, master: str) -> str:
     script = (folder / "python").resolve()
     draft = script.with_name(f"python.{os.getpid()}")
     with suppress(OSError):
-        draft.write_text(_SCRIPT.format(python=shlex.quote(sys.executable)))
+        python, asks = shlex.quote(sys.executable), shlex.quote(source_runner.__file__)
+        forks = _FORKS.format(runner=source_runner.RUNNER, python=python, asks=asks) if hasattr(os, "pidfd_open") else ""
+        draft.write_text(_SCRIPT.format(python=python, forks=forks))
         draft.chmod(0o700)
         draft.replace(script)  # whole at any time: a driver that was overtaken may be starting a Python by the one that is there
         if os.access(script, os.X_OK):
