@@ -25,31 +25,13 @@ if TYPE_CHECKING:
     from conftest import Bench, Served
 
 EACH = 6
-"""requests of each kind to each operation"""
-OF_A_PROCESS = 3
-"""of those that a process of its own answers, half a second of a core each; all of them are asked under `long`"""
+"""requests of each kind to each operation, under `long`"""
+FEW = 3
+"""the first of them"""
 CHECKS = (not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance)
 OPERATIONS = [found.ok() for found in schemathesis.openapi.from_dict(openapi_document()).get_all_operations()]
 ENDING = [operation for operation in OPERATIONS if operation.path != "/v1/events"]
 THERE = {"flow": "numbers", "tier": "main"}
-BY_A_PROCESS = {
-    "audit",
-    "dead_letter_counts",
-    "dead_letters",
-    "flow_graph",
-    "graph_counts",
-    "limit",
-    "offsets",
-    "purge",
-    "repair",
-    "replay",
-    "rewind",
-    "set_offset",
-    "summary",
-    "trace",
-    "undo_purge",
-}
-"""what looks into a flow's state"""
 
 
 EACH_TIME = {
@@ -102,14 +84,11 @@ def master(long_bench: Bench) -> Served:
 
 
 def asked() -> Iterator[Any]:
-    """What does not come to a process, mistakes for one, is asked often at once."""
     for operation in ENDING:
         for mode in GenerationMode:
-            dear = mode is GenerationMode.POSITIVE and operation.definition.raw["operationId"] in BY_A_PROCESS
             name = f"{operation.label}-{mode.value}"
-            yield pytest.param(mode, operation, OF_A_PROCESS if dear else EACH, id=name)
-            if dear:
-                yield pytest.param(mode, operation, EACH, id=f"{name}-more", marks=pytest.mark.long)
+            yield pytest.param(mode, operation, FEW, id=name)
+            yield pytest.param(mode, operation, EACH, id=f"{name}-more", marks=pytest.mark.long)
 
 
 @pytest.mark.timeout(300)

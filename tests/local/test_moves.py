@@ -216,7 +216,16 @@ def test_a_move_that_is_killed_between_any_two_of_its_steps_is_completed_by_the_
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("point", ["move.planned", "move.copied@2", "move.begun@2", "move.adopted@3", "move.marked"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "move.planned",
+        pytest.param("move.copied@2", marks=pytest.mark.long),
+        "move.begun@2",
+        pytest.param("move.adopted@3", marks=pytest.mark.long),
+        pytest.param("move.marked", marks=pytest.mark.long),
+    ],
+)
 def test_a_flow_that_is_cut_otherwise_while_a_move_is_cut_short_goes_on_from_there(numbers: Numbers, point: str) -> None:
     numbers.cut("").more().run()
     assert numbers.cut(CUT).more().move(f"{point}:die") == -signal.SIGKILL

@@ -159,7 +159,7 @@ sinks:
 """
 
 
-@pytest.mark.parametrize("idle", [True, False])
+@pytest.mark.parametrize("idle", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_idle_input_holds_the_others_back_no_more_and_loses_nothing(folder: FlowFolder, idle: bool) -> None:
     folder.flow(IDLE.replace("WATERMARK", "{column: ts, delay: 10m, idle: 1ms}" if idle else "ts 10m"))
 

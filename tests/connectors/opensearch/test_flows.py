@@ -135,7 +135,7 @@ def check(row):
 @pytest.mark.parametrize(
     ("kind", "route", "aims"),
     [
-        ("tail", "files-to-opensearch", ("kill@offer.sent",)),
+        pytest.param("tail", "files-to-opensearch", ("kill@offer.sent",), marks=pytest.mark.long),
         pytest.param(
             "coins", "files-to-opensearch", ("kill@offer.sent", "two@decide.before", "server@decide.after"), marks=pytest.mark.long
         ),

@@ -139,7 +139,7 @@ def test_a_flow_that_is_edited_and_edited_back_in_the_midst_of_a_batch_can_be_au
             ("die@transaction.commit.after", "kill@transaction.commit.before", "zombie@transaction.sent", "server@transaction.sent"),
             marks=pytest.mark.long,
         ),
-        ("tail", "files-to-postgres", ("kill@publish.record.before", "server@decide.after")),
+        pytest.param("tail", "files-to-postgres", ("kill@publish.record.before", "server@decide.after"), marks=pytest.mark.long),
         pytest.param("tail", "postgres-to-files", ("server@source.logged",), marks=pytest.mark.long),
         pytest.param(
             "coins", "files-to-postgres", ("kill@publish.record.before", "two@decide.before", "server@decide.after"), marks=pytest.mark.long
