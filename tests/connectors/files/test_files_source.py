@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
 import os
 import pickle
@@ -21,6 +23,7 @@ from hypothesis import strategies as st
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits, Place, SourceStream
 from scribengin.connectors.files import reader as files_reader
+from scribengin.connectors.files.bytestreams import read_compressed
 from scribengin.connectors.files.pieces import without_file
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core import zstd
@@ -240,6 +243,16 @@ def test_compressed_files_of_several_members_are_read(tmp_path: Path, suffix: st
     source = source_of(tmp_path)
     streams = source.reader().split(Limits(), final=True)
     assert ids(source, streams) == list(range(2000))
+
+
+@pytest.mark.parametrize("sizes", [(300_000, 300_000), (1, 300_000, 1), (600_000,), (3,) * 200, (0, 5, 0, 150_000)])
+@pytest.mark.parametrize(("kind", "pack"), [("gzip", gzip.compress), ("zstd", zstd.compress), ("bzip2", bz2.compress)])
+def test_members_of_any_size_are_read_whole(kind: str, pack: Any, sizes: tuple[int, ...]) -> None:
+    chance = random.Random(1)
+    members = [chance.randbytes(size // 2).hex().encode() for size in sizes]
+    found = list(read_compressed(io.BytesIO(b"".join(map(pack, members)) + bytes(1000) * (kind == "gzip")), kind))
+    assert [each for each in found if not isinstance(each, bytes)] == []
+    assert b"".join(each for each in found if isinstance(each, bytes)) == b"".join(members)
 
 
 def test_compression_can_be_told(tmp_path: Path) -> None:

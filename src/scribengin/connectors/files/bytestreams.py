@@ -83,30 +83,31 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
     gathered: list[bytes] = []
     waiting = given = 0
     saved: Any = None
-    data = b""
+    part = memoryview(b"")
     try:
-        while data := file.read(_SCAN_BYTES * 4):
+        while data := memoryview(file.read(_SCAN_BYTES * 4)):
             read += len(data)
-            while data:
+            at = 0
+            while at < len(data):
                 if decompressor.eof:
-                    if not data.strip(b"\0"):  # padding behind the last member
-                        data = b""
-                        continue
+                    if data[at] == 0 and not bytes(data[at:]).strip(b"\0"):  # padding behind the last member
+                        break
                     decompressor = make()
                 begun = True
+                part = data[at : at + _ZSTD_STEP] if compression == "zstd" else data[at:]
                 saved, given = (decompressor.copy() if compression == "gzip" else None), 0
-                for out in _inflate(decompressor, data, compression):
+                for out in _inflate(decompressor, part, compression):
                     gathered.append(out)
                     given += len(out)
                     waiting += len(out)
                     if waiting >= CHUNK_BYTES:
                         yield b"".join(gathered)
                         gathered, waiting = [], 0
-                data = decompressor.unused_data if decompressor.eof else b""
+                at += len(part) - (len(decompressor.unused_data) if decompressor.eof else 0)
     except errors as error:
         yield b"".join(gathered)
         if saved is not None:
-            yield from _up_to_the_error(saved, data, given)
+            yield from _up_to_the_error(saved, part, given)
         yield Damage(
             "corrupt", f"the {compression} data are broken near byte {read} of the compressed file ({error}); nothing behind it is read"
         )
@@ -159,7 +160,7 @@ class UnpackedFile:
         self._file.close()
 
 
-def _up_to_the_error(decompressor: Any, data: bytes, given: int) -> Iterator[bytes]:
+def _up_to_the_error(decompressor: Any, data: memoryview, given: int) -> Iterator[bytes]:
     """What a gzip decompressor makes of `data` before it fails, for it gives nothing of the call in which it does: found by
     halving, on copies. Without the first `given` bytes."""
     size = len(data)
@@ -177,11 +178,11 @@ def _up_to_the_error(decompressor: Any, data: bytes, given: int) -> Iterator[byt
         size = min(size, len(data))
 
 
-def _inflate(decompressor: Any, data: bytes, compression: str) -> Iterator[bytes]:
+def _inflate(decompressor: Any, data: memoryview, compression: str) -> Iterator[bytes]:
     """What `data` gives, in parts of bounded size."""
     if compression == "gzip":
         yield decompressor.decompress(data, CHUNK_BYTES)
-        while decompressor.unconsumed_tail:
+        while decompressor.unconsumed_tail and not decompressor.eof:  # at the end it may name what stands behind, as `unused_data` does
             yield decompressor.decompress(decompressor.unconsumed_tail, CHUNK_BYTES)
         return
     if compression == "bzip2":
@@ -189,10 +190,7 @@ def _inflate(decompressor: Any, data: bytes, compression: str) -> Iterator[bytes
         while not decompressor.needs_input and not decompressor.eof:
             yield decompressor.decompress(b"", CHUNK_BYTES)
         return
-    for start in range(0, len(data), _ZSTD_STEP):
-        if decompressor.eof:
-            break
-        yield decompressor.decompress(data[start : start + _ZSTD_STEP])
+    yield decompressor.decompress(data)
 
 
 _ZSTD_STEP = 2048
