@@ -67,6 +67,15 @@ def test_letters_that_are_replayed_and_die_again_do_not_count() -> None:
     assert tally(MaxDead(RecordBound(records=1))).excess(mixed) == Excess(2, 10, "1", of_run=False)
 
 
+def test_letters_of_a_lookup_table_are_no_share_of_the_records_that_came() -> None:
+    counts = counted(10, 1) | {"names": Counts(6, 2, dead=4)}
+    looking = DeadTally(("events",), None, ("names",))
+    assert looking.add(counts) is None
+    assert looking.cause == ""
+    assert str(looking) == "1 of 10 records of this run are dead letters (10 %); 4 more of lookup tables"
+    assert DeadTally(("events",), MaxDead(batch=RecordBound(records=4)), ("names",)).excess(counts) is not None
+
+
 def test_without_a_bound_more_than_half_is_reported_and_100_percent_accepts_it() -> None:
     for bounds, cause in ((None, "more than half of the records of this run are dead letters"), (MaxDead(RecordBound(percent=100.0)), "")):
         unbounded = tally(bounds)

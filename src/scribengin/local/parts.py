@@ -84,7 +84,7 @@ class QueryBench:
             self.starts,
             fed,
             pressure,
-            tally=DeadTally(self.plan.sources, self.parts.plan.flow.max_dead),
+            tally=DeadTally(self.plan.sources, self.parts.plan.flow.max_dead, self.plan.static_sources),
         )
 
     def totals(self) -> Totals:

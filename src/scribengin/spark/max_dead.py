@@ -54,8 +54,12 @@ class DeadTally:
 
     sources: tuple[str, ...]
     bounds: MaxDead | None = None
+    lookups: tuple[str, ...] = ()
+    """lookup tables: their letters count for the bounds, and are no share of the records, of which theirs are none"""
     records: int = 0
     dead: int = 0
+    looked_up: int = 0
+    """of the dead, records of lookup tables"""
     late: int = 0
     """of the dead, those that the watermark had passed"""
     unread: int = 0
@@ -68,11 +72,13 @@ class DeadTally:
         """Why the flow is degraded, or, without `max_dead`, that most of it is lost; empty while all is well. Its numbers do not grow."""
         if self.degraded is not None:
             return self.degraded.cause
-        return MOSTLY_DEAD if self.bounds is None and is_mostly_dead(self.dead, self.records) else ""
+        return MOSTLY_DEAD if self.bounds is None and is_mostly_dead(self.dead - self.looked_up, self.records) else ""
 
     def __str__(self) -> str:
+        dead = self.dead - self.looked_up
         late = f", {self.late:,} of them late" if self.late else ""
-        return f"{self.dead:,} of {self.records:,} records of this run are dead letters{share_text(self.dead, self.records)}{late}"
+        besides = f"; {self.looked_up:,} more of lookup tables" if self.looked_up else ""
+        return f"{dead:,} of {self.records:,} records of this run are dead letters{share_text(dead, self.records)}{late}{besides}"
 
     @property
     def remedy(self) -> str:
@@ -107,6 +113,7 @@ class DeadTally:
             self.degraded = self.degraded or excess
         self.records += records
         self.dead += dead
+        self.looked_up += min(dead, sum(counts[table].dead for table in self.lookups if table in counts))
         self.late += min(dead, sum(count.late_dead for count in counts.values()))
         self.unread += min(dead, sum(counts[source].dead for source in self.sources if source in counts))
         return excess
