@@ -1,6 +1,7 @@
 """`dead list` and `dead show`, on letters that the state floor wrote and decided."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -186,6 +187,7 @@ def test_a_letter_is_repaired_by_column_file_or_editor_if_the_flow_would_take_it
     ]
 
 
+@pytest.mark.executes("editor-no-terminal")
 @pytest.mark.parametrize("editor", ["", "vim", "/usr/bin/nano -w"])
 def test_without_a_terminal_no_editor_is_opened_that_needs_one(command, flow, monkeypatch, editor):
     bury(flow, [letter(1, payload=b'{"id": 1}')])
@@ -195,7 +197,9 @@ def test_without_a_terminal_no_editor_is_opened_that_needs_one(command, flow, mo
     ended = command("dead", "edit", flow, "kept:0:0", "--query", "kept", "--json")
     assert (ended.status, ended.codes) == (2, ["editor-no-terminal"])
     (problem,) = ended.object["problems"]
-    assert f"scribengin dead edit {flow} kept:0:0 --query kept --set COLUMN=VALUE" in problem["remedy"]
+    (told,) = re.findall("scribengin (.*?);", problem["remedy"])
+    assert told == f"dead edit {flow} kept:0:0 --query kept --set COLUMN=VALUE"
+    assert command(*told.replace("COLUMN=VALUE", "id=7").split()).status == 0
     assert command("dead", "edit", flow, "kept:0:9", "--json").codes == ["letter-unknown"]
 
 

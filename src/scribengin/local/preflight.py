@@ -398,8 +398,8 @@ def claimants(
                 newest = None if lineage is None else Decisions(tier.folder.query(query.name).decisions).newest()
                 for sink in query.sinks:
                     decided = None if newest is None else newest.of_sink(sink)
-                    # one that has no rows of it may be another sink of this Query, and new
-                    wrote = decided if decided is not None and decided.receipts else None
+                    # one that has no rows of it may be another sink of this Query, and new; what was decided for a member lies at its place
+                    wrote = decided if decided is not None and decided.receipts and "member" not in decided.behind else None
                     found[tier.plan.tier, sink] = Claimant(owner, "" if lineage is None else lineage.id, adopt, wrote)
     return found
 
