@@ -410,6 +410,14 @@ def test_a_header_that_is_cut_at_another_delimiter_is_told_also_where_columns_ar
     assert found.value.remedy.startswith('write delimiter: ";"')
 
 
+def test_a_header_that_is_cut_at_another_delimiter_is_told_also_where_its_names_are_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"shop;land;town\n1;de;Ulm\n")
+    with pytest.raises(SourceError) as found:
+        source_of(path, "id INT, country STRING, city STRING").check_first()
+    assert found.value.remedy.startswith('write delimiter: ";"')
+
+
 def test_a_name_that_no_record_has_and_nearly_all_records_spell_otherwise_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b'{"country":"de","amount":1}\n' * 10)
