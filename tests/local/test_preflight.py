@@ -170,6 +170,18 @@ def others_files(folder: Path) -> Path:
     return path
 
 
+def changed(text: str) -> Callable[[Path], Path]:
+    """A flow that has written JSON to its folder, and whose sink has these options since."""
+
+    def make(folder: Path) -> Path:
+        path = write(folder)
+        begin(path, publish=True)
+        path.write_text(path.read_text().replace("path: out, format: json", f"path: out, {text}"))
+        return path
+
+    return make
+
+
 CASES: list[tuple[str, Callable[[Path], Path], str, tuple[int, int]]] = [
     ("source-missing", lambda folder: write(folder, source="dta"), "source", (4, 31)),
     ("source-file-missing", lambda folder: write(folder, source="data/b.jsonl"), "source", (4, 31)),
@@ -179,6 +191,8 @@ CASES: list[tuple[str, Callable[[Path], Path], str, tuple[int, int]]] = [
     ("sink-under-proc", lambda folder: write(folder, sink="/proc/nope/out"), "sink-folder", (8, 43)),
     ("sink-name-too-long", lambda folder: write(folder, sink="x" * 300), "sink-folder", (8, 43)),
     ("sink-holds-others-files", others_files, "output-foreign", (8, 3)),
+    ("sink-has-another-format", changed("format: parquet"), "output-form", (8, 3)),
+    ("sink-has-other-folders", changed("format: json, partition_by: [k]"), "output-form", (8, 3)),
     ("state-gone", state_gone, "output-foreign", (8, 3)),
     ("state-copied", state_copied, "state-copied", (0, 0)),
     ("step-changed", step_changed, "state-changed", (8, 3)),
@@ -251,6 +265,29 @@ def test_the_folder_of_another_flow_is_told_by_its_name_and_no_reset_is_offered(
     with pytest.raises(Refused) as caught:
         reset_of(other).lost()
     assert (caught.value.message, caught.value.remedy) == (wrong, what_to_do)
+
+
+def test_a_sink_in_another_form_says_what_was_found_and_what_is_to_come(tmp_path: Path) -> None:
+    path = changed("format: parquet, partition_by: [k]")(tmp_path / "flow")
+    (problem,) = planned(path)[1]
+    (part,) = (path.parent / "out").glob("part-*")
+    assert problem["code"] == "output-form"
+    assert problem["message"] == (
+        f'sink "kept": {path.parent / "out"} holds files of another form, such as {part.name}: '
+        "found format json, expected parquet; found no folders, expected folders by k"
+    )
+    assert problem["remedy"] == (
+        'write `format: json` and no `partition_by`; or give sink "kept" another id and another place: it reads everything again, and what '
+        "was written stays; or write `evolve: any` on the sink if its readers can take both"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["format: json, compression: gzip", "format: parquet, evolve: any", "format: json, roll: {size: 1MiB, every: 1m}"]
+)
+def test_a_sink_goes_on_in_another_form_where_that_is_said(text: str, tmp_path: Path) -> None:
+    """Nor does another compression keep a reader from taking all."""
+    assert planned(changed(text)(tmp_path / "flow")) == (0, [])
 
 
 def reset_of(path: Path) -> Reset:

@@ -171,11 +171,11 @@ def test_segments_of_other_columns_begin_a_file_of_their_own(tmp_path: Path, for
 CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"compression": "gzip"}),
     ({"compression": "zstd"}, {"compression": "gzip"}),
-    ({}, {"format": "parquet"}),
+    ({"evolve": "any"}, {"format": "parquet", "evolve": "any"}),
     ({"format": "csv"}, {"format": "csv", "header": False}),
     ({"format": "csv"}, {"format": "csv", "delimiter": ";"}),
     ({"format": "csv", "header": False}, {"format": "csv", "header": False, "null": "NA"}),
-    ({"format": "csv"}, {"format": "json"}),
+    ({"format": "csv", "evolve": "any"}, {"format": "json", "evolve": "any"}),
 ]
 
 

@@ -462,3 +462,51 @@ def test_of_many_segments_all_are_committed_or_none_wherever_the_writer_is_kille
     again.recover(decided if published else None, lineage=LINEAGE, before=1 if published else 0)
     keep_folder(tmp_path / "out", lambda: None, flush=True)
     assert sorted(ids(tmp_path)) == (list(range(16)) if published else [])
+
+
+def test_a_sink_of_another_form_does_not_begin_in_the_folder(tmp_path: Path) -> None:
+    sink = make(tmp_path, format="parquet", partition_by=("country",))
+    sink.publish(decide(sink, 0, rows(1)))
+    (name,) = visible(tmp_path)
+    with pytest.raises(Refused) as caught:
+        make(tmp_path, format="json", partition_by=("country",))
+    assert caught.value.code == "output-form"
+    assert f"such as {name}: found format parquet, expected json" in caught.value.message
+    assert caught.value.remedy.startswith("write `format: parquet`; or")
+    for by, expected in (((), "no folders"), (("country", "day"), "folders by country/day")):
+        with pytest.raises(Refused, match=f"found folders by country, expected {expected}\n"):
+            make(tmp_path, format="parquet", partition_by=by)
+    make(tmp_path, format="parquet", partition_by=("country",), compression="snappy", evolve="strict")
+
+
+def test_the_form_is_that_of_the_newest_rows_hidden_ones_too_and_batches_without_rows_say_nothing(tmp_path: Path) -> None:
+    roll = {"roll": {"size": 1 << 20, "every": 1.0}}
+    sink = make(tmp_path, format="parquet", **roll)
+    sink.publish(decide(sink, 0, rows(1)))
+    for number in range(1, 24):
+        sink.publish(Decided(batch(number), f"h{number}", ()))
+    assert visible(tmp_path) == []
+    with pytest.raises(Refused, match="found format parquet, expected text"):
+        make(tmp_path, format="text", **roll)
+    later = make(tmp_path, format="json", evolve="any", **roll)
+    later.publish(decide(later, 24, rows(2)))
+    make(tmp_path, format="json", **roll)  # it was agreed to, and has begun
+    with pytest.raises(Refused, match="found format json, expected parquet"):
+        make(tmp_path, format="parquet", **roll)
+
+
+def test_folders_by_time_may_have_another_path_but_do_not_come_or_go(tmp_path: Path) -> None:
+    def by(path: str) -> dict[str, Any]:
+        return {"partition_by": ("country", {"time": "at", "path": path})}
+
+    schema = parse_schema("id BIGINT, country STRING, at TIMESTAMP")
+    sink = make(tmp_path, **by("dt=%Y-%m-%d"))
+    stream = sink.stream(batch(0), 0, "a", schema)
+    at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    stream.write(pa.RecordBatch.from_pylist([{"id": 1, "country": "DE", "at": at}], schema=arrow_schema(schema)))
+    sink.publish(Decided(batch(0), "h0", (stream.close(),)))
+    make(tmp_path, **by("day=%Y-%m-%d/hour=%H"))
+    with pytest.raises(Refused, match="found folders by country/dt, expected folders by country\n"):
+        make(tmp_path, partition_by=("country",))
+    with pytest.raises(Refused, match="found folders by country/dt, expected folders by dt\n"):
+        make(tmp_path, partition_by=by("dt=%Y-%m-%d")["partition_by"][1:])

@@ -102,6 +102,15 @@ CATALOG: tuple[Entry, ...] = (
         "tests/cli/test_codes.py::test_explain_of_no_code_names_the_nearest",
     ),
     met(
+        "output-form",
+        "Existing output has another format or other folders",
+        "`format` or `partition_by` of a `files` sink was changed, and the folder has files of the earlier form. Readers of the folder "
+        "would fail, or miss rows.",
+        "Write the option as it was, or give the sink another id and another folder. `evolve: any` on the sink "
+        "allows both forms in one folder.",
+        "tests/local/test_preflight.py::test_a_sink_in_another_form_says_what_was_found_and_what_is_to_come",
+    ),
+    met(
         "fenced",
         "Another driver has the right to write here",
         "A newer run has taken over; this one must end. No record is lost.",

@@ -30,13 +30,18 @@ def look_at_source(place: Place) -> None:
 
 
 def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
-    """Raises SinkError where the folder cannot be written to, Refused where another has claimed it, StateError where what was
-    decided for it last is gone."""
+    """Raises SinkError where the folder cannot be written to, Refused where another has claimed it or its files have another form,
+    StateError where what was decided for it last is gone."""
     from scribengin.connectors.files.sink_audit import check_decided
+    from scribengin.connectors.files.sink_records import check_form
 
     look_at_folder(place, claimant)
-    if claimant is not None and claimant.decided is not None:
-        check_decided(Path(place.folder, place.options["path"]), claimant.decided)
+    folder = Path(place.folder, place.options["path"])
+    decided = None if claimant is None else claimant.decided
+    if decided is not None:
+        check_decided(folder, decided)
+    names = [segment["name"] for receipt in (decided.receipts if decided else ()) for segment in receipt.segments]
+    check_form(folder, place.options, sink=place.node, decided=names)
     return True
 
 

@@ -27,7 +27,7 @@ from scribengin.connectors.files.roll_state import is_rolled, outputs_of
 from scribengin.connectors.files.sink_audit import audit_files
 from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_flow, check_folder, claim, lineage_before
 from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageFolder, lineages_in, missing_text, remove_empty
-from scribengin.connectors.files.sink_records import found_besides, summarize_commits
+from scribengin.connectors.files.sink_records import check_form, found_besides, summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
 from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults
@@ -267,6 +267,7 @@ class FilesSink(PublishedFiles):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         options = place.options
+        self._options = {name: options.get(name) for name in ("format", "partition_by", "evolve")}
         self.format = options["format"]
         by = options.get("partition_by") or ()
         self._partition_by = tuple(part if isinstance(part, str) else TimePath.of(part) for part in by)
@@ -279,6 +280,7 @@ class FilesSink(PublishedFiles):
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """See the contract."""
         super().prepare(owner=owner, lineage=lineage, adopt=adopt)
+        check_form(self.path, self._options, sink=self.node)
         before = lineage_before(self._owner_file, lineage)
         begin(self.path, self._of(lineage), self._keeping, self._of(before) if before else None)
         for place in lineages_in(self.path):

@@ -137,6 +137,11 @@ def lineage_before(file: Path, lineage: str) -> str:
     return before[-1] if before else ""
 
 
+def lineages_newest_first(file: Path) -> list[str]:
+    """Of all who have claimed the folder."""
+    return list(dict.fromkeys(each["lineage"] for each in reversed(_read(file) or [])))
+
+
 def _read(file: Path) -> list[dict[str, Any]] | None:
     data = read_or_none(file)
     return None if data is None else unseal(data, _KIND, _FORMAT, file)

@@ -1,15 +1,30 @@
-"""What the commit records of a place come to, for sinks of folders and of object stores."""
+"""What the commit records of a place come to, for sinks of folders and of object stores; of a folder, in which form its files are."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scribengin.connectors.contract import Unaccounted
+from scribengin.connectors.files.sink_claim import lineages_newest_first
+from scribengin.connectors.files.sink_folders import INTERNAL, LineageFolder
+from scribengin.connectors.files.sink_partition import escape
+from scribengin.connectors.files.time_path import NULL, TimePath
+from scribengin.core.errors import Refused
+from scribengin.core.remedies import write_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from scribengin.core.numbered_log import NumberedLog
+
+_LOOKED_AT = (20, 2000)
+"""so many Batches back, the second where the first have no rows: a filter may let nothing through for long"""
+_FORMATS = {"parquet": "parquet", "jsonl": "json", "csv": "csv", "txt": "text"}
+"""by the suffix of a file, compressed or not"""
+_YEAR = re.compile(rf"=.*(\d{{4}}|{NULL})")
+"""in the name of a folder by time, the first of those of a path"""
 
 
 class Orphan(Protocol):
@@ -53,3 +68,54 @@ def summarize_commits(summary: Any | None, records: Iterable[Any]) -> dict[str, 
             "files": so_far["files"] + len(record["files"]),
         }
     return so_far
+
+
+def check_form(folder: Path, options: Mapping[str, Any], *, sink: str, decided: Sequence[str] = ()) -> None:
+    """Raise Refused where the newest rows in the folder went to files of another format, or to folders of other columns, than the next ones
+    would: no reader takes both as one table. Another `path` of folders by time is none. By the names in the records of commits: no file is
+    read, and no folder of data listed.
+
+    Args:
+        folder: The sink's.
+        options: The sink's.
+        sink: Its id.
+        decided: The names of the newest files, where they are known: their Batch may not be published yet.
+    """
+    name = next(iter(decided), None) or _newest_name(folder)
+    base = (name or "").rpartition("/")[2]
+    held = _FORMATS.get(base.partition(".")[2].partition(".")[0])
+    if name is None or held is None or options.get("evolve") == "any":
+        return
+    folders = name.split("/")[:-1]
+    held_by = [folder.partition("=")[0] for folder in folders]
+    parts = options.get("partition_by") or ()
+    columns = [escape(part) for part in parts if isinstance(part, str)]
+    times = [name for part in parts if not isinstance(part, str) for name in TimePath.of(part).names]
+    wrong, again = [], []
+    if held != options["format"]:
+        wrong.append(f"found format {held}, expected {options['format']}")
+        again.append(f"`format: {held}`")
+    # the path of the time may change (see docs/segments.md): any begins with the year
+    by_time = bool(times) and _YEAR.search("".join(folders[len(columns) : len(columns) + 1])) is not None
+    if held_by != columns + times and not (by_time and held_by[: len(columns)] == columns):
+        found, expected = (f"folders by {'/'.join(by)}" if by else "no folders" for by in (held_by, columns + times))
+        wrong.append(f"found {found}, expected {expected}")
+        again.append("`partition_by` as it was" if held_by else "no `partition_by`")
+    if wrong:
+        raise Refused(
+            f'sink "{sink}": {folder} holds files of another form, such as {name}: {"; ".join(wrong)}',
+            remedy=f"write {' and '.join(again)}; or {write_beside(sink)}; or write `evolve: any` on the sink if its readers can take both",
+            code="output-form",
+        )
+
+
+def _newest_name(folder: Path) -> str | None:
+    """Of a file of the newest Batch with rows, by the lineages in the order of their claims."""
+    for id_ in lineages_newest_first(folder / INTERNAL / "owner.json"):
+        commits = LineageFolder(folder / INTERNAL / id_).commits
+        newest = commits.newest() or 0
+        for back in _LOOKED_AT:
+            names = [file["name"] for _, record in commits.since(max(0, newest - back)) for file in record["files"][:1]]
+            if names:
+                return str(names[-1])
+    return None
