@@ -182,6 +182,19 @@ def changed(text: str) -> Callable[[Path], Path]:
     return make
 
 
+def nested(other: str, sink: str) -> Callable[[Path], Path]:
+    """A flow whose sink writes to `sink`, and another one that has written to `other`."""
+
+    def make(folder: Path) -> Path:
+        begin(write(folder, sink=other), publish=True)
+        shutil.rmtree(folder / ".scribengin")
+        path = write(folder, sink=sink)
+        path.write_text(path.read_text().replace("name: small", "name: large"))
+        return path
+
+    return make
+
+
 CASES: list[tuple[str, Callable[[Path], Path], str, tuple[int, int]]] = [
     ("source-missing", lambda folder: write(folder, source="dta"), "source", (4, 31)),
     ("source-file-missing", lambda folder: write(folder, source="data/b.jsonl"), "source", (4, 31)),
@@ -193,6 +206,9 @@ CASES: list[tuple[str, Callable[[Path], Path], str, tuple[int, int]]] = [
     ("sink-holds-others-files", others_files, "output-foreign", (8, 3)),
     ("sink-has-another-format", changed("format: parquet"), "output-form", (8, 3)),
     ("sink-has-other-folders", changed("format: json, partition_by: [k]"), "output-form", (8, 3)),
+    ("sink-in-anothers-folder", nested("out", "out/k=a"), "output-foreign", (8, 3)),
+    ("sink-far-in-anothers-folder", nested("out", "out/x/y"), "output-foreign", (8, 3)),
+    ("sink-around-anothers-folder", nested("out/k=a", "out"), "output-foreign", (8, 3)),
     ("state-gone", state_gone, "output-foreign", (8, 3)),
     ("state-copied", state_copied, "state-copied", (0, 0)),
     ("step-changed", step_changed, "state-changed", (8, 3)),
@@ -265,6 +281,18 @@ def test_the_folder_of_another_flow_is_told_by_its_name_and_no_reset_is_offered(
     with pytest.raises(Refused) as caught:
         reset_of(other).lost()
     assert (caught.value.message, caught.value.remedy) == (wrong, what_to_do)
+
+
+def test_a_sink_in_the_folder_of_another_is_told_whose_it_is(tmp_path: Path) -> None:
+    path = nested("out", "out/k=a")(tmp_path / "flow")
+    out = path.parent / "out"
+    for there in (False, True):  # a folder with rows of the other's is no other case
+        if there:
+            (out / "k=a").mkdir()
+            (out / "k=a" / "part-0-0-x.jsonl").touch()
+        (problem,) = planned(path)[1]
+        assert problem["message"] == f'sink "kept": {out / "k=a"} lies in {out}, which is the folder of sink "kept" of flow "small"'
+        assert problem["remedy"] == "give the sink another folder, beside that one"
 
 
 def test_a_sink_in_another_form_says_what_was_found_and_what_is_to_come(tmp_path: Path) -> None:

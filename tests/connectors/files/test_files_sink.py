@@ -510,3 +510,17 @@ def test_folders_by_time_may_have_another_path_but_do_not_come_or_go(tmp_path: P
         make(tmp_path, partition_by=("country",))
     with pytest.raises(Refused, match="found folders by country/dt, expected folders by dt\n"):
         make(tmp_path, partition_by=by("dt=%Y-%m-%d")["partition_by"][1:])
+
+
+def test_a_sink_does_not_begin_in_the_folder_of_another_nor_around_it(tmp_path: Path) -> None:
+    outer = make(tmp_path, path="a/b")
+    for path in ("a/b/c", "a/b/c/d"):
+        with pytest.raises(Refused, match=r'lies in .*/a/b, which is the folder of sink "kept"\n'):
+            make(tmp_path, path=path, node="other")
+        assert not (tmp_path / path).exists()
+    with pytest.raises(Refused, match=r'/a contains .*/a/b, which is the folder of sink "kept"\n'):
+        make(tmp_path, path="a", node="other")
+    outer.publish(decide(outer, 0, rows(1)))
+    with pytest.raises(Refused, match=r'which is the folder of sink "kept" of flow "f"\n'):
+        make(tmp_path, path="a/b/c", node="other")
+    make(tmp_path, path="a/b c", node="other")

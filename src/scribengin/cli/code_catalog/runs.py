@@ -94,8 +94,8 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "output-foreign",
         "The place of a sink holds rows of somebody else",
-        "It has commits of another lineage (a flow whose state was removed, or another flow), or files that no flow wrote. Writing there "
-        "would mix or double rows.",
+        "It has commits of another lineage (a flow whose state was removed, or another flow), or files that no flow wrote; or it lies "
+        "in the folder of another sink, or around it. Writing there would mix or double rows.",
         "Give the sink another place. If the sink or the flow was renamed, name it as before. If a control plane runs the flow, stop it "
         "there. If a `reset` removed the state, bring it back: `scribengin reset FLOW --undo`. `run --append-new-lineage` writes beside "
         "what is there, and duplicates what is read again.",

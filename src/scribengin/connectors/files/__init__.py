@@ -47,11 +47,12 @@ def look_at_sink(place: Place, claimant: Claimant | None) -> bool:
 
 def look_at_folder(place: Place, claimant: Claimant | None, *, looked: bool = False) -> bool:
     """`look_at_sink` of every sink that claims its folder as this one does. `looked`: as in `sink_claim.claim`."""
-    from scribengin.connectors.files.sink_claim import check_folder, check_same_place, look_at_claim
+    from scribengin.connectors.files.sink_claim import check_apart, check_folder, check_same_place, look_at_claim
     from scribengin.connectors.files.sink_folders import INTERNAL
 
     folder = Path(place.folder, place.options["path"])
     check_folder(folder, sink=place.node)
+    check_apart(folder, sink=place.node)
     if claimant is not None:
         look_at_claim(
             folder,

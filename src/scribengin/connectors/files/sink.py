@@ -25,7 +25,7 @@ from scribengin.connectors.files.roll_audit import Rolled
 from scribengin.connectors.files.roll_heir import begin
 from scribengin.connectors.files.roll_state import is_rolled, outputs_of
 from scribengin.connectors.files.sink_audit import audit_files
-from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_flow, check_folder, claim, lineage_before
+from scribengin.connectors.files.sink_claim import check_apart, check_claim, check_clear, check_flow, check_folder, claim, lineage_before
 from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageFolder, lineages_in, missing_text, remove_empty
 from scribengin.connectors.files.sink_records import check_form, found_besides, summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
@@ -279,6 +279,8 @@ class FilesSink(PublishedFiles):
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """See the contract."""
+        check_folder(self.path, sink=self.node)
+        check_apart(self.path, sink=self.node)
         super().prepare(owner=owner, lineage=lineage, adopt=adopt)
         check_form(self.path, self._options, sink=self.node)
         before = lineage_before(self._owner_file, lineage)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.sink_folders import INTERNAL, RESTORE, LineageFolder, lineages_in
@@ -25,6 +27,36 @@ def check_folder(folder: Path, *, sink: str) -> None:
     if fault is not None:
         said = f'sink "{sink}": cannot write to {folder}: {fault[0]}'
         raise SinkError(said, remedy=fault[1], code="sink-folder", node=sink)
+
+
+def check_apart(folder: Path, *, sink: str) -> None:
+    """Of a folder that nobody has claimed yet. Raise Refused where it lies in another sink's folder, or another's lies directly in it: who
+    reads the outer one would meet both. Costs a look at each folder above and below; changes nothing."""
+    if _is_claimed(folder):
+        return
+    folder = folder.resolve()
+    outer = next(filter(_is_claimed, folder.parents), None)
+    inner = None if outer else next((folder / name for name in sorted(names_in(folder)) if _is_claimed(folder / name)), None)
+    found = outer or inner
+    if found is not None:
+        lies = f"{folder} {'lies in' if outer else 'contains'} {found}"
+        raise Refused(
+            f'sink "{sink}": {lies}, which is the folder of {_whose(found)}',
+            remedy="give the sink another folder, beside that one",
+            code="output-foreign",
+        )
+
+
+def _is_claimed(folder: Path) -> bool:
+    return os.access(folder / INTERNAL / "owner.json", os.R_OK)
+
+
+def _whose(folder: Path) -> str:
+    """Of a claimed folder: the sink that may write there, and its flow, which the commits name."""
+    claims = _read(folder / INTERNAL / "owner.json") or []
+    newest = LineageFolder(folder / INTERNAL / claims[-1]["lineage"]).commits.newest_below(sys.maxsize) if claims else None
+    of_flow = f' of flow "{newest[1]["flow"]}"' if newest is not None else ""
+    return f'sink "{claims[-1]["sink"]}"{of_flow}' if claims else "another sink"
 
 
 def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, flow: str, adopt: bool, looked: bool = False) -> None:
