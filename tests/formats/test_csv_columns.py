@@ -32,6 +32,12 @@ def test_both_ways_say_the_same_in_any_dialect() -> None:
     compare(range(300), others=True)
 
 
+def test_both_ways_take_a_null_that_is_escaped_in_quotes_for_one() -> None:
+    for seed in (9915, 39024):
+        made = make_file(Random(seed), others=True)
+        assert decoded(made, quick=True)[0] == decoded(made, quick=False)[0]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_both_ways_say_the_same_of_fifty_thousand_dialects(part: int) -> None:

@@ -193,7 +193,7 @@ def split_cells(record: str, dialect: Dialect) -> list[str | None] | None:
     cells: list[str | None] = []
     match = _cell(dialect).match
     nulls, escape, quote = dialect.raw_nulls, dialect.escape, dialect.quote or ""
-    quoted_nulls = dialect.nulls if dialect.quoted_null == "always" else ()
+    quoted_is_null = dialect.quoted_null == "always"
     blanks = dialect.blanks if dialect.trim else ""
     at = 0
     while True:
@@ -203,7 +203,7 @@ def split_cells(record: str, dialect: Dialect) -> list[str | None] | None:
         quoted, plain, end = found.groups()
         if quoted is not None:
             text = quoted.replace(quote * 2, quote) if escape is None or escape not in quoted else _unescaped(quoted, dialect)
-            cells.append(None if text in quoted_nulls else text)
+            cells.append(None if quoted_is_null and (quoted in nulls or text in dialect.nulls) else text)
         else:
             text = plain.strip(blanks) if blanks else plain
             cells.append(None if text in nulls else text if escape is None else dialect.unescaped(text))
