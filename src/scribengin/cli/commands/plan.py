@@ -62,7 +62,7 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
 
 
 def _coloured(text: str) -> str:
-    """The text of a plan with bold headings, and in colour what becomes of each Query and channel."""
+    """The text of a plan with bold headings, and the result for each Query and channel in colour."""
     return "".join(_coloured_line(line) for line in text.splitlines(keepends=True))
 
 

@@ -179,7 +179,7 @@ def _up_to_the_error(decompressor: Any, data: memoryview, given: int) -> Iterato
 
 
 def _inflate(decompressor: Any, data: memoryview, compression: str) -> Iterator[bytes]:
-    """What `data` gives, in parts of bounded size."""
+    """What `data` gives, in parts of bounded size; of zstd in one, which is bounded as `data` is (see _ZSTD_STEP)."""
     if compression == "gzip":
         yield decompressor.decompress(data, CHUNK_BYTES)
         while decompressor.unconsumed_tail and not decompressor.eof:  # at the end it may name what stands behind, as `unused_data` does
