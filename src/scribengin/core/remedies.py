@@ -60,12 +60,12 @@ def beside_installation(kind: str, *, same_flow: bool = False) -> str:
 
 def beside_sink(kind: str, sink: str) -> str:
     """Where a sink would write and another sink of this installation and flow has written. `kind` as in `beside_flow`."""
-    return f"{call_sink_again(sink)}; or {_another_place(kind)}; to {add_to_outputs()}"
+    return f"{call_again('sink', sink)}; or {_another_place(kind)}; to {add_to_outputs()}"
 
 
-def call_sink_again(sink: str) -> str:
-    """Where a sink was renamed: what loses and duplicates nothing."""
-    return f'call the sink "{sink}" again'
+def call_again(role: str, id_: str) -> str:
+    """Where a `source` or `sink` was renamed: what loses and duplicates nothing."""
+    return f'call the {role} "{id_}" again'
 
 
 def _another_place(kind: str) -> str:

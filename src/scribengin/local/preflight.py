@@ -21,7 +21,7 @@ from scribengin.connectors.files.globs import WILDCARD
 from scribengin.connectors.files.reader import FilesReader
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, SinkError, SourceError
 from scribengin.core.problems import Problem
-from scribengin.core.remedies import put_state_back, put_state_back_over, start_over, write_beside
+from scribengin.core.remedies import call_again, put_state_back, put_state_back_over, start_over, write_beside
 from scribengin.core.storage import names_in, shown_path
 from scribengin.local.learning import rewritten_text
 from scribengin.local.migrate import first_refusal
@@ -339,7 +339,7 @@ def _check_names(tier: Prepared, query: QueryPlan, lineage: Lineage) -> None:
         if before:
             raise Refused(
                 f'query "{query.name}": the source "{id_}" is "{before}" under another id, and would be read from its start again',
-                remedy=f'call the source "{before}" again; or {write_beside(query.sinks[0])}; or {start_over()}',
+                remedy=f"{call_again('source', before)}; or {write_beside(query.sinks[0])}; or {start_over()}",
                 code="source-renamed",
                 node=id_,
             )

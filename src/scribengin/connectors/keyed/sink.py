@@ -22,7 +22,7 @@ from scribengin.connectors.keyed.staged import (
 from scribengin.connectors.keyed.versions import MOST_ROWS, batch_of, next_base, version_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_sink_again, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_again, start_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -385,7 +385,7 @@ class KeyedSink:
     def _check_sink(self, writer: str) -> None:
         """Raise Refused where another sink of this flow has written; a reset removes that too."""
         if writer != self.node:
-            remedy = f"{call_sink_again(writer)}; or {start_over()}; or {add_to_outputs()}"
+            remedy = f"{call_again('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
             raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:

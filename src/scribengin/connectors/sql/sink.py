@@ -12,7 +12,7 @@ from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
 from scribengin.core.errors import Refused, StateError
-from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_sink_again, start_over
+from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_again, start_over
 from scribengin.core.types import Field, Schema
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class SqlSink:
     def _check_sink(self, writer: str) -> None:
         """Raise Refused where another sink of this flow has written; a reset removes that too."""
         if writer != self.node:
-            remedy = f"{call_sink_again(writer)}; or {start_over()}; or {add_to_outputs()}"
+            remedy = f"{call_again('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
             raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)
 
     def _foreign(self, why: str, remedy: str = "") -> Refused:
