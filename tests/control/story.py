@@ -5,6 +5,8 @@
     decommission a
     wish running                   a person's word; `wish running v2` names a version, `wish running v2 without core` its tiers
     map core a                     to this node only; `map core anywhere`
+    group core g b=1 c=2           it runs on these hosts, with their costs; `group core none`
+    host b pc7                     the node's machine is called so
     up core                        the tier's newest process runs, holds the lease, and has reached the wish
     process core exited 1          also `running`, `gone`
     lease core                     the newest process holds it; `lease core lost`; `lease core by 3`; `lease core spare`: its spare does
@@ -158,11 +160,20 @@ class Story:
                 seen = {id_: each for id_, each in there.items() if each.node in nodes}
                 self.world = replace(self.world, nodes=nodes, processes=seen)
             case ["decommission", name]:
-                self.world = replace(self.world, nodes={**self.world.nodes, name: Node(decommissioned=True)})
+                self.world = replace(
+                    self.world, nodes={**self.world.nodes, name: replace(self.world.nodes.get(name, Node()), decommissioned=True)}
+                )
             case ["wish", goal, *rest]:
                 self._wish(goal, rest)
             case ["map", tier, node]:
                 self._set_tier(replace(self._tier(tier), node="" if node == "anywhere" else node))
+            case ["group", tier, "none"]:
+                self._set_tier(replace(self._tier(tier), group="", hosts={}))
+            case ["group", tier, name, *hosts]:
+                costs = {at: float(cost) for at, cost in (said.split("=") for said in hosts)}
+                self._set_tier(replace(self._tier(tier), group=name, hosts=costs))
+            case ["host", name, machine]:
+                self.world = replace(self.world, nodes={**self.world.nodes, name: replace(self.world.nodes[name], host=machine)})
             case ["up", tier]:
                 for happening in (["process", tier, "running"], ["lease", tier], ["report", tier, "running"]):
                     self._happen(happening)

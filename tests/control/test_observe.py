@@ -162,6 +162,18 @@ def test_what_the_workers_of_a_flow_have_taken_is_known_while_its_records_say_no
         writer.commit(put(writer, STATUS("a"), Status(state="degraded")))
 
 
+def test_a_tier_s_group_of_hosts_is_seen_and_which_machine_a_node_is_on() -> None:
+    store = begun()
+    writer = store.client()
+    writer.commit(put(writer, HOST("h1"), Host(host="pc7")))
+    tiers = {"edge": TierSpec(group="pcs", hosts={"pc7": 2.0})}
+    writer.commit(SPEC("a", "3").create(Spec(package="p", path="f", base="/b", state="/s", tiers=tiers)))
+    writer.commit(put(writer, DESIRED("a"), Desired(state="running", version=3)))
+    world = Observer(Mirror(store.client()), {"h1": MemoryLauncher(lambda: 1.0)}).look(1.0)
+    tier = world.flows["a"].tiers["edge"]
+    assert (tier.group, tier.hosts, world.nodes["h1"].host) == ("pcs", {"pc7": 2.0}, "pc7")
+
+
 class Asked:
     """A client, and which paths it was asked for."""
 

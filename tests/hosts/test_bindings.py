@@ -102,3 +102,15 @@ def test_a_host_that_is_full_gets_nothing_and_what_fits_nowhere_waits(plane: Pla
     until(lambda: "no node answers that has room for main" in str(plane.says("list")[0]["reason"]), "it waits")
     plane.says("stop", "tweets", "--wait")
     plane.comes_to("large", "running")
+
+
+def test_a_tier_with_a_group_of_hosts_waits_for_one_of_them(plane: Plane) -> None:
+    plane.node("a")
+    plane.master("m1")
+    plane.apply("tweets", by={"edge": TierSpec(), "core": TierSpec(group="onlyb", hosts={"b": 1.0})})
+    until(lambda: "tier core runs on group onlyb: b does not answer" in str(plane.says("list")[0]["reason"]), "it waits")
+    until(lambda: on(plane, "edge") == "a", "the other tier runs")
+    assert on(plane, "core") == ""
+    plane.node("b")
+    plane.comes_to("tweets", "running")
+    assert (on(plane, "edge"), on(plane, "core")) == ("a", "b")

@@ -76,3 +76,11 @@ def test_masters_know_them_so_that_another_one_is_a_restart(tmp_path: Path) -> N
     (tmp_path / "flow.yaml").write_text(FLOW)
     tiers = submission_of(prepare(tmp_path / "flow.yaml", state=None).plan, "0" * 64, "flow.yaml", "/").tiers
     assert (tiers["far"].spark, tiers["near"].spark) == ({"spark.sql.shuffle.partitions": "3", "spark.locality.wait": "0s"}, {})
+
+
+def test_masters_know_the_hosts_of_a_tier_s_group(tmp_path: Path) -> None:
+    groups = "groups: {pcs: {members: [{at: a, cost: 2}, {at: b}]}}\n"
+    (tmp_path / "flow.yaml").write_text(FLOW.replace("far: {steps", "far: {group: pcs, steps") + groups)
+    tiers = submission_of(prepare(tmp_path / "flow.yaml", state=None).plan, "0" * 64, "flow.yaml", "/").tiers
+    assert (tiers["far"].group, tiers["far"].hosts) == ("pcs", {"a": 2.0, "b": 1.0})
+    assert (tiers["near"].group, tiers["near"].hosts) == ("", {})

@@ -232,6 +232,15 @@ def test_a_group_of_a_flow_without_groups_is_told_with_how_to_add_it(tmp_path: P
     check(tmp_path, CHAIN.replace("out/kept,", "out/kept, to: «wan,"), "group-unknown", "add groups: {wan: {members: [{at: …}]}}")
 
 
+def test_a_tier_runs_on_hosts_and_not_on_places_of_data(tmp_path: Path) -> None:
+    on_group = CUT.replace("[known, hot]", "[known, hot], group: hosts")
+    assert problems(tmp_path, on_group + "groups: {hosts: {members: [{at: pc-7.example.org}, {at: node_b}]}}\n") == []
+    check(
+        tmp_path, on_group + "groups: {hosts: {members: [{at: a}, {at: «/mnt/a}]}}\n", "group-host", '"/mnt/a" cannot be the name of a host'
+    )
+    assert problems(tmp_path, CHAIN.replace("out/kept,", "out/kept, to: disks,") + "groups: {disks: {members: [{at: /mnt/a}]}}\n") == []
+
+
 ONE_CHANNEL = FORK + "tiers:\n  near: {steps: [known]}\n  far: {steps: [one, two, split]}\nedges:\n"
 
 

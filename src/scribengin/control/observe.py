@@ -255,7 +255,22 @@ class Observer:
         said = spec.tiers.get(tier, TierSpec())
         use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
         return TierSeen(
-            tier, frozenset(feeders), node, *use, wish, run, report, lease, before, warm, spare, waits, said.folders, said.executors
+            tier,
+            frozenset(feeders),
+            node,
+            *use,
+            wish,
+            run,
+            report,
+            lease,
+            before,
+            warm,
+            spare,
+            waits,
+            said.folders,
+            said.executors,
+            said.group,
+            said.hosts,
         )
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
@@ -285,8 +300,8 @@ class Observer:
         """What it has left is what it has registered without what its workers were given."""
         host = self._made(HOST(name))
         limit = (0, 0) if host is None else (host.cores, host.memory_bytes)
-        free = (most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True))
-        return Node(isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored), *free)
+        free = [most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True)]
+        return Node(isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored), free[0], free[1], "" if host is None else host.host)
 
     def _launched(self, flows: Sequence[FlowSeen]) -> tuple[dict[RunId, Process], dict[str, Node]]:
         processes: dict[RunId, Process] = {}

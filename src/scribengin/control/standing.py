@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.control.operations import standing_of
-from scribengin.control.places import choose_node
+from scribengin.control.places import choose_node, where_it_may, why_homeless
 from scribengin.control.pressure import held_text
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest, is_old
@@ -84,13 +84,12 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
         return "starting", f"version {flow.wish.version} follows when {', '.join(old)} of the old one has ended", ""
     coming = [tier for tier in tiers if not _is_up(tier, flow)]
     if coming:
-        homeless = [tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
-        if bound := [tier for tier in homeless if tier.node]:
-            node = world.nodes.get(bound[0].node)
-            why = "does not answer" if node is None else "is decommissioned" if node.decommissioned else "has no room for it"
-            return "starting", f"tier {bound[0].tier} is mapped to node {bound[0].node}, which {why}", _unbound(flow, bound[0])
-        if homeless:
-            names = ", ".join(tier.tier for tier in homeless)
+        nowhere = [tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
+        for tier in nowhere:
+            if (bound := why_homeless(world.nodes, flow.name, tier)) is not None:
+                return "starting", *bound
+        if nowhere:
+            names = ", ".join(tier.tier for tier in nowhere)
             return "starting", f"no node answers that has room for {names}", "start one: scribengin node --registry ADDRESS"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
@@ -140,18 +139,13 @@ def _lost(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[str, str
         if run.ended_at is not None and run.failures and run.generation == wish.generation:
             again = f" ({run.failures} ends in a row without progress)" if run.failures > 1 else ""
             if choose_node(world.nodes, tier, {}) is None:
-                there = f"node {tier.node}, to which it is mapped, can take it; {_unbound(flow, tier)}" if tier.node else ""
-                return f"tier {tier.tier}: {run.cause}", f"starts again when {there or 'a node answers that can take it'}"
+                return f"tier {tier.tier}: {run.cause}", f"starts again when {where_it_may(flow.name, tier)}"
             wait_s = back_off_s(run.failures)
             at = f"starts again at {moment_text(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
             return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "starts again at once"
         if run.ended_at is None and run.leased and run.unleased_since is not None:
             return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"
     return None
-
-
-def _unbound(flow: FlowSeen, tier: TierSeen) -> str:
-    return f"to have it elsewhere: scribengin unmap {flow.name}.{tier.tier}"
 
 
 def _waits_for_a_person(tier: TierSeen) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scribengin.plan.split import FlowPlan
     from scribengin.registry.kinds import Spec
-    from scribengin.spec.model import Flow, Sink
+    from scribengin.spec.model import Flow, Sink, Tier
 
 NOT_WATCHED = Watched()
 NOWHERE = Outside()
@@ -81,6 +81,8 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
             spark=gets.spark,
             folders=kept_folders(tier.flow),
             groups=groups,
+            group=(declared.group or "") if declared is not None else "",
+            hosts=_hosts_of(plan.flow, declared),
         )
     return tiers
 
@@ -90,6 +92,11 @@ def _group_of(flow: Flow, sink: Sink) -> Iterator[tuple[str, dict[str, float]]]:
     to = target(sink)
     if to is not None and "." not in to:
         yield to, {member.name: member.cost for member in members_of(flow, to)}
+
+
+def _hosts_of(flow: Flow, tier: Tier | None) -> dict[str, float]:
+    """Host → cost of the group on which a tier runs."""
+    return {} if tier is None or tier.group is None else {member.at: member.cost for member in members_of(flow, tier.group)}
 
 
 def _watched_of(flow: Flow) -> Watched:

@@ -100,6 +100,10 @@ class TierSeen:
     """those that its sinks write into"""
     executors: int = 1
     """each with so many cores and so much memory, where its node has executors; quotas count them everywhere"""
+    group: str = ""
+    """the group of hosts on which it runs; empty: any host"""
+    hosts: Mapping[str, float] = field(default_factory=dict)
+    """node or host name of each member of that group → cost"""
 
 
 class Delay(NamedTuple):
@@ -209,6 +213,8 @@ class Node:
     free_cores: int | None = None
     """what its further workers may have; None: there is no limit"""
     free_memory_bytes: int | None = None
+    host: str = ""
+    """the name of its machine"""
 
 
 class Reader(NamedTuple):

@@ -102,6 +102,7 @@ RULES: tuple[Rule, ...] = (
     tiers.tiers_feed_one_way,
     tiers.together_is_not_cut,
     tiers.groups_are_there,
+    tiers.tiers_run_on_hosts,
     edges.edges_are_arrows,
     edges.edges_are_cut,
     edges.one_channel_says_one_thing,

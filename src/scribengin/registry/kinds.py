@@ -56,6 +56,10 @@ class TierSpec(Record):
     """those that its sinks write into, and of which a host does the upkeep"""
     groups: Mapping[str, Mapping[str, float]] = {}
     """group to which sinks or channels of the tier go → member → cost, as the flow file says"""
+    group: str = ""
+    """the group of hosts on which its workers run; empty: on any host"""
+    hosts: Mapping[str, float] = {}
+    """node or host name of each member of that group → cost, as the flow file says"""
 
 
 class Spec(Record):

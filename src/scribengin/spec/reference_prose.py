@@ -221,6 +221,9 @@ crosses it, so filters belong before it.
 - A topic or folder that edges name belongs to them alone. It may be shared by the edges of one node into several tiers
   (a fork), and by those into one union (a fan-in), whose writers must then pack, encrypt and order alike. Which input a
   row of a union came by is told by `merge: {how: union, origin: COLUMN}`.
+- `group` of a tier names a group of hosts: `at` of a member is then the `--name` of a `scribengin node`, or the name of its
+  machine. Where flows are managed the tier runs there only, on the one with the lowest cost that answers and has room; where
+  there is none it waits, and `status` says so ([control](control.md#several-hosts)). A `run` runs all tiers where it is.
 - `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`. What `at` of a member says is, of a
   sink or a channel in Kafka, its `bootstrap`; of files and of a channel in a folder it is a folder, and the node's own
   `path` lies below it: `at: /mnt/a` and `path: out/kept` come to `/mnt/a/out/kept`. All else the members share.

@@ -8,6 +8,7 @@ from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import base, query_sinks
 from scribengin.plan.tiers import RESERVED, is_static
+from scribengin.registry.tree import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,6 +171,20 @@ def groups_are_there(subject: Subject) -> Iterator[Problem]:
         elif member and member not in (names := [one.name for one in group.members]):
             remedy = suggestion(member, names, "its members are")
             yield subject.problem("member-unknown", path, f'{whose} names "{target}", but the group has no such member', remedy)
+
+
+def tiers_run_on_hosts(subject: Subject) -> Iterator[Problem]:
+    """The members of a group on which a tier runs can be nodes."""
+    if "groups" in subject.unread:
+        return
+    tier_of = {tier.group: tier.id for tier in subject.flow.tiers.values() if tier.group}
+    for name, group in subject.flow.groups.items():
+        tier = tier_of.get(name)
+        for index, member in enumerate(group.members if tier is not None else ()):
+            if not HOST.fits(member.at):
+                message = f'tier "{tier}" runs on group "{name}", but "{member.at}" cannot be the name of a host'
+                remedy = "write the --name of its `scribengin node`, or the name of its machine; give places of data a group of their own"
+                yield subject.problem("group-host", ("groups", name, "members", index, "at"), message, remedy)
 
 
 def _is_placed(subject: Subject) -> bool:

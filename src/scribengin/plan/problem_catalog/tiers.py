@@ -109,6 +109,16 @@ CATALOG: tuple[Entry, ...] = (
         fix=("group: hosts}", "group: hosts}\ngroups:\n  hosts: {members: [{at: host1}]}"),
     ),
     Entry(
+        "group-host",
+        "A member that cannot be a host, of a group on which a tier runs",
+        "The `group` of a tier names hosts: each `at` is the `--name` of a `scribengin node`, or the name of its machine. Paths and "
+        "addresses of brokers are places of data.",
+        "Write names of hosts; give places of data a group of their own.",
+        _CHAIN + "tiers:\n  near: {steps: [big, mine], group: hosts}\ngroups:\n  hosts: {members: [{at: /mnt/a}]}\n",
+        slot="file",
+        fix=("/mnt/a", "host1"),
+    ),
+    Entry(
         "member-unknown",
         "A member that its group does not have",
         "`to: group.member` names one of the group's members; without a name of their own they are m1, m2, … in their order.",
