@@ -43,6 +43,8 @@ class Option:
     """profile → its default there, where that is another one"""
     deliveries: tuple[str, ...] = ()
     """the values of `delivery:` beside which it means something; empty for all"""
+    by_member: bool = False
+    """of a sink: True where each member of a group says it for itself (`at`); a path is then one below that of the member"""
     travels: bool = False
     """True where the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
     adds: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -92,6 +94,12 @@ class NodeType:
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""
         return next((option for option in self.options if option.name == name), None)
+
+    @property
+    def by_member(self) -> Option | None:
+        """The option that each member of a group says for itself; None where the sink cannot go to a group. One that can is built as a
+        `connectors.group.contract.MemberSink`."""
+        return next((option for option in self.options if option.by_member), None)
 
     def able(self, given: Mapping[str, Any]) -> frozenset[str]:
         """The abilities of a node with these options."""

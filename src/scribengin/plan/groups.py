@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors import catalog
 from scribengin.plan.describe import listed
 
 if TYPE_CHECKING:
@@ -32,22 +33,26 @@ def members_of(flow: Flow, to: str) -> tuple[Member, ...]:
 def placed(flow: Flow, node: Source | Sink, options: Mapping[str, Any]) -> tuple[tuple[str, float, dict[str, Any]], ...]:
     """(name, cost, options) of each member of the group that `node` goes to; () where it goes to none. `options` are the node's own.
 
-    What `at` says is the `bootstrap` of a sink or channel in Kafka. Of files and of a channel in a folder it is a folder, and the node's
-    own `path` one below it.
+    What `at` says is the sink's option that is `by_member`; of a channel in Kafka its `bootstrap`, of one in a folder its `path`. A path is
+    a folder, and the node's own one below it.
     """
     to = target(node)
     if to is None:
         return ()
-    in_kafka = "kafka" in (node.type, options.get("kind"))
-    return tuple((each.name, each.cost, dict(options) | _at(each, options, in_kafka=in_kafka)) for each in members_of(flow, to))
+    if node.type == "channel":
+        name = "bootstrap" if options.get("kind") == "kafka" else "path"
+    else:
+        option = catalog.sink_types()[node.type].by_member
+        name = option.name if option is not None else "path"
+    return tuple((each.name, each.cost, {**options, name: _at(each, name, options)}) for each in members_of(flow, to))
 
 
-def _at(member: Member, options: Mapping[str, Any], *, in_kafka: bool) -> dict[str, Any]:
-    if in_kafka:
-        return {"bootstrap": member.at}
+def _at(member: Member, name: str, options: Mapping[str, Any]) -> str:
+    if name != "path":
+        return member.at
     path = PurePath(str(options.get("path") or ""))
     below = path.relative_to(path.anchor) if path.is_absolute() else path
-    return {"path": str(PurePath(member.at, below))}
+    return str(PurePath(member.at, below))
 
 
 def group_notes(flow: Flow) -> Iterator[str]:

@@ -227,6 +227,7 @@ crosses it, so filters belong before it.
 - `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`. What `at` of a member says is, of a
   sink or a channel in Kafka, its `bootstrap`; of files and of a channel in a folder it is a folder, and the node's own
   `path` lies below it: `at: /mnt/a` and `path: out/kept` come to `/mnt/a/out/kept`. All else the members share.
+  Sinks of other types cannot go to a group (`group-sink`).
 - Of a group the member with the lowest cost is taken that answers, equal ones in turn. One that does not is left out for
   a second, twice as long after each further failure, a minute at most; then one Batch tries it. A Batch stays with the
   member for which it is decided; see [guarantees](guarantees.md#groups). An edge to a group is `durability: end_to_end`.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.spec import flow_test_keys, keys, tier_keys
 from scribengin.spec.reader import NAME_PATTERN
-from scribengin.spec.sections import FILLED_BY_GROUP
 from scribengin.spec.tiers import ARROW
 
 if TYPE_CHECKING:
@@ -74,7 +73,8 @@ def _typed(section: Section, types: Mapping[str, NodeType]) -> Json:
         schema["properties"] |= {option.name: {"description": option.doc} | _option(option) for option in declared.options}
         schema["properties"]["type"] = {"const": declared.type, "description": declared.doc}
         wanted = [option.name for option in declared.options if option.required]
-        shared = [name for name in wanted if name in FILLED_BY_GROUP and "to" in schema["properties"]]
+        by_member = declared.by_member if "to" in schema["properties"] else None
+        shared = [by_member.name] if by_member is not None and by_member.kind != "path" else []
         schema["required"] += [name for name in wanted if name not in shared]
         schema |= {"anyOf": [{"required": shared}, {"required": ["to"]}]} if shared else {}
         alternatives.append({"if": {"properties": {"type": {"const": declared.type}}}, "then": schema})

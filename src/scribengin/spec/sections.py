@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from scribengin.spec.key import Key, Section
     from scribengin.spec.reader import Reader
 
-FILLED_BY_GROUP = frozenset({"bootstrap"})
-"""options that each member of a group says for itself, where a sink goes `to` one"""
 _VERY = 0.75
 """so alike is a slip of the pen, not another word"""
 _READ_AS = frozenset(
@@ -280,8 +278,10 @@ class Sections:
             if of_type
             else []
         )
+        by_member = of_type.by_member if of_type is not None and "to" in read.given else None
+        by_group = by_member.name if by_member is not None and by_member.kind != "path" else None
         for name, remedy in wanted:
-            if name not in read.given and not (name in FILLED_BY_GROUP and "to" in read.given):
+            if name not in read.given and name != by_group:
                 of = f" (type {of_type.type})" if of_type and of_type.option(name) else ""
                 message = f"{owner.called}{of} has no `{owner.prefix}{name}`"
                 self.reader.error("missing-key", owner.start, message, remedy)

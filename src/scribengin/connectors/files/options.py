@@ -245,7 +245,7 @@ SINK = NodeType(
     role="sink",
     doc="Writes files that readers see whole or not at all, each record once.",
     options=(
-        Option("path", "path", "the folder; this flow alone writes there", REQUIRED, example="out/kept"),
+        Option("path", "path", "the folder; this flow alone writes there", REQUIRED, example="out/kept", by_member=True),
         Option("format", "choice", "how rows are written", REQUIRED, _FORMATS, example="parquet"),
         Option(
             "compression",

@@ -46,6 +46,7 @@ _CONNECTION = (
         example='"broker1:9092,broker2:9092"',
         pace=True,
         check=brokers_fault,
+        by_member=True,
     ),
     Option(
         "config",

@@ -1,14 +1,13 @@
-"""Rules on where a flow is cut: its tiers, and the groups that tiers, edges and sinks name."""
+"""Rules on where a flow is cut: its tiers, and what they hand to each other."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.core.problems import did_you_mean, suggestion
+from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import base, query_sinks
 from scribengin.plan.tiers import RESERVED, is_static
-from scribengin.registry.tree import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Problem
     from scribengin.plan.tiers import CutEdge
     from scribengin.spec.model import Tier
-    from scribengin.spec.places import Path
 
 
 _SAID_OTHERWISE = (
@@ -149,42 +147,6 @@ def together_is_not_cut(subject: Subject) -> Iterator[Problem]:
                 )
                 remedy = "put them into one tier, or let them commit by themselves"
                 yield subject.problem("together-cut", path_of(sink, "together"), message, remedy)
-
-
-def groups_are_there(subject: Subject) -> Iterator[Problem]:
-    """What a tier, an edge or a sink says of a group is in `groups`."""
-    if "groups" in subject.unread:
-        return
-    flow = subject.flow
-    targets: list[tuple[str, Path, str]] = [
-        *((f'tier "{tier.id}"', ("tiers", tier.id, "group"), tier.group) for tier in flow.tiers.values() if tier.group),
-        *((f'edge "{name}"', ("edges", name, "to"), edge.to) for name, edge in flow.edges.items() if edge.to),
-        *((called(sink), path_of(sink, "to"), sink.to) for sink in flow.sinks.values() if sink.to),
-    ]
-    for whose, path, target in targets:
-        name, _, member = target.partition(".")
-        group = flow.groups.get(name)
-        if group is None:
-            known = f"groups are {', '.join(flow.groups)}" if flow.groups else f"add groups: {{{name}: {{members: [{{at: …}}]}}}}"
-            remedy = did_you_mean(name, flow.groups) or known
-            yield subject.problem("group-unknown", path, f'{whose} names the group "{name}", which is not there', remedy)
-        elif member and member not in (names := [one.name for one in group.members]):
-            remedy = suggestion(member, names, "its members are")
-            yield subject.problem("member-unknown", path, f'{whose} names "{target}", but the group has no such member', remedy)
-
-
-def tiers_run_on_hosts(subject: Subject) -> Iterator[Problem]:
-    """The members of a group on which a tier runs can be nodes."""
-    if "groups" in subject.unread:
-        return
-    tier_of = {tier.group: tier.id for tier in subject.flow.tiers.values() if tier.group}
-    for name, group in subject.flow.groups.items():
-        tier = tier_of.get(name)
-        for index, member in enumerate(group.members if tier is not None else ()):
-            if not HOST.fits(member.at):
-                message = f'tier "{tier}" runs on group "{name}", but "{member.at}" cannot be the name of a host'
-                remedy = "write the --name of its `scribengin node`, or the name of its machine; give places of data a group of their own"
-                yield subject.problem("group-host", ("groups", name, "members", index, "at"), message, remedy)
 
 
 def _is_placed(subject: Subject) -> bool:

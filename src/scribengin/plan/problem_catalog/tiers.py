@@ -119,11 +119,43 @@ CATALOG: tuple[Entry, ...] = (
         fix=("/mnt/a", "host1"),
     ),
     Entry(
+        "group-sink",
+        "A sink that cannot go to a group",
+        "The Batches of a sink with `to` go to one of several members, each a whole sink with a claim of its own. The connector of this "
+        "type does not do that.",
+        "Take `to` out, or use a sink that can: `files`, `kafka`.",
+        _CHAIN.replace("type: console", "type: delta, path: kept, to: disks")
+        + "groups:\n  disks: {members: [{at: /mnt/a}, {at: /mnt/b}]}\n",
+        slot="file",
+        fix=("type: delta, path: kept", "type: files, path: kept, format: parquet"),
+    ),
+    Entry(
+        "group-option",
+        "An option that the members of the group say",
+        "A sink goes to a group, whose members say this option by their `at`: what the sink itself says has no effect.",
+        "Take the option out, or take `to` out.",
+        _CHAIN.replace("type: console", "type: kafka, topic: kept, format: json, bootstrap: 'b0:9092', to: wan")
+        + "groups:\n  wan: {members: [{at: 'b1:9092'}, {at: 'b2:9092'}]}\n",
+        slot="file",
+        fix=(" bootstrap: 'b0:9092',", ""),
+        severity="warning",
+    ),
+    Entry(
+        "group-place",
+        "A member whose place does not fit its sink",
+        "What `at` of a member says is the `bootstrap` of a Kafka sink that goes there, and so has its form.",
+        "Write it as the message says; give folders and brokers groups of their own.",
+        _CHAIN.replace("type: console", "type: kafka, topic: kept, format: json, to: wan") + "groups:\n  wan: {members: [{at: /mnt/a}]}\n",
+        slot="file",
+        fix=("/mnt/a", "'b1:9092'"),
+    ),
+    Entry(
         "member-unknown",
         "A member that its group does not have",
         "`to: group.member` names one of the group's members; without a name of their own they are m1, m2, … in their order.",
         "Write one of its members.",
-        _CHAIN.replace("type: console", "type: console, to: hosts.m3") + "groups:\n  hosts: {members: [{at: host1}, {at: host2}]}\n",
+        _CHAIN.replace("type: console", "type: files, path: kept, format: json, to: hosts.m3")
+        + "groups:\n  hosts: {members: [{at: host1}, {at: host2}]}\n",
         slot="file",
         fix=("hosts.m3", "hosts.m2"),
     ),

@@ -1,0 +1,79 @@
+"""Rules on groups: that what tiers, edges and sinks name is there, and that its members can be what is asked of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import did_you_mean, suggestion
+from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.registry.tree import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+    from scribengin.spec.places import Path
+
+
+def groups_are_there(subject: Subject) -> Iterator[Problem]:
+    """What a tier, an edge or a sink says of a group is in `groups`."""
+    if "groups" in subject.unread:
+        return
+    flow = subject.flow
+    targets: list[tuple[str, Path, str]] = [
+        *((f'tier "{tier.id}"', ("tiers", tier.id, "group"), tier.group) for tier in flow.tiers.values() if tier.group),
+        *((f'edge "{name}"', ("edges", name, "to"), edge.to) for name, edge in flow.edges.items() if edge.to),
+        *((called(sink), path_of(sink, "to"), sink.to) for sink in flow.sinks.values() if sink.to),
+    ]
+    for whose, path, target in targets:
+        name, _, member = target.partition(".")
+        group = flow.groups.get(name)
+        if group is None:
+            known = f"groups are {', '.join(flow.groups)}" if flow.groups else f"add groups: {{{name}: {{members: [{{at: …}}]}}}}"
+            remedy = did_you_mean(name, flow.groups) or known
+            yield subject.problem("group-unknown", path, f'{whose} names the group "{name}", which is not there', remedy)
+        elif member and member not in (names := [one.name for one in group.members]):
+            remedy = suggestion(member, names, "its members are")
+            yield subject.problem("member-unknown", path, f'{whose} names "{target}", but the group has no such member', remedy)
+
+
+def tiers_run_on_hosts(subject: Subject) -> Iterator[Problem]:
+    """The members of a group on which a tier runs can be nodes."""
+    if "groups" in subject.unread:
+        return
+    tier_of = {tier.group: tier.id for tier in subject.flow.tiers.values() if tier.group}
+    for name, group in subject.flow.groups.items():
+        tier = tier_of.get(name)
+        for index, member in enumerate(group.members if tier is not None else ()):
+            if not HOST.fits(member.at):
+                message = f'tier "{tier}" runs on group "{name}", but "{member.at}" cannot be the name of a host'
+                remedy = "write the --name of its `scribengin node`, or the name of its machine; give places of data a group of their own"
+                yield subject.problem("group-host", ("groups", name, "members", index, "at"), message, remedy)
+
+
+def sinks_can_be_members(subject: Subject) -> Iterator[Problem]:
+    """A sink that goes to a group has an option that each member says for itself, and the members say it rightly."""
+    if "groups" in subject.unread:
+        return
+    for sink in subject.flow.sinks.values():
+        declared = subject.sink_types.get(sink.type)
+        group = subject.flow.groups.get((sink.to or "").partition(".")[0])
+        if declared is None or sink.to is None or group is None:
+            continue
+        option = declared.by_member
+        if option is None:
+            able = [type_.type for type_ in subject.sink_types.values() if type_.by_member is not None and not type_.internal]
+            message = f"{called(sink)} goes to {sink.to}, but a sink of type {sink.type} cannot go to a group"
+            remedy = f"take `to` out and write where it goes in its own options; sinks that can: {', '.join(able)}"
+            yield subject.problem_at_key("group-sink", path_of(sink, "to"), message, remedy)
+            continue
+        if option.kind != "path" and option.name in sink.options:
+            message = f"{called(sink)} has `{option.name}`, which has no effect: it goes to {sink.to}, where `at` of the member says it"
+            remedy = f"take `{option.name}` out, or take `to` out"
+            yield subject.problem_at_key("group-option", path_of(sink, option.name), message, remedy, severity="warning")
+        for index, member in enumerate(group.members):
+            fault = option.check(member.at) if option.check is not None and sink.to in (group.id, f"{group.id}.{member.name}") else None
+            if fault is not None:
+                whose = f'member "{member.name}" of group "{group.id}", whose `at` is the {option.name} of {called(sink)},'
+                message = f"{whose} {fault[0]}"
+                yield subject.problem("group-place", ("groups", group.id, "members", index, "at"), message, fault[1])
