@@ -127,6 +127,17 @@ def test_a_node_is_forgotten_when_its_workers_and_then_its_agent_are_gone(bench:
     assert typed("nodes")["result"] == []
 
 
+@pytest.mark.executes("scale-executors")
+def test_a_worker_has_more_cores_where_there_are_no_executors(bench: Bench, typed: Typed) -> None:
+    bench.master()
+    submitted(typed)
+    agent = bench.store.client()
+    agent.commit(HOST("h1").create(Host(host="h1", cores=4, memory_bytes=0, home="/", since="")))
+    [command] = commands_in(typed("scale", "numbers", "--executors", "3"), "scale-executors")
+    assert command == ["scale", "numbers.main", "--cores", "3"]
+    assert typed(*command)["result"]["changed"] is True
+
+
 @pytest.mark.executes("query-unknown")
 def test_a_source_that_no_query_has_read_is_not_among_those_that_the_command_shows(bench: Bench, typed: Typed) -> None:
     master = bench.master()

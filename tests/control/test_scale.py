@@ -7,7 +7,8 @@ import pytest
 from scribengin.control import admin, reading
 from scribengin.control.scale import scale
 from scribengin.core.errors import Refused
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.kinds import Host, Mapped, TierSpec
+from scribengin.registry.tree import HOST, MAPPED
 from tests.control.obedient import Plane, applied
 
 TIERS = {"edge": (), "core": ("edge",), "store": ("core",)}
@@ -81,6 +82,33 @@ def test_a_worker_that_cannot_go_on_between_two_batches_is_replaced_as_for_any_v
     admin.apply_all(plane.person, [pace], None, state=lambda _: "/state", by="me", effects={"f": "next Batch"})
     plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-2", "f.edge-2", "f.store-2"]
+
+
+def test_executors_where_no_node_has_some_are_refused() -> None:
+    plane = running()
+    plane.person.commit(HOST("h1").create(Host(host="pc7")))
+    with pytest.raises(Refused) as refused:
+        scale(plane.person, "f", ["core"], executors=3, by="me")
+    assert refused.value.code == "scale-executors"
+    assert "Spark runs in the worker itself on h1" in refused.value.message
+    assert "scribengin scale f.core --cores 3" in refused.value.remedy
+    assert scale(plane.person, "f", ["core"], executors=1, by="me").changed is False
+    plane.person.commit(HOST("h2").create(Host(host="pc8", spark="spark://pc8:7077")))
+    assert scale(plane.person, "f", ["core"], executors=3, by="me").changed is True
+    assert scale(plane.person, "f", ["core"], executors=1, by="me").changed is True
+    plane.person.commit(MAPPED("h1", "f.core").create(Mapped()))
+    with pytest.raises(Refused, match="tier core cannot have executors"):
+        scale(plane.person, "f", executors=3, by="me")
+
+
+def test_executors_are_looked_for_on_the_hosts_of_a_tier_s_group() -> None:
+    plane = Plane()
+    plane.person.commit(HOST("h1").create(Host(host="pc7")), HOST("h2").create(Host(host="pc8", spark="spark://pc8:7077")))
+    tiers = {"core": TierSpec(group="pcs", hosts={"pc7": 1.0}), "edge": TierSpec(group="sparks", hosts={"h2": 1.0})}
+    admin.apply(plane.person, admin.Submission("f", "0" * 64, "flow.yaml", "/base", tiers), state=lambda _: "/state", by="me")
+    assert scale(plane.person, "f", ["edge"], executors=3, by="me").changed is True
+    with pytest.raises(Refused, match="tier core cannot have executors"):
+        scale(plane.person, "f", executors=3, by="me")
 
 
 def test_what_cannot_be_is_refused() -> None:

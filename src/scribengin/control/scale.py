@@ -15,7 +15,8 @@ from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.kinds import Operation
-from scribengin.registry.tree import SPEC
+from scribengin.registry.records import Stored, names, read_record
+from scribengin.registry.tree import HOST, HOSTS, MAPPED, SPEC
 from scribengin.spark.offset_log import state_partitions
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def scale(
     """Give tiers of a flow (none: all of them) other resources; what is None stays. It is the flow's next version, and stays so when the
     flow is submitted again; what is wanted of the flow stays too.
 
-    Raises Refused where there is no such flow or tier, a number is none that can be, or an operation is under way.
+    Raises Refused where there is no such flow or tier, a number is none that can be, no node that may take a tier has executors, or an
+    operation is under way.
     """
     asked = {"cores": cores, "memory_bytes": memory_bytes, "executors": executors}
     given = {name: value for name, value in asked.items() if value is not None}
@@ -55,6 +57,8 @@ def scale(
         if spec is None:
             raise Refused(f"version {stored.record.version} of flow {flow} is not there", remedy="apply it again", code="version-unknown")
         chosen = _chosen(flow, spec, tiers)
+        if executors is not None and executors > 1:
+            _check_executors(registry, flow, spec, chosen, executors)
         there = bare_tiers(spec)
         changed = [name for name in chosen if replace(there[name], **given) != there[name]]
         if not changed:
@@ -109,6 +113,24 @@ def _check(given: dict[str, int]) -> None:
     for name, value in given.items():
         if value < least[name]:
             raise Refused(f"{name.replace('_', ' ')} {value:,} is too little", remedy=f"say {least[name]:,} or more", code="scale-least")
+
+
+def _check_executors(registry: Registry, flow: str, spec: Spec, tiers: Collection[str], executors: int) -> None:
+    """Raise Refused where Spark runs in the workers themselves on every node that may take a tier: nothing would come of it. Of a tier that
+    no node may take yet nobody can say it."""
+    hosts = {name: host.record for name in names(registry, HOSTS) if isinstance(host := read_record(registry, HOST(name)), Stored)}
+    for tier in tiers:
+        said = spec.tiers[tier]
+        mapped = {name for name in hosts if registry.read(MAPPED(name, f"{flow}.{tier}").path) is not None}
+        in_group = {name for name, host in hosts.items() if not said.group or name in said.hosts or host.host in said.hosts}
+        able = mapped or in_group
+        if able and not any(hosts[name].spark for name in able):
+            raise Refused(
+                f"flow {flow}: Spark runs in the worker itself on {', '.join(sorted(able))}, so that tier {tier} cannot have executors",
+                remedy=f"give the worker more cores: scribengin scale {flow}.{tier} --cores {executors * said.cores}; executors run on a "
+                "Spark cluster, which a node is given with --launcher standalone, and `up` with --spark-standalone",
+                code="scale-executors",
+            )
 
 
 def _chosen(flow: str, spec: Spec, tiers: Collection[str]) -> Collection[str]:

@@ -148,6 +148,13 @@ CATALOG: tuple[Entry, ...] = (
         "tests/control/test_limits.py::test_what_is_no_limit_is_refused",
     ),
     met(
+        "scale-executors",
+        "No node of the tier has executors",
+        "Spark runs in the worker itself on every node that may take the tier, so that `--executors` would change nothing.",
+        "Give the worker more cores, as the message says; or run nodes over a Spark cluster (`--launcher standalone`).",
+        "tests/control/test_scale.py::test_executors_where_no_node_has_some_are_refused",
+    ),
+    met(
         "scale-least",
         "The value is too small",
         "Workers need a least of cores, memory and partitions.",

@@ -24,7 +24,9 @@ _STATES = {"running": "running", "paused": "paused"}
 @click.argument("what", metavar="NAME[.TIER]")
 @click.option("--cores", type=int, metavar="N", help="Of a worker, or of each of its executors where it has some.")
 @click.option("--memory", callback=bytes_of, metavar="SIZE", help="The same, such as 2GiB.")
-@click.option("--executors", type=int, metavar="N", help="Where the launcher has executors.")
+@click.option(
+    "--executors", type=int, metavar="N", help="How many, each with these cores and memory; refused if Spark runs in the workers."
+)
 @click.option("--partitions", type=int, metavar="N", help="Over which the state is spread, of the Queries that keep some; none is lost.")
 @wait_running_option
 @masters_option

@@ -47,7 +47,7 @@ def tiers_run_on_hosts(subject: Subject) -> Iterator[Problem]:
         for index, member in enumerate(group.members if tier is not None else ()):
             if not HOST.fits(member.at):
                 message = f'tier "{tier}" runs on group "{name}", but "{member.at}" cannot be the name of a host'
-                remedy = "write the --name of its `scribengin node`, or the name of its machine; give places of data a group of their own"
+                remedy = "write the name of its node, or of its machine; give places of data a group of their own"
                 yield subject.problem("group-host", ("groups", name, "members", index, "at"), message, remedy)
 
 
