@@ -114,6 +114,55 @@ def test_two_files_that_claim_one_flow_are_refused_and_both_are_named(folder: Pa
     assert "orders-old.yaml" in problem.message
 
 
+SINK_WITHOUT_URL = """\
+version: 1
+name: far
+sources: {numbers: {type: sequence}}
+sinks:
+  kept: {from: numbers, type: hdfs, format: json}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("far.yaml", SINK_WITHOUT_URL, "has 1 error; the first, in line 5"),
+        ("far.yaml", "name: second\nsources: {a: {type: file}}\nsinks: [\n", "the first, in line"),
+        ("far_flow.py", "from scribengin import Flow\nflow = Flow(\n", "this is no Python"),
+        ("far.yaml", None, "the file cannot be read"),
+        ("far.yaml", "orders", "and orders.yaml are both flow"),
+        ("far.yaml", "avro", "there is no such file"),
+    ],
+)
+def test_a_bad_flow_beside_the_one_that_is_asked_for_is_left_out_with_a_warning(
+    folder: Path, file: str, text: str | None, told: str
+) -> None:
+    sound = make_package(folder, {}).package
+    far = folder / file
+    if text is None:
+        far.mkdir()
+        far.rename(folder / "far")
+        far.symlink_to(folder / "nowhere.yaml")
+    elif text == "orders":
+        shutil.copy(folder / "orders.yaml", far)
+    else:
+        lost = SINK_WITHOUT_URL.replace(
+            "type: hdfs, format: json", "type: kafka, bootstrap: b, topic: t, format: avro, avro_schema: x.avsc"
+        )
+        far.write_text(lost if text == "avro" else text)
+    made = make_package(folder, {}, asked="orders.yaml")
+    (warning,) = [each for each in made.warnings if each.code == "flow-left-out"]
+    assert (warning.severity, warning.place.file) == ("warning", str(far))
+    assert told in warning.message.replace(f"{folder}/", "")
+    assert [flow.path for flow in made.package.manifest.flows] == [flow.path for flow in sound.manifest.flows]
+    assert problems(folder), "asked for as a whole the folder is refused"
+    if text == "orders":
+        assert [flow.path for flow in make_package(folder, {}, asked=file).package.manifest.flows] == ["numbers_flow.py", "far.yaml"]
+    else:
+        with pytest.raises(InputError):
+            make_package(folder, {}, asked=file)
+
+
 def test_a_folder_without_a_flow_is_refused_and_one_below_is_named(folder: Path) -> None:
     (folder / "below").mkdir()
     (folder / "orders.yaml").rename(folder / "below" / "orders.yaml")

@@ -34,22 +34,23 @@ def submissions(
     """Submit flow files, folders (all flows in them) and packages (all of theirs); with the warnings. The folder of a file is packed with
     its code. Relative paths of data start at `base`, by default where the files lie now; of a package in the working folder.
 
-    Raises InputError with every problem of every flow, those too that lie beside the ones that were named; Refused for what is no package.
+    Raises InputError with every problem of every flow that is submitted; one that lies beside a file and has errors is left out, with a
+    warning. Refused for what is no package.
     """
     found: list[Submission] = []
     told: list[Problem] = []
-    made: dict[Path, Package] = {}
+    made: dict[tuple[Path, str | None], Package] = {}
     for place in places:
         try:
             if place.suffix == SUFFIX:
                 package, chosen, start = read_package(place), None, Path.cwd()
             else:
                 chosen, start = (None, place) if place.is_dir() else (place.name, place.parent)
-                if start.resolve() not in made:
-                    new = make_package(start, os.environ)
+                if (start.resolve(), chosen) not in made:
+                    new = make_package(start, os.environ, asked=chosen)
                     told += new.warnings
-                    made[start.resolve()] = new.package
-                package = made[start.resolve()]
+                    made[start.resolve(), chosen] = new.package
+                package = made[start.resolve(), chosen]
             packages.put([package.data], package.id)
             found += _of_package(package, chosen, place, (base or start).resolve(), packages, state)
         except InputError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
@@ -18,8 +19,7 @@ from scribengin.plan.relative_places import relative_places
 from scribengin.plan.validate import validate_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scribengin.packages.package import Package
     from scribengin.plan.relative_places import RelativePlace
@@ -46,15 +46,17 @@ class Made:
     warnings: tuple[Problem, ...]
 
 
-def make_package(folder: Path, environment: Mapping[str, str], *, texts: Mapping[str, str] | None = None) -> Made:
+def make_package(folder: Path, environment: Mapping[str, str], *, texts: Mapping[str, str] | None = None, asked: str | None = None) -> Made:
     """Pack the flow files that lie in `folder` itself (in no folder below it), the `.py` files under it, the schema files that the flows
     name, and the requirements. Flows in Python are executed, as by `plan`.
+
+    `asked`: the flow file for whose sake it is made: another one that has errors is left out, with a warning. None: all of them.
 
     `texts`: file of a flow → what stands for it in the package, under the name of `text_name`; the file itself goes along as code alone.
 
     Raises InputError with every Problem of every flow, and of what cannot be taken along. Nothing is written.
     """
-    making = _Making(folder, environment)
+    making = _Making(folder, environment, asked)
     flows = making.read_flows()
     content = making.read_files(flows)
     for path, text in (texts or {}).items():
@@ -91,10 +93,13 @@ def _name(flows: list[PackedFlow]) -> str:
 class _Making:
     """One reading of one folder; problems are gathered."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str], asked: str | None) -> None:
         self._folder = folder
         self._top = folder.resolve()
         self._environment = environment
+        self._asked = asked
+        self._schema_files: dict[str, tuple[Path, ...]] = {}
+        """file of a flow → those that its text names"""
         self.problems: list[Problem] = []
         self.unfilled: set[str] = set()
         """files of flows in which a value is not known here"""
@@ -104,23 +109,45 @@ class _Making:
         flows: dict[str, Flow] = {}
         owners: dict[str, Path] = {}
         found, problems = flow_files(self._folder)
-        self.problems += problems
-        for file in found:
-            flow, told = validate_file(file, self._environment, execute=True)
-            for problem in told:
-                self.problems.append(self._elsewhere(problem, file.name) if problem.code in _ELSEWHERE and flow is not None else problem)
-            if flow is None:
-                continue
-            if flow.name in owners:
+        for problem in problems:
+            self._keep(Path(problem.place.file), [problem])
+        for file in sorted(found, key=lambda file: file.name != self._asked):
+            flow, told = self._read_flow(file)
+            if flow is not None and flow.name in owners:
                 message = f'this file and {owners[flow.name]} are both flow "{flow.name}"'
-                self._problem("package-flow-twice", file, message, "give one of the flows another name, or take its file away")
-            owners.setdefault(flow.name, file)
-            flows[file.name] = flow
+                remedy = "give one of the flows another name, or take its file away"
+                told.append(Problem("package-flow-twice", Place(str(file)), message, remedy))
+            if self._keep(file, told) and flow is not None:
+                owners.setdefault(flow.name, file)
+                flows[file.name] = flow
         if not found and not problems:
             below = sorted({str(file.parent) for file in self._folder.glob("*/*") if file.suffix in (".yaml", ".yml")})
             remedy = f"name the folder that they lie in, such as {below[0]}" if below else "write one; `scribengin init` makes an example"
             self._problem("package-empty", self._folder, "there is no flow file in this folder", remedy)
-        return flows
+        return dict(sorted(flows.items()))
+
+    def _read_flow(self, file: Path) -> tuple[Flow | None, list[Problem]]:
+        """A flow file and what it names, with all that is wrong with it."""
+        flow, told = validate_file(file, self._environment, execute=True)
+        if flow is None:
+            return None, list(told)
+        told = [self._elsewhere(problem, file.name) if problem.code in _ELSEWHERE else problem for problem in told]
+        schemas = list(self._schemas(file.name, flow))
+        self._schema_files[file.name] = tuple(path for path in schemas if not isinstance(path, Problem))
+        return flow, [*told, *(path for path in schemas if isinstance(path, Problem))]
+
+    def _keep(self, file: Path, told: Sequence[Problem]) -> bool:
+        """Gather what is told of a file. False where it is left out, for it has errors, and another one is asked for."""
+        errors = [problem for problem in told if problem.severity == "error"]
+        if not errors or self._asked in (None, file.name):
+            self.problems += told
+            return True
+        first = errors[0]
+        line = f", in line {first.place.line}" if first.place.line else ""
+        count = f"{len(errors)} error{'s' * (len(errors) > 1)}"
+        message = f"the file is left out of the package, for it has {count}; the first{line}: {first.message}"
+        self.problems.append(Problem("flow-left-out", Place(str(file)), message, first.remedy, "warning"))
+        return False
 
     def _elsewhere(self, problem: Problem, file: str) -> Problem:
         self.unfilled.add(file)
@@ -140,7 +167,7 @@ class _Making:
         for link in linked_code(self._folder):
             message = "this is a link to a folder with modules, which would not travel"
             self._problem("package-link", link, message, "put the folder itself there, or install its modules")
-        schemas = [path for file, flow in flows.items() for path in self._schemas(file, flow)]
+        schemas = [path for file in flows for path in self._schema_files[file]]
         beside = [self._folder / name for name in REQUIREMENTS if (self._folder / name).exists()]
         content: dict[str, bytes] = {}
         for path in dict.fromkeys([*(self._folder / name for name in flows), *code, *schemas, *beside]):
@@ -156,25 +183,24 @@ class _Making:
             self._problem("package-size", self._folder, f"{message}{LIMIT_BYTES // 2**20} MiB of a package", remedy)
         return content
 
-    def _schemas(self, file: str, flow: Flow) -> Iterator[Path]:
-        """The files that belong to the flow's text."""
+    def _schemas(self, file: str, flow: Flow) -> Iterator[Path | Problem]:
+        """The files that belong to the flow's text; a Problem for each that cannot travel."""
         for types, nodes in ((catalog.source_types(), flow.sources.values()), (catalog.sink_types(), flow.sinks.values())):
             for node in nodes:
                 for option in types[node.type].options if node.type in types else ():
                     value = node.options.get(option.name) if option.travels else None
                     for text in value.values() if isinstance(value, dict) else [] if value is None else [value]:
-                        yield from self._schema(file, f"{option.name} of {node.id}", str(text))
+                        yield self._schema(file, f"{option.name} of {node.id}", str(text))
 
-    def _schema(self, file: str, what: str, text: str) -> Iterator[Path]:
-        path = self._folder / text
+    def _schema(self, file: str, what: str, text: str) -> Path | Problem:
+        path, place = self._folder / text, Place(str(self._folder / file))
         if not is_inside(text):
             message = f"{what} is {text}, which lies outside of {self._folder} and would not travel"
-            self._problem("package-link", self._folder / file, message, "put the file beside the flow, and name it without ..")
-        elif not path.is_file():
+            return Problem("package-link", place, message, "put the file beside the flow, and name it without ..")
+        if not path.is_file():
             message = f"{what} is {text}, and there is no such file"
-            self._problem("package-file", self._folder / file, message, "put it there: its path starts at the flow file's folder")
-        else:
-            yield path
+            return Problem("package-file", place, message, "put it there: its path starts at the flow file's folder")
+        return path
 
     def _read(self, path: Path) -> bytes | None:
         if not path.resolve().is_relative_to(self._top):

@@ -68,6 +68,8 @@ def _read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
     match option.kind:
         case "text" | "path" if option.secret:
             return reader.secret(node, what, option.example)
+        case "text" if option.required:
+            return reader.text(node, what, option.example or "a text")
         case "text":
             return reader.raw_text(node, what, option.example)
         case "path":

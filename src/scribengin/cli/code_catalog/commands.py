@@ -249,6 +249,13 @@ CATALOG: tuple[Entry, ...] = (
         "tests/packages/test_making.py::test_a_file_that_cannot_be_read_is_named",
     ),
     met(
+        "flow-left-out",
+        "A flow file with errors, beside the one that is applied",
+        "A package holds all flows of a folder. `apply` was given another file, so that this one is left out; what ran of it goes on.",
+        "Correct it, as its first error says; `validate` shows all of them.",
+        "tests/packages/test_making.py::test_a_bad_flow_beside_the_one_that_is_asked_for_is_left_out_with_a_warning",
+    ),
+    met(
         "package-flow-twice",
         "Two files of a folder are one flow",
         "Both have the same `name`.",

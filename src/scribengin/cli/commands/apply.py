@@ -118,7 +118,7 @@ def _packed(
     spreads: list[Spread] = []
     for name in files:
         path = path if (path := Path(name)).is_dir() or path.suffix == SUFFIX else flow_path(name)
-        chosen = None if path.is_dir() or path.suffix == SUFFIX else path.name
+        chosen = asked = None if path.is_dir() or path.suffix == SUFFIX else path.name
         start = Path.cwd() if path.suffix == SUFFIX else path if path.is_dir() else path.parent
         try:
             if chosen is None and tiers is not None:
@@ -134,7 +134,7 @@ def _packed(
                     spreads.append(spreading)
                     told += warnings
                     chosen = text_name(chosen)
-                made = make_package(start, os.environ, texts=texts)
+                made = make_package(start, os.environ, texts=texts, asked=asked)
                 package = made.package
                 told += made.warnings
         except InputError as error:
