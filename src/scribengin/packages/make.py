@@ -115,8 +115,8 @@ class _Making:
             flow, told = self._read_flow(file)
             if flow is not None and flow.name in owners:
                 message = f'this file and {owners[flow.name]} are both flow "{flow.name}"'
-                remedy = "give one of the flows another name, or take its file away"
-                told.append(Problem("package-flow-twice", Place(str(file)), message, remedy))
+                rename = "give one of the flows another name, or take its file away"
+                told.append(Problem("package-flow-twice", Place(str(file)), message, rename))
             if self._keep(file, told) and flow is not None:
                 owners.setdefault(flow.name, file)
                 flows[file.name] = flow
