@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.plan.describe import listed
+from scribengin.plan.dropped_rows import drop_notes
 from scribengin.plan.engines import in_the_tail
 from scribengin.plan.fingerprint import node_fingerprints, query_fingerprint, state_fingerprint
 from scribengin.plan.graph import Graph, query_sinks
@@ -30,7 +31,9 @@ def build_plan(flow: Flow) -> Plan:
     forms = function_forms(flow)
     queries = tuple(_query(graph, resolved, forms, name, sinks) for name, sinks in query_sinks(flow).items())
     schemas = {id_: schema for id_ in graph.nodes if (schema := resolved.schema(id_)) is not None}
-    return Plan(flow=flow, queries=queries, hints=(*_hints(flow, queries), *group_notes(flow)), schemas=schemas)
+    return Plan(
+        flow=flow, queries=queries, hints=(*_hints(flow, queries), *group_notes(flow), *drop_notes(graph, resolved)), schemas=schemas
+    )
 
 
 def function_forms(flow: Flow) -> dict[str, Form]:

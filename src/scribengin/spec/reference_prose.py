@@ -244,6 +244,8 @@ TIME = """\
   a step that keeps state does not take them. By its `late` they become dead letters with their bytes, both times and the
   reason `late` (the default), are dropped and counted, or stop the Query (`error`), whatever its `on_error` says.
 - A row without a time is a dead letter (`null-time`) where a window, or a join within a span of time, is to take it.
+- `plan` has a hint on each step by which Spark leaves out rows that no predicate names: `explode` of null or of an empty
+  array, a null in the key of a join, in the condition of a `JOIN` or in the key of `dedupe`, equal rows of `INTERSECT`.
 - Windows lie on UTC's clock, unless `aggregate: {window: {time: ts, size: 1d, time_zone: Europe/Berlin}}` names another:
   a day is then from midnight to midnight there, 23 or 25 hours long where the clocks change. Windows of whole hours
   can do that, if they do not slide; of the hour that the clocks show twice both halves are in the same window. Without
