@@ -45,6 +45,8 @@ class Option:
     """the values of `delivery:` beside which it means something; empty for all"""
     by_member: bool = False
     """of a sink: True where each member of a group says it for itself (`at`); a path is then one below that of the member"""
+    of_streams: bool = False
+    """of a source: True where it has no effect with `static: true`, for all that is there is read then"""
     travels: bool = False
     """True where the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
     adds: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -59,6 +59,7 @@ SOURCE = NodeType(
             example="100000",
             low=1,
             pace=True,
+            of_streams=True,
         ),
         Option("split", "int", "rows one task reads at most, but for a partition that has more", 50_000, example="20000", low=1, pace=True),
         Option("page", "int", "rows that a node answers with at once", 1000, example="100", low=1, high=100_000, pace=True),

@@ -88,7 +88,7 @@ SOURCE = NodeType(
             ("stop", "ignore"),
             adds={"stop": frozenset({"replayable"})},
         ),
-        Option("max_rows", "int", "rows one Batch takes at most", 250_000, example="100000", low=1, pace=True),
+        Option("max_rows", "int", "rows one Batch takes at most", 250_000, example="100000", low=1, pace=True, of_streams=True),
         Option("split", "int", "rows one task reads at most", 50_000, example="20000", low=1, pace=True),
         Option(
             "page",

@@ -39,9 +39,20 @@ SOURCE = NodeType(
             "any",
             ("any", "sorted"),
         ),
-        Option("look", "duration", "how long from one listing to the next, but under --once", 10.0, example="1m", pace=True),
-        Option("max_files", "int", "objects one Batch takes at most", None, example="100", low=1, pace=True),
-        Option("max_bytes", "bytes", "bytes one Batch takes at most (at least one object)", None, example="256MiB", low=1, pace=True),
+        Option(
+            "look", "duration", "how long from one listing to the next, but under --once", 10.0, example="1m", pace=True, of_streams=True
+        ),
+        Option("max_files", "int", "objects one Batch takes at most", None, example="100", low=1, pace=True, of_streams=True),
+        Option(
+            "max_bytes",
+            "bytes",
+            "bytes one Batch takes at most (at least one object)",
+            None,
+            example="256MiB",
+            low=1,
+            pace=True,
+            of_streams=True,
+        ),
         Option("split", "bytes", "how much of a large plain object one task reads", 32 * 2**20, example="64MiB", low=65536, pace=True),
         Option("on_change", "choice", "what an object does that changed after it was taken", "stop", ("stop", "ignore")),
         *records_read("objects"),

@@ -57,7 +57,7 @@ def source_type(type_: str, name: str) -> NodeType:
                 example="30m",
                 pace=True,
             ),
-            Option("max_rows", "int", "documents one Batch takes at most", 1_000_000, example="100000", low=1, pace=True),
+            Option("max_rows", "int", "documents one Batch takes at most", 1_000_000, example="100000", low=1, pace=True, of_streams=True),
             Option("split", "int", "documents one task reads at most", 100_000, example="20000", low=1, pace=True),
         ),
         abilities=frozenset({"bounded", "static"}),

@@ -84,6 +84,22 @@ CATALOG: tuple[Entry, ...] = (
         fix=(", watermark: at 1m", ""),
     ),
     Entry(
+        "no-effect",
+        "An option that has no effect where it is",
+        "A static source is read whole: how much a Batch takes, how often it looks and what becomes of its files are of streams. "
+        "A channel in a folder has no `partitions`; the members of a group give the brokers of an edge that goes `to` it; "
+        "`acknowledge: state` is of tiers with a step that keeps state.",
+        "Take it out, or what takes its effect away.",
+        ORDERS + "  users: {type: files, path: u, format: json, schema: 'user STRING, at TIMESTAMP', max_files: 5, static: true}\n"
+        "steps:\n"
+        "  a: {from: [orders, users], join: {key: [user]}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+        severity="warning",
+        fix=(", max_files: 5", ""),
+    ),
+    Entry(
         "time-column-unknown",
         "A time column that is not there",
         "A watermark, window, join or dedupe names a column that its input does not have.",
