@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 OLD_S = 12.0
 """a look older than this is measured anew: workers speak every ten seconds where nothing is new"""
-ILL = ("starting", "recovering", "failed")
-"""states of a Query that does not look at its sources"""
+LOOKING = ("running", "waiting", "stopping")
+"""states of a Query that looks at its sources"""
 _SAME_S = 0.5
 """two looks that are so near each other are one, told twice"""
 Source = tuple[str, str]
@@ -69,7 +69,7 @@ class Backlogs:
         """(flow, sink) → rows and bytes, ever, as its workers say"""
         self._feeders: Mapping[Source, tuple[Source, ...]] = {}
         self._by_workers: dict[Source, float] = {}
-        """when a worker that is well looked last"""
+        """when a worker looked last that goes on looking"""
 
     def meet(self, feeders: Mapping[Source, tuple[Source, ...]]) -> None:
         """(flow, source) → the (flow, sink) that write what it reads."""
@@ -84,8 +84,8 @@ class Backlogs:
         self._written[flow, sink] = (before[0] + rows, before[1] + size)
 
     def look(self, flow: str, source: str, waits: Waits, at: float, *, worker: bool) -> None:
-        """This waited at `at`, as a worker that is well has looked, or as it was known otherwise. Of two looks the newer one counts; one
-        that is told again is no new one."""
+        """This waited at `at`, as a worker has looked (`worker`) or as it was measured. Of two looks the newer one counts; one that is told
+        again is no new one."""
         key = (flow, source)
         if worker:
             self._by_workers[key] = max(at, self._by_workers.get(key, at))
@@ -93,8 +93,8 @@ class Backlogs:
         if waits.known and (before is None or at > before.at + _SAME_S):
             self._bases[key] = _Base(at, waits, self._total(self._feeders.get(key, ())))
 
-    def ill(self, flow: str, source: str) -> None:
-        """The worker looks there no more until it is well."""
+    def looks_no_more(self, flow: str, source: str) -> None:
+        """Its worker fails, is paused or has ended."""
         self._by_workers.pop((flow, source), None)
 
     def waits(self, flow: str, now: float) -> dict[str, tuple[float, Waits]]:
@@ -134,11 +134,11 @@ class Backlogs:
 
 def with_waits(query: QueryView, found: Mapping[str, tuple[float, Waits]]) -> QueryView:
     """The Query with what waits at its sources now, where its worker's own look at one of them is old."""
-    ill = query.state in ILL
+    looks = query.state in LOOKING
     old = {
         source: found[source][1]
         for source, end in query.sources.items()
-        if not end.channel and source in found and (ill or end.looked_s is None or end.looked_s > OLD_S)
+        if not end.channel and source in found and (not looks or end.looked_s is None or end.looked_s > OLD_S)
     }
     if not old:
         return query

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scribengin.watching.backlogs import ILL, Backlogs, Waits, with_waits
+from scribengin.watching.backlogs import LOOKING, Backlogs, Waits, with_waits
 from scribengin.watching.series import Moved, Series
 
 if TYPE_CHECKING:
@@ -220,11 +220,11 @@ class Board:
                 rows, size = (0, 0) if old is None or end.rows < old.rows else (old.rows, old.bytes or 0)
                 self._backlogs.wrote(progress.flow, sink, end.rows - rows, (end.bytes or 0) - size)
             for source, end in query.sources.items():
-                if query.state in ILL:
-                    self._backlogs.ill(progress.flow, source)
-                elif not end.channel and end.looked_s is not None:
+                if not end.channel and end.looked_s is not None:
                     waits = Waits(end.lag_rows, end.lag_files, end.lag_bytes, end.lag_s)
                     self._backlogs.look(progress.flow, source, waits, now - end.looked_s, worker=True)
+                if query.state not in LOOKING:
+                    self._backlogs.looks_no_more(progress.flow, source)
 
 
 def _measured(there: Watched, found: Mapping[str, tuple[float, Waits]], now: float) -> TierProgress:
