@@ -56,7 +56,7 @@ def until_its_view_is_gone(database: Any) -> None:
     """The server ends a transaction a moment after its client has closed the connection; until then tasks may read in it."""
     ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'scribengin' AND datname = current_database()"
     deadline = time.monotonic() + 120
-    while database.execute(ours).fetchone()[0]:
+    while database.execute(ours).fetchone()["count"]:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
