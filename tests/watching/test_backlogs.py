@@ -135,6 +135,23 @@ def test_a_feeder_that_joins_counts_from_then_on() -> None:
     assert backlogs.waits("c", 5.0)["in"][1] == replace(Waits(), rows=3)
 
 
+def test_of_feeders_that_join_and_leave_only_what_they_write_meanwhile_counts() -> None:
+    backlogs = Backlogs()
+    both, one = (("b", "out"), ("d", "out")), (("b", "out"),)
+    backlogs.meet({("c", "in"): one})
+    backlogs.look("c", "in", Waits(rows=1), 5.0, worker=False)
+    backlogs.wrote("d", "out", 1_000, 0)
+    backlogs.wrote("b", "out", 2, 0)
+    backlogs.meet({("c", "in"): both})
+    assert backlogs.waits("c", 5.0)["in"][1].rows == 3
+    backlogs.wrote("d", "out", 4, 0)
+    assert backlogs.waits("c", 5.0)["in"][1].rows == 7
+    backlogs.retain(["b", "c"])
+    backlogs.meet({("c", "in"): one})
+    backlogs.wrote("b", "out", 10, 0)
+    assert backlogs.waits("c", 5.0)["in"][1].rows == 17
+
+
 def test_flows_that_are_gone_are_forgotten(board: Board, clock: Clock) -> None:
     board.measure("c", {"in": Waits(rows=1)}, clock())
     board.retain(["b"])

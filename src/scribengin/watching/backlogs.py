@@ -6,8 +6,9 @@ less: masters then have the place measured (`control/measuring`), and between tw
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +65,8 @@ class Backlogs:
     """Not thread-safe: the board's lock is around it. Times are seconds since 1970 by the master's clock."""
 
     def __init__(self) -> None:
-        self._bases: dict[Source, _Base] = {}
+        self._bases: defaultdict[str, dict[str, _Base]] = defaultdict(dict)
+        """flow → source → the newest"""
         self._written: dict[Source, tuple[int, int]] = {}
         """(flow, sink) → rows and bytes, ever, as its workers say"""
         self._feeders: Mapping[Source, tuple[Source, ...]] = {}
@@ -73,9 +75,12 @@ class Backlogs:
 
     def meet(self, feeders: Mapping[Source, tuple[Source, ...]]) -> None:
         """(flow, source) → the (flow, sink) that write what it reads."""
-        for source in feeders.keys() - self._feeders.keys():
-            if source in self._bases:
-                self._bases[source] = replace(self._bases[source], written=self._total(feeders[source]))
+        for key in {key for key, _ in feeders.items() ^ self._feeders.items()}:
+            base = self._bases[key[0]].get(key[1])
+            if base is not None:  # what a feeder wrote before it joined, and after it left, is in no look
+                was, now = self._total(self._feeders.get(key, ())), self._total(feeders.get(key, ()))
+                written = (base.written[0] + now[0] - was[0], base.written[1] + now[1] - was[1])
+                self._bases[key[0]][key[1]] = replace(base, written=written)
         self._feeders = feeders
 
     def wrote(self, flow: str, sink: str, rows: int, size: int) -> None:
@@ -89,9 +94,9 @@ class Backlogs:
         key = (flow, source)
         if worker:
             self._by_workers[key] = max(at, self._by_workers.get(key, at))
-        before = self._bases.get(key)
+        before = self._bases[flow].get(source)
         if waits.known and (before is None or at > before.at + _SAME_S):
-            self._bases[key] = _Base(at, waits, self._total(self._feeders.get(key, ())))
+            self._bases[flow][source] = _Base(at, waits, self._total(self._feeders.get(key, ())))
 
     def looks_no_more(self, flow: str, source: str) -> None:
         """Its worker fails, is paused or has ended."""
@@ -99,9 +104,8 @@ class Backlogs:
 
     def waits(self, flow: str, now: float) -> dict[str, tuple[float, Waits]]:
         """Source → (age of the look in seconds, what waits there now), of those that somebody has looked at."""
-        return {
-            source: (now - base.at, self._now((name, source), base, now)) for (name, source), base in self._bases.items() if name == flow
-        }
+        found = self._bases.get(flow, {})
+        return {source: (now - base.at, self._now((flow, source), base, now)) for source, base in found.items()}
 
     def unlooked_s(self, flow: str, source: str, now: float) -> float | None:
         """Since a worker has looked there last; None where none has."""
@@ -109,15 +113,18 @@ class Backlogs:
         return None if at is None else now - at
 
     def retain(self, flows: Iterable[str]) -> None:
-        """Forget all others."""
+        """Forget all others; of feeders behind the next `meet`, which tells how much of it they wrote."""
         kept = set(flows)
-        known: dict[Source, Any]
-        for known in (self._bases, self._written, self._by_workers):
-            for each in [each for each in known if each[0] not in kept]:
-                del known[each]
+        feeding = {flow for sinks in self._feeders.values() for flow, _ in sinks}
+        for flow in [flow for flow in self._bases if flow not in kept]:
+            del self._bases[flow]
+        for key in [key for key in self._by_workers if key[0] not in kept]:
+            del self._by_workers[key]
+        for key in [key for key in self._written if key[0] not in kept | feeding]:
+            del self._written[key]
 
     def _now(self, source: Source, base: _Base, now: float) -> Waits:
-        rows, size = (now - then for now, then in zip(self._total(self._feeders.get(source, ())), base.written, strict=True))
+        rows, size = (max(0, now - then) for now, then in zip(self._total(self._feeders.get(source, ())), base.written, strict=True))
         since_s = max(0.0, now - base.at)
         oldest_s = None if base.waits.seconds is None or not base.waits.any else base.waits.seconds + since_s
         return replace(
