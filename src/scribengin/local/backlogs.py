@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
@@ -65,18 +66,13 @@ def _measured(tier: Prepared, folder: QueryFolder, source: str) -> Measured | No
         reader = catalog.open_source(tier.plan.flow.sources[source].type, source_place(tier.plan.flow, source)).reader()
         if not can_measure(reader):
             return None
-        log = SourceLog(folder.sources, source)
-        length = log.length()
-        reader.restore(log.entries())
-        waits = asdict(reader.measure())
-        # what was handed out, and is in no decided Batch, waits too
-        for stream in log.range(min(length, decided_ends(folder).get(source, 0)), length):
-            for figure, amount in (("files", stream.files), ("bytes", stream.bytes), ("rows", stream.rows)):
-                if waits[figure] is not None and amount is not None:
-                    waits[figure] += amount
+        # what was handed out, and is in no decided Batch, waits as if nobody had taken it
+        decided = decided_ends(folder).get(source, 0)
+        reader.restore(islice(SourceLog(folder.sources, source).entries(), decided))
+        waits = reader.measure()
     except (ScribenginError, OSError) as error:
         return Measured(None, error.message if isinstance(error, ScribenginError) else str(error))
-    return Measured(Backlog(**waits))
+    return Measured(waits)
 
 
 def _most(before: Measured | None, now: Measured) -> Measured:
