@@ -77,3 +77,36 @@ def test_a_reader_that_is_slow_holds_back_who_feeds_it_and_both_are_drained_in_o
         assert (done["flows"], done["step"]) == (["make", "take"], "done")
         assert ids(bench.folder / "made") == ids(bench.folder / "taken") == list(range(FILES * 100))
         assert {flow: bench.says("status", flow)["status"]["state"] for flow in ("make", "take")} == {"make": "stopped", "take": "stopped"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_reader_that_was_stopped_holds_its_feeder_within_its_capacity_until_it_is_resumed(bench: Bench) -> None:
+    """Nobody looks at its source any more: what waits is measured, and grows by what the feeder says that it wrote."""
+    many = 40
+    with bench.up():
+        bench.says("apply", "make.yaml", "take.yaml", "--wait", "4m")
+        until(lambda: len(ids(bench.folder / "taken")) == FIRST * 100, "the first files' records")
+        bench.says("stop", "take", "--wait", "4m")
+        taken = ids(bench.folder / "taken")
+        adds(bench, range(FIRST, many))
+
+        def held() -> bool:
+            reason = bench.says("status", "make")["status"]["reason"]
+            return reason.startswith("paused: ") and "take is stopped since " in reason
+
+        until(held, "the feeder paused, and why")
+        until(lambda: bench.asks("/v1/flows/make/metrics")["tiers"][0]["queries"][0]["state"] == "paused", "the feeder's Query paused")
+        made = ids(bench.folder / "made")
+        assert made == list(range(len(made)))
+        assert len(made) < many * 100
+        waits = bench.says("graph", "make")["edges"][0]["waits"]
+        assert waits["bytes"] >= 4096
+        assert ids(bench.folder / "taken") == taken
+
+        bench.says("resume", "take", "--wait", "4m")
+        until(lambda: len(ids(bench.folder / "taken")) > len(taken), "the reader goes on")
+        until(lambda: len(ids(bench.folder / "made")) > len(made), "the feeder goes on by itself")
+        (done,) = bench.says("drain", "take", "--workflow", "--wait", "8m")
+        assert done["step"] == "done"
+        assert ids(bench.folder / "made") == ids(bench.folder / "taken") == list(range(many * 100))

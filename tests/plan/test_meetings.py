@@ -32,6 +32,10 @@ def flow(folder: Path, name: str, source: str, sink: str) -> Flow:
 
 
 FILES = 'type: files, format: json, schema: "id BIGINT"'
+S3_OUT = "type: objects, format: json, visible: listing"
+S3_IN = 'type: objects, format: json, schema: "id BIGINT"'
+PG_OUT = "type: postgres, mode: append"
+PG_IN = "type: postgres, mode: incremental, by: id, key: id"
 KAFKA = 'type: kafka, format: json, schema: "id BIGINT"'
 
 
@@ -53,6 +57,27 @@ KAFKA = 'type: kafka, format: json, schema: "id BIGINT"'
         ("type: kafka, format: json, bootstrap: h, topic: t.de", f"{KAFKA}, bootstrap: h, pattern: 't'", ""),
         ("type: kafka, format: json, bootstrap: h, topic: 't.{id}'", f"{KAFKA}, bootstrap: h, topics: [t.7]", "topic t.7"),
         ("type: kafka, format: json, bootstrap: h, topic: 't.{id}'", f"{KAFKA}, bootstrap: h, pattern: 't[.].+'", "topic t\\..*"),
+        (f"{S3_OUT}, url: s3://b/out", f"{S3_IN}, url: s3://b/out/", "objects s3://b/out"),
+        (f"{S3_OUT}, url: s3://b/out/de", f"{S3_IN}, url: s3://b/out", "objects s3://b/out/de"),
+        (f"{S3_OUT}, url: s3://b/out", f"{S3_IN}, url: s3://b/outer", ""),
+        (f"{S3_OUT}, url: s3://b/out, endpoint: 'http://h:9000'", f"{S3_IN}, url: s3://b/out", ""),
+        (
+            f"{S3_OUT}, url: s3://b/out, endpoint: 'http://h:9000'",
+            f"{S3_IN}, url: s3://b/out, endpoint: 'http://h:9000'",
+            "objects s3://h:9000/b/out",
+        ),
+        (
+            "type: hdfs, format: json, url: 'hdfs://n:8020/out'",
+            f"{S3_IN.replace('objects', 'hdfs')}, url: 'hdfs://n:8020/out'",
+            "objects hdfs://n:8020/out",
+        ),
+        (
+            f"{PG_OUT}, server: 'postgresql://w@db/shop', table: orders",
+            f"{PG_IN}, server: 'postgresql://r@DB:5432/shop', table: public.orders",
+            "table orders",
+        ),
+        (f"{PG_OUT}, server: 'postgresql://db/shop', table: orders", f"{PG_IN}, server: 'postgresql://db/shop', table: orders2", ""),
+        (f"{PG_OUT}, server: 'postgresql://db/shop', table: orders", f"{PG_IN}, server: 'postgresql://db/other', table: orders", ""),
     ],
 )
 def test_flows_meet_where_one_writes_what_the_other_reads(tmp_path: Path, written: str, read: str, place: str) -> None:

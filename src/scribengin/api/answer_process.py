@@ -74,6 +74,10 @@ def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]
             from scribengin.local.summaries import read_summaries
 
             return read_summaries(prepared, said["sink"])
+        case "backlogs":
+            from scribengin.local.backlogs import measure_backlogs
+
+            return {source: measured.as_json() for source, measured in measure_backlogs(prepared).items()}
         case "graph-counts":
             from scribengin.local.edge_counts import edge_counts
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from scribengin.api.access import Role
 from scribengin.api.elsewhere import find_state, node_with_state
 from scribengin.api.node_pages import Looking
-from scribengin.api.plane import Asked
+from scribengin.api.plane import Asked, Plane
 from scribengin.api.sent_on import sent_to, sent_to_leader
 from scribengin.client.answer_models import (
     Audit,
@@ -26,6 +26,7 @@ from scribengin.control import reading
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Registry
 from scribengin.registry.tree import DESIRED, SPEC
+from scribengin.watching.backlogs import Waits
 from scribengin.watching.live_graph import with_live
 
 _LONGEST = 8192
@@ -91,12 +92,36 @@ def from_state(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind
             node = node_with_state(asked.registry, flow, plane.nodes.has_state)
         if not node:
             raise
-        looking = Looking(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True)
-        return asked.answer(msgspec.convert(plane.nodes.look_into(node, looking), kind))
+        return asked.answer(msgspec.convert(_found_at(plane, node, what, flow, said), kind))
     if there:
         return sent_to(there, asked.request)
-    found = plane.planner.answer(what, _records(asked.registry, flow), flow, said)
-    return asked.answer(msgspec.convert(found, kind))
+    return asked.answer(msgspec.convert(_found_at(plane, "", what, flow, said), kind))
+
+
+def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Waits], str]:
+    """For `control.measuring`: what waits at the flow's sources, measured on the host that has its state; where it has none yet, here.
+
+    Returns:
+        Source → what waits there; and why that cannot be said of others.
+
+    Raises:
+        ScribenginError: Nobody can say it, such as where the only host that has the state is away.
+    """
+    node = node_with_state(plane.registry, flow, plane.nodes.has_state)
+    found = _found_at(plane, node, "backlogs", flow, {})
+    waits = {
+        source: Waits(there["rows"], there["files"], there["bytes"], there["oldest_s"])
+        for source, said in found.items()
+        if (there := said["backlog"]) is not None
+    }
+    return waits, "; ".join(f"{source}: {said['why_not']}" for source, said in found.items() if said["why_not"])
+
+
+def _found_at(plane: Plane, node: str, what: str, flow: str, said: Mapping[str, Any]) -> Any:
+    """What `answer_process` finds in the flow's state, on a node or, where that is empty, on this host."""
+    if node:
+        return plane.nodes.look_into(node, Looking(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True))
+    return plane.planner.answer(what, _records(plane.registry, flow), flow, said)
 
 
 def _records(registry: Registry, flow: str) -> dict[str, Mapping[str, Any]]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         LookedAtSource,
         LookingReader,
         LookingSource,
+        MeasuringReader,
         OfferingSink,
         OriginStream,
         RecheckingReader,
@@ -86,6 +87,11 @@ def looks_ahead(source: Source) -> TypeGuard[LookingSource]:
 def looks_for_keys(source: Source | LookingSource) -> TypeGuard[KeyedSource]:
     """True for a KeyedSource."""
     return hasattr(source, "check_keys")
+
+
+def can_measure(reader: SourceReader) -> TypeGuard[MeasuringReader]:
+    """True for a MeasuringReader."""
+    return hasattr(reader, "measure")
 
 
 def may_look_first(reader: SourceReader) -> TypeGuard[LookingReader]:

@@ -112,6 +112,15 @@ class SourceReader(Protocol):
         """Sentences that a person should see once: names skipped, files not settled. Empty after each call."""
 
 
+class MeasuringReader(SourceReader, Protocol):
+    """What a reader may have besides, where what waits can be measured without reading it: also of a flow that does not run."""
+
+    def measure(self) -> Backlog:
+        """What waits now behind what `restore` has taken over. Nothing is handed out, and nothing is left behind at the place.
+
+        Raises SourceError where the place can never be read again, Unreachable where it is away."""
+
+
 class TellingReader(SourceReader, Protocol):
     """What a reader may have besides, where the outside world wants to hear how far a flow is (offsets of a consumer group)."""
 

@@ -1,7 +1,8 @@
 """How much of its time a flow may still work whose readers have too much before them. Pure; as `local.gates` does for channels.
 
 Above `high_water` a feeder is slowed, the more the nearer `capacity` is; there it is paused, and goes on once less waits than `low_water`.
-A reader that somebody has stopped holds nobody back; of one that says nothing, or has failed, what it said last holds, and grows older.
+It does not matter how the reader is: what waits for one that fails, is stopped, has never started or whose host is gone is measured where
+it lies, and grows by what its feeders write. A reader that nobody wants any more is deleted, and then holds nobody back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _STEP = 0.25
 """of the way from high water to capacity: less than that is no news, so that a record is not written each second"""
+_ILL = ("failed", "degraded", "recovering", "pausing", "paused", "draining", "stopping", "stopped")
+"""states of a flow that reads less than it could"""
 _LEAST = 0.05
 """the share below which a feeder is paused, not slowed"""
 
@@ -38,9 +41,23 @@ def is_news(before: HeldBack | None, now: HeldBack) -> bool:
     return _shares(before) != _shares(now)
 
 
-def held_text(now: HeldBack) -> str:
-    """The first reason, for people; empty where nothing is held back."""
-    return next((hold.why for _, hold in sorted(now.sinks.items(), key=lambda each: each[1].share)), "")
+def held_text(world: World, now: HeldBack) -> str:
+    """The first reason, for people, and which flow down the stream is ill, since when and why; empty where nothing is held back."""
+    holds = sorted(now.sinks.values(), key=lambda each: each.share)
+    ill = next((text for hold in holds if (text := _ill_text(world, hold.flow, set()))), "")
+    return "" if not holds else f"{holds[0].why}; {ill}" if ill else holds[0].why
+
+
+def _ill_text(world: World, reader: str, passed: set[str]) -> str:
+    """How the flow is, or else the first that holds it back and is ill itself."""
+    flow = world.flows.get(reader)
+    if flow is None or reader in passed:
+        return ""
+    status = flow.status
+    if status is not None and status.state in _ILL:
+        return f"{reader} is {status.state} since {status.since}" + (f": {status.reason}" if status.reason else "")
+    holds = () if flow.held_back is None else flow.held_back.sinks.values()
+    return next((text for hold in holds if (text := _ill_text(world, hold.flow, passed | {reader}))), "")
 
 
 def _shares(held: HeldBack | None) -> dict[str, tuple[str, str, float]]:
@@ -54,8 +71,6 @@ def _hold(world: World, flow: FlowSeen, reader: Reader) -> Hold | None:
         before = None
     if other is None or reader.source not in other.waters:
         return before if reader.flow in world.held else None
-    if other.wish.goal in ("stopped", "drained"):
-        return None
     there = world.waiting.get((reader.flow, reader.source))
     if there is None:
         return before

@@ -105,7 +105,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
         return "degraded", reason, f"it goes on; producers are told to wait (intake); see: scribengin top {flow.name}"
     if causes := [f"tier {tier.tier}: {tier.report.cause}" for tier in tiers if tier.report is not None and tier.report.cause]:
         return "running", causes[0], for_flow(f"see: {flow_command('dead list')}", flow.name)
-    if flow.held_back is not None and (why := held_text(flow.held_back)):
+    if flow.held_back is not None and (why := held_text(world, flow.held_back)):
         return "running", why, f"it goes on by itself; see: scribengin graph {flow.name}"
     return "running", "", ""
 

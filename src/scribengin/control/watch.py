@@ -20,6 +20,7 @@ from scribengin.control.world import Delay, RunId, Waiting
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import LEASE
+from scribengin.watching.backlogs import OLD_S
 from scribengin.watching.exposition import FlowState, expose
 from scribengin.watching.figures import figures_of, flow_as_json
 from scribengin.watching.intake import intake_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scribengin.control.bell import Bell
+    from scribengin.control.measuring import Measuring
     from scribengin.control.world import FlowSeen, TierSeen, World
     from scribengin.local.contract import EndView
     from scribengin.registry.contract import Registry, Term
@@ -45,8 +47,17 @@ IDLE_S = 60.0
 class Watch:
     """`leads` says whether this master leads now; `bell` rings where an alert fires."""
 
-    def __init__(self, registry: Registry, board: Board, bell: Bell, leads: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        board: Board,
+        bell: Bell,
+        leads: Callable[[], bool] = lambda: True,
+        measuring: Measuring | None = None,
+    ) -> None:
+        """`measuring`: None where nothing is measured beside what workers say."""
         self.board = board
+        self._measuring = measuring
         self._bell = bell
         self.leads = leads
         self._registry = registry
@@ -63,6 +74,7 @@ class Watch:
             self.board.retain(())
         self._flows, self._term = world.flows, term
         self.board.retain(world.flows.keys() | world.held.keys())
+        self._look_at_readers(world)
         for name in self.board.flows():
             flow = world.flows.get(name)
             for tier in flow.tiers.values() if flow is not None else ():
@@ -70,6 +82,27 @@ class Watch:
                     worker = str(RunId(name, tier.tier, run.number))
                     self.board.end(name, tier.tier, worker, run.ended_at, run.cause, run.remedy)
         self._bell.look(world.flows, term)
+
+    def _look_at_readers(self, world: World) -> None:
+        """Have it measured what waits for flows that may hold others back or refuse to take more, where their workers have not looked for
+        long."""
+        feeders: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+        for feeding, readers in world.readers.items():
+            for reader in readers:
+                at = (reader.flow, reader.source)
+                feeders[at] = (*feeders.get(at, ()), (feeding, reader.sink))
+        self.board.meet(feeders)
+        if self._measuring is None:
+            return
+        reading = {flow for flow, _ in feeders}
+        wanted = []
+        for name, flow in world.flows.items():
+            if name in reading or (flow.watched.max_delay_s is not None and flow.wish.goal not in ("stopped", "drained")):
+                sources = flow.waters.keys() if name in reading else self.board.waits(name).keys()
+                looked_s = [self.board.unlooked_s(name, source) for source in sources]
+                if not looked_s or any(each is None or each > OLD_S for each in looked_s):
+                    wanted.append(name)
+        self._measuring.want(wanted)
 
     def delays(self) -> dict[str, Delay]:
         """Flow → how old the oldest thing is that waits in it; flows of which no worker has said anything are not in it."""
@@ -167,14 +200,18 @@ class Watch:
         return rows
 
     def waits(self, flow: str) -> dict[str, Waits]:
-        """Source → what waits there, as the flow's workers said last; sources of which nobody has said anything are not in it."""
-        now, found = self.board.now(), dict[str, Waits]()
+        """Source → what waits there, as the flow's workers have looked last or as it was measured since; sources of which nobody knows
+        anything are not in it."""
+        found = dict[str, Waits]()
         for seen in self.board.tiers(flow).values():
             for query in seen.progress.queries:
                 for source, end in query.sources.items():
                     if not end.channel:
-                        found[source] = _more(found.get(source), end, now - seen.heard)
-        return found
+                        found[source] = _more(found.get(source), end)
+        measured = {
+            source: Waits(there.rows, there.files, there.bytes, there.seconds) for source, (_, there) in self.board.waits(flow).items()
+        }
+        return measured | found
 
     def exposition(self) -> bytes:
         """What Prometheus reads."""
@@ -187,7 +224,8 @@ class Watch:
     def _intake(self, name: str, flow: FlowSeen) -> Intake:
         figures = figures_of(name, self.board.tiers(name), self.board.now())
         state, reason = ("created", "") if flow.status is None else (flow.status.state, flow.status.reason)
-        return intake_of(name, state, reason, figures, flow.watched.max_delay_s)
+        ages = [waits.seconds for _, waits in self.board.waits(name).values() if waits.seconds is not None]
+        return intake_of(name, state, reason, figures, flow.watched.max_delay_s, measured_s=max(ages, default=None))
 
     def _flow(self, name: str) -> FlowSeen:
         if name not in self._flows:
@@ -210,10 +248,9 @@ class Watch:
             self._claims[key] = (claim, now + _CLAIM_S)
 
 
-def _more(before: Waits | None, end: EndView, silent_s: float) -> Waits:
+def _more(before: Waits | None, end: EndView) -> Waits:
     """Of a source that several Queries read: of each measure the most."""
-    seconds = None if end.lag_s is None else end.lag_s + (silent_s if end.lag_s else 0.0)
-    now = Waits(end.lag_rows, end.lag_files, end.lag_bytes, seconds)
+    now = Waits(end.lag_rows, end.lag_files, end.lag_bytes, end.lag_s)
     if before is None:
         return now
     pairs = [(getattr(before, name), getattr(now, name)) for name in ("rows", "files", "bytes", "seconds")]

@@ -8,6 +8,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+from scribengin.api.answers import measured_backlogs
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
 from scribengin.api.node_pages import NodePages
@@ -19,6 +20,7 @@ from scribengin.api.tokens import Tokens
 from scribengin.control.bell import Bell
 from scribengin.control.master import Master
 from scribengin.control.masters import certificates_of, others, token_of
+from scribengin.control.measuring import Measuring
 from scribengin.control.orders import ordering
 from scribengin.control.versions import KEPT_VERSIONS, prune_versions
 from scribengin.control.watch import Watch
@@ -101,7 +103,9 @@ class MasterHost:
             board = Board()
             bell = Bell(self.registry, board, log)
             stack.callback(bell.close)
-            watch = Watch(self.registry, board, bell, lambda: master.leads)
+            measuring = Measuring(lambda flow: measured_backlogs(plane, flow), board, log, lambda: master.leads)
+            stack.callback(measuring.close)
+            watch = Watch(self.registry, board, bell, lambda: master.leads, measuring)
             self.master = master = Master(
                 self.registry, {}, ordering(self.registry), about, log=log, watch=watch, worker_login=self._entrance.worker_login
             )

@@ -75,6 +75,10 @@ class EndView:
     lag_s: float | None = None
     channel: bool = False
     """of a source: another tier of the flow feeds it"""
+    looked_s: float | None = None
+    """of a source: how long ago it was looked at last; None where it never was, or nobody says"""
+    bytes: int | None = None
+    """of a sink: what its committed Batches of this process have as bytes in its place; None for a source"""
 
 
 @dataclass(frozen=True, slots=True)

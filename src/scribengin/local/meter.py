@@ -62,6 +62,7 @@ class Meter:
         self._recent: deque[tuple[float, int, Mapping[str, int]]] = deque()
         """(when, rows read, rows of each end)"""
         self._ends: dict[str, int] = dict.fromkeys((*sources, *sinks), 0)
+        self._sink_bytes: dict[str, int] = dict.fromkeys(sinks, 0)
         self._phases: Mapping[str, float] = {}
         self._slowest_node: tuple[str, float] | None = None
         self._orders: tuple[str, ...] = ()
@@ -115,6 +116,8 @@ class Meter:
             ends = {end: counts[end].out if end in self._sinks else counts[end].rows_in for end in self._ends if end in counts}
             for end, moved in ends.items():
                 self._ends[end] += moved
+            for receipt in batch.decision.receipts:
+                self._sink_bytes[receipt.sink] = self._sink_bytes.get(receipt.sink, 0) + receipt.bytes
             self._recent.append((self._now(), rows.rows_in, ends))
             for figure, amount in self._amount(batch.streams).items():
                 self._done[figure] += amount
@@ -192,10 +195,11 @@ class Meter:
         rate = sum(ends.get(end, 0) for _, _, ends in self._recent) / span_s
         if (waits := self._waits.get(end)) is not None:
             age_s = max(0.0, self._clock() - moment(waits.oldest_at).timestamp()) if waits.rows and waits.oldest_at else None
-            return EndView(self._ends[end], rate, waits.rows, None, waits.bytes, age_s, channel=True)
+            return EndView(self._ends[end], rate, waits.rows, None, waits.bytes, age_s, channel=True, looked_s=0.0)
         if looked is None:
-            return EndView(self._ends[end], rate)
-        return EndView(self._ends[end], rate, looked["rows"], looked["files"], looked["bytes"], looked["oldest_s"])
+            return EndView(self._ends[end], rate, bytes=self._sink_bytes.get(end))
+        lag = looked["rows"], looked["files"], looked["bytes"], looked["oldest_s"]
+        return EndView(self._ends[end], rate, *lag, looked_s=self._now() - self._looked_at)
 
     def _still(self, run: QueryRun | None, tasks: tuple[int, int] | None, now: float) -> float:
         """Since when nothing of the Batch under way has moved."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.addresses import split_url
 from scribengin.connectors.files.globs import WILDCARD, glob_of
 from scribengin.connectors.kafka.options import topics_pattern
 from scribengin.plan.groups import placed, target
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _WILD = re.compile(r"[^A-Za-z0-9._-]")
 """what no topic's name has"""
 _REPEATED = re.compile(r"\)[*+{]")
+_NESTED = ("folder", "objects")
+"""kinds of places that lie in each other"""
 _MOST_REPEATS = 3
 """in a pattern that is tried on names: masters do it, and some patterns take for ever"""
 
@@ -38,7 +41,7 @@ class Meeting:
 
 
 def meetings(flows: Sequence[Flow]) -> tuple[Meeting, ...]:
-    """Every one between two of the flows, in their order: a topic of one cluster, or a folder."""
+    """Every one between two of the flows, in their order: a topic of one cluster, a folder, objects, a table."""
     index = MeetingIndex()
     for flow in flows:
         index.put(flow.name, outside_of(flow))
@@ -153,7 +156,7 @@ class MeetingIndex:
             return
         # a template or a pattern says less of where that is than the name on the other side
         place = writer.place if reader.place.many and reader.place.kind == "topic" else reader.place
-        if place.kind == "folder":
+        if place.kind in _NESTED:
             place = max((writer.place, reader.place), key=lambda each: len(each.at))
         meeting = Meeting(writer.flow, writer.id, reader.flow, reader.id, place.called)
         same = {each for each in self._of[writer.flow] if _by_names(each) == _by_names(meeting)}
@@ -183,29 +186,35 @@ def _keys(place: Place) -> Iterator[_Key]:
         for server in place.at.split(","):
             yield ("pattern", server, "") if place.many else ("topic", server, place.topic)
             yield "any topic", server, ""
-        return
-    yield "folder", place.at, ""
-    for above in PurePosixPath(place.at).parents:
-        yield "below", str(above), ""
+    elif place.kind == "table":
+        yield "table", place.at, place.topic
+    else:
+        yield place.kind, str(PurePosixPath(place.at)), ""
+        for above in PurePosixPath(place.at).parents:
+            yield f"below {place.kind}", str(above), ""
 
 
 def _sought_by_reader(place: Place) -> Iterator[_Key]:
     if place.kind == "topic":
         yield from _sought_topics(place)
-        return
-    yield "folder", place.at, ""
-    yield from (("folder", str(above), "") for above in PurePosixPath(place.at).parents)
-    if place.many:
-        yield "below", place.at, ""
+    elif place.kind == "table":
+        yield "table", place.at, place.topic
+    else:
+        yield place.kind, str(PurePosixPath(place.at)), ""
+        yield from ((place.kind, str(above), "") for above in PurePosixPath(place.at).parents)
+        if place.many:
+            yield f"below {place.kind}", str(PurePosixPath(place.at)), ""
 
 
 def _sought_by_writer(place: Place) -> Iterator[_Key]:
     if place.kind == "topic":
         yield from _sought_topics(place)
-        return
-    yield "folder", place.at, ""
-    yield "below", place.at, ""
-    yield from (("folder", str(above), "") for above in PurePosixPath(place.at).parents)
+    elif place.kind == "table":
+        yield "table", place.at, place.topic
+    else:
+        yield place.kind, str(PurePosixPath(place.at)), ""
+        yield f"below {place.kind}", str(PurePosixPath(place.at)), ""
+        yield from ((place.kind, str(above), "") for above in PurePosixPath(place.at).parents)
 
 
 def _sought_topics(place: Place) -> Iterator[_Key]:
@@ -221,7 +230,9 @@ def _meet(written: Place, read: Place) -> bool:
     """Of two that were found under one key."""
     if written.kind != read.kind:
         return False
-    if written.kind == "folder":
+    if written.kind == "table":
+        return (written.at, written.topic) == (read.at, read.topic)
+    if written.kind in _NESTED:
         return _covers(Path(read.at), Path(written.at), deep=read.many)
     if read.many:  # of two patterns nobody can say it for all names: it is said of one
         return _fits(_sample(written.topic) if written.many else written.topic, read.topic)
@@ -275,6 +286,8 @@ def _read(flow: Flow, source: Source) -> Iterator[Place]:
             yield Place(kind="topic", at=at, topic=str(options["pattern"]), many=True)
     elif (read := root_of(flow, path := options.get("path"))) is not None:
         yield Place(kind="folder", at=str(read), many=_is_deep(str(path)))
+    else:
+        yield from _served(source.type, options)
 
 
 def _waters(source: Source) -> Waters | None:
@@ -304,6 +317,21 @@ def _written(flow: Flow, sink: Sink) -> Iterator[Place]:
             yield Place(kind="topic", at=_servers(options), topic=pattern if many else template, many=many)
         elif (written := root_of(flow, options.get("path"))) is not None:
             yield Place(kind="folder", at=str(written))
+        else:
+            yield from _served(sink.type, options)
+
+
+def _served(type_: str, options: Mapping[str, Any]) -> Iterator[Place]:
+    """A table, objects, or a folder of an HDFS: the same for who reads and who writes, whoever they log in as."""
+    if type_ in ("objects", "hdfs") and (url := split_url(str(options.get("url", "")))) is not None:
+        endpoint = split_url(str(options.get("endpoint") or ""))
+        store = f"{endpoint.netloc}/" if endpoint is not None and endpoint.netloc else ""
+        place = PurePosixPath("/", store + url.netloc.rpartition("@")[2], url.path.strip("/"))
+        yield Place(kind="objects", at=f"{url.scheme}:/{place}", many=True)
+    elif type_ == "postgres" and (url := split_url(str(options.get("server", "")))) is not None:
+        host = url.netloc.rpartition("@")[2].lower()
+        port = "" if re.search(r":\d+$", host) else ":5432"
+        yield Place(kind="table", at=f"{host}{port}/{url.path.strip('/')}", topic=str(options.get("table", "")).removeprefix("public."))
 
 
 def _servers(options: Mapping[str, Any]) -> str:

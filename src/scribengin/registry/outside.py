@@ -9,19 +9,21 @@ from scribengin.registry.records import Record
 
 
 class Place(Record):
-    """A folder, or a topic."""
+    """A folder, a prefix of objects or a folder of an HDFS, a table, or a topic."""
 
-    kind: Literal["folder", "topic"]
+    kind: Literal["folder", "objects", "table", "topic"]
     at: str
-    """of a folder its path, absolute; of a topic the servers of its cluster, with commas between"""
+    """of a folder its path, absolute; of objects their URL, with the endpoint; of a table the server and database, without a user; of a
+    topic the servers of its cluster, with commas between"""
     topic: str = ""
+    """its name; of a table that one's"""
     many: bool = False
     """of a folder: all folders below, too; of a topic: `topic` is a regular expression"""
 
     @property
     def called(self) -> str:
         """For people."""
-        return f"folder {self.at}" if self.kind == "folder" else f"topic {self.topic}"
+        return f"{self.kind} {self.topic or self.at}"
 
 
 class Level(Record):

@@ -17,10 +17,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import rechecks
+from scribengin.connectors.abilities import can_measure, rechecks
 from scribengin.connectors.contract import Limits, SourceStream
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.plan.guarantee import path_guarantee
@@ -32,7 +32,7 @@ from scribengin.testing.sentences import must
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.connectors.contract import Source, SourceReader
+    from scribengin.connectors.contract import Backlog, Source, SourceReader
     from scribengin.core.options import NodeType
 
 _COMES_WITHIN_S = 30.0
@@ -179,7 +179,10 @@ class _Trial:
 
     def take(self, sentence: str, rows: int) -> Counter[bytes]:
         """What a restored reader hands out of all there is now: exactly `rows` records that were never handed out."""
+        measured = self._measured()
         entries = _through_json(_all_of(self._restored()))
+        if measured is not None:
+            _compare(measured, entries, self._measured())
         found = self.records([stream for entry in entries for stream in entry])
         twice = found & self._seen
         must(not twice, f"{sentence}; {twice.total()} records were handed out before: {_shown(twice)}")
@@ -240,10 +243,26 @@ class _Trial:
         must(said == _STARTED, "a copy of the source reads in a process of its own")
         must(self.records([stream]) == before, "a stream whose reader was killed in its midst is read again from its beginning, whole")
 
+    def _measured(self) -> Backlog | None:
+        """What a reader that only measures says; None where it cannot."""
+        reader = self._restored()
+        return reader.measure() if can_measure(reader) else None
+
     def _restored(self) -> SourceReader:
         reader = self.bench.open().reader()
         reader.restore(self.entries)
         return reader
+
+
+def _compare(before: Backlog, entries: Sequence[Entry], after: Backlog | None) -> None:
+    """What waits is what is handed out behind it, and measuring it has handed out none of it."""
+    streams = [stream for entry in entries for stream in entry]
+    for figure in ("bytes", "rows"):  # a file that is cut counts in each of its streams
+        waited = getattr(before, figure)
+        given = [getattr(stream, figure) for stream in streams if not stream.skipped]
+        if waited is not None and None not in given:
+            must(waited == sum(given), f"what waits is measured as it is handed out: {waited} {figure}, {sum(given)} were handed out")
+    must(after == replace(before, oldest_s=after.oldest_s if after else None), "measuring hands nothing out, and takes nothing away")
 
 
 def _all_of(reader: SourceReader) -> list[Entry]:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from math import inf, nan
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from scribengin.watching.backlogs import LOOKING, Backlogs, Waits, with_waits
 from scribengin.watching.series import Moved, Series
 
 if TYPE_CHECKING:
@@ -88,6 +91,7 @@ class Board:
         self.now = now
         self.reading = threading.RLock()
         self._flows: dict[str, dict[str, Watched]] = {}
+        self._backlogs = Backlogs()
 
     def take(self, progress: TierProgress) -> None:
         """A worker has said it. An older worker's word behind its successor's changes nothing."""
@@ -123,9 +127,31 @@ class Board:
         with self.reading:
             return min(10.0, max(1.0, sum(map(len, self._flows.values())) / _PER_S))
 
+    def meet(self, feeders: Mapping[tuple[str, str], tuple[tuple[str, str], ...]]) -> None:
+        """(flow, source) → the (flow, sink) that write what it reads: what these write from now on waits there."""
+        with self.reading:
+            self._backlogs.meet(feeders)
+
+    def measure(self, flow: str, found: Mapping[str, Waits], at: float) -> None:
+        """Source → what was measured to wait there at `at`."""
+        with self.reading:
+            for source, waits in found.items():
+                self._backlogs.look(flow, source, waits, at, worker=False)
+
+    def unlooked_s(self, flow: str, source: str) -> float | None:
+        """Since a worker of the flow has looked at the source last; None where none has."""
+        with self.reading:
+            return self._backlogs.unlooked_s(flow, source, self.now())
+
+    def waits(self, flow: str) -> dict[str, tuple[float, Waits]]:
+        """Source outside → (age of the last look in seconds, what waits there now, as far as looks and feeders tell)."""
+        with self.reading:
+            return self._backlogs.waits(flow, self.now())
+
     def retain(self, flows: Collection[str]) -> None:
         """Forget all others: they are gone from the registry."""
         with self.reading:
+            self._backlogs.retain(flows)
             for gone in [name for name in self._flows if name not in flows]:
                 del self._flows[gone]
 
@@ -137,9 +163,11 @@ class Board:
     def tiers(self, flow: str) -> dict[str, TierSeen]:
         """What is known of a flow's tiers; empty where no worker of it has spoken."""
         with self.reading:
+            now = self.now()
+            found = self._backlogs.waits(flow, now)
             return {
                 name: TierSeen(
-                    there.progress,
+                    _measured(there, found, now),
                     there.heard,
                     tuple(map(replace, there.attempts)),
                     there.progressed,
@@ -181,6 +209,42 @@ class Board:
         if moved.rows_in > 0:
             there.read = now
         there.series.add(now, moved)
+        self._note_ends(None if other else before, progress, now)
+
+    def _note_ends(self, before: TierProgress | None, progress: TierProgress, now: float) -> None:
+        """What its sinks have written, and what it has seen at its sources."""
+        was = {} if before is None else {query.name: query for query in before.queries}
+        for query in progress.queries:
+            for sink, end in query.sinks.items():
+                old = was[query.name].sinks.get(sink) if query.name in was else None
+                rows, size = (0, 0) if old is None or end.rows < old.rows else (old.rows, old.bytes or 0)
+                self._backlogs.wrote(progress.flow, sink, end.rows - rows, (end.bytes or 0) - size)
+            for source, end in query.sources.items():
+                if not end.channel and end.looked_s is not None:
+                    waits = Waits(end.lag_rows, end.lag_files, end.lag_bytes, end.lag_s)
+                    self._backlogs.look(progress.flow, source, waits, now - end.looked_s, worker=True)
+                if query.state not in LOOKING:
+                    self._backlogs.looks_no_more(progress.flow, source)
+
+
+def _measured(there: Watched, found: Mapping[str, tuple[float, Waits]], now: float) -> TierProgress:
+    """What its worker says; where it is silent, or has not looked for long, with what waits as others know it."""
+    silent_s = max(0.0, now - there.heard)
+    queries = tuple(with_waits(_aged(query, silent_s), found) for query in there.progress.queries)
+    return msgspec.structs.replace(there.progress, queries=queries)
+
+
+def _aged(query: QueryView, silent_s: float) -> QueryView:
+    """What waited when its worker spoke has waited since, and was looked at so much longer ago."""
+    sources = {
+        source: replace(end, lag_s=_older(end.lag_s, silent_s), looked_s=_older(end.looked_s, silent_s))
+        for source, end in query.sources.items()
+    }
+    return replace(query, lag_s=_older(query.lag_s, silent_s), sources=sources)
+
+
+def _older(seconds: float | None, by_s: float) -> float | None:
+    return seconds + by_s if seconds is not None else None
 
 
 def _moved(before: TierProgress | None, now: TierProgress) -> Moved:

@@ -166,11 +166,11 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _delay(tiers: Mapping[str, TierSeen], now: float) -> float | None:
-    """What waited when a worker spoke last has waited since."""
+    """What waited in a channel when a worker spoke last has waited since."""
     ages = []
     for name, seen in tiers.items():
         silent_s = now - seen.heard
-        ages += [query.lag_s + silent_s for query in queries_of(tiers, name) if query.lag_s]
+        ages += [query.lag_s for query in queries_of(tiers, name) if query.lag_s]
         ages += [gate.age_s + silent_s for gate in seen.progress.gates if gate.rows]
         if silent_s > STALE_S and seen.waits:
             ages.append(silent_s)

@@ -45,12 +45,15 @@ class Intake:
         }
 
 
-def intake_of(flow: str, state: str, reason: str, figures: FlowFigures | None, max_delay_s: float | None) -> Intake:
+def intake_of(
+    flow: str, state: str, reason: str, figures: FlowFigures | None, max_delay_s: float | None, *, measured_s: float | None = None
+) -> Intake:
     """`state` and `reason` are the flow's. Without `max_delay` it is open, whatever waits, until it stops or fails.
 
-    Where no worker was heard yet, as after a take-over, a flow that was behind still refuses.
+    Where no worker was heard yet, as after a take-over, a flow that was behind still refuses. `measured_s`: how old the oldest is that was
+    measured to wait at its sources.
     """
-    delay_s = None if figures is None else figures.delay_s
+    delay_s = max((each for each in (None if figures is None else figures.delay_s, measured_s) if each is not None), default=None)
     answer, why = _answer(state, reason, figures, delay_s, max_delay_s)
     catch_up_s = None if figures is None else figures.catch_up_s
     falls_behind = figures is not None and figures.falls_behind
@@ -63,11 +66,11 @@ def _answer(state: str, reason: str, figures: FlowFigures | None, delay_s: float
         return "refusing", f"the flow is {state}" + (f": {reason}" if reason else "")
     if max_delay_s is None:
         return "open", ""
-    if figures is None:
+    if figures is None and delay_s is None:
         behind = state == "degraded" and reason.startswith(BEHIND)
         return ("refusing", reason) if behind else ("open", "no worker of it was heard yet")
     if delay_s is None or delay_s <= SLOW_SHARE * max_delay_s:
         return "open", ""
-    held = f"; {figures.bottleneck}" if figures.bottleneck else ""
+    held = f"; {figures.bottleneck}" if figures is not None and figures.bottleneck else ""
     waited = f"the oldest that waits is {show_duration(delay_s)} old, max_delay is {show_duration(max_delay_s)}{held}"
     return ("refusing" if delay_s > max_delay_s else "slow"), waited

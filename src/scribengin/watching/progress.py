@@ -115,7 +115,10 @@ class Teller:
 
 def _rested(query: QueryView, age_s: float) -> QueryView:
     """Of a run that has ended, as of a flow that is paused: nothing moves, and what waited waits on."""
-    sources = {source: replace(end, rows_per_s=0.0, lag_s=_older(end.lag_s, age_s)) for source, end in query.sources.items()}
+    sources = {
+        source: replace(end, rows_per_s=0.0, lag_s=_older(end.lag_s, age_s), looked_s=_older(end.looked_s, age_s))
+        for source, end in query.sources.items()
+    }
     sinks = {sink: replace(end, rows_per_s=0.0) for sink, end in query.sinks.items()}
     rest = replace(query, rows_per_s=0.0, still_s=0.0, tasks=None, catch_up_s=None, falls_behind=False)
     return replace(rest, lag_s=_older(query.lag_s, age_s), sources=sources, sinks=sinks)

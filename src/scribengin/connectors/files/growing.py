@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.contract import Backlog, Limits
     from scribengin.connectors.files.known_files import KnownFile
 
 _ENDED_S = 60.0
@@ -140,13 +140,19 @@ class GrowingReader(FilesReader):
         self._listed = self._discovery.changed()
         self._say_what_is_passed_over()
 
-    def _recheck(self, *, everything: bool) -> None:
+    def measure(self) -> Backlog:
+        """See `MeasuringReader`: as far as it is clear what the files are."""
+        self._listed = self._discovery.changed()
+        self._recheck(everything=True, waits=False)
+        return self.backlog()
+
+    def _recheck(self, *, everything: bool, waits: bool = True) -> None:
         """Where the files are now; at the last look it waits until it is clear what they are."""
         following = self._following
         deadline_s = time.monotonic() + _LONGEST_WAIT_S
         try:
-            following.look(self._listed, self._due(following.at, everything=everything), final=everything)
-            while everything and (wait_s := following.waits_for()) is not None and time.monotonic() < deadline_s:
+            following.look(self._listed, self._due(following.at, everything=everything), final=everything and waits)
+            while everything and waits and (wait_s := following.waits_for()) is not None and time.monotonic() < deadline_s:
                 time.sleep(min(wait_s + 0.01, 0.2))
                 following.look(self._discovery.changed(), list(following.at), final=True)
         except PermissionError as error:

@@ -226,6 +226,11 @@ class FilesReader:
             oldest_s=None if oldest_ns is None else max(0.0, time.time() - oldest_ns / 1e9),
         )
 
+    def measure(self) -> Backlog:
+        """See `MeasuringReader`: files that are still being written count too."""
+        self._look(time.monotonic())
+        return self.backlog()
+
     def notices(self) -> list[str]:
         """What a person should know, once."""
         notices, self._notices = self._notices, []

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import holds, rechecks, tells
+from scribengin.connectors.abilities import can_measure, holds, rechecks, tells
 from scribengin.connectors.contract import Backlog, Limits, SourceStream
 from scribengin.connectors.group.contract import DOWN, said
 from scribengin.connectors.group.health import Health
@@ -194,6 +194,16 @@ class GroupReader:
         sums = {name: _sum([getattr(each, name) for each in known]) for name in ("files", "bytes", "rows")}
         ages = [each.oldest_s for each in known if each.oldest_s is not None]
         return Backlog(**sums, oldest_s=max(ages, default=None), more=any(each.more for each in known))
+
+    def measure(self) -> Backlog:
+        """See `MeasuringReader`; of members that can be measured and are there. Of the others nobody knows what waits."""
+        for name in self._sources:
+            try:
+                if can_measure(reader := self._opened(name)):
+                    reader.measure()
+            except DOWN as error:
+                self._health.failed(name, self._now(), said(error))
+        return self.backlog()
 
     def notices(self) -> list[str]:
         """Of all members, and who is away or back."""

@@ -169,6 +169,14 @@ class KafkaReader:
         ]
         return Backlog(rows=waits, oldest_s=max(ages, default=None), more=self._final is None)
 
+    def measure(self) -> Backlog:
+        """See `MeasuringReader`; from where the flow will begin, where it has not."""
+        self.look()
+        self._place_new(())
+        self._find_ends()
+        self._see_ages(time.monotonic(), {partition for partition in self._partitions if self._last[partition] > self._next[partition]})
+        return self.backlog()
+
     def notices(self) -> list[str]:
         """What was lost and passed over under `on_data_loss: continue`, topics that joined."""
         told, self._notices = self._notices, []

@@ -112,6 +112,11 @@ class ObjectsReader:
             oldest_s=None if oldest_s is None else max(0.0, time.time() - oldest_s),
         )
 
+    def measure(self) -> Backlog:
+        """See `MeasuringReader`."""
+        self._look(at_once=True)
+        return self.backlog()
+
     def notices(self) -> list[str]:
         """What a person should know, once."""
         notices, self._notices = self._notices, []

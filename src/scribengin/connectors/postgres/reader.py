@@ -148,6 +148,17 @@ class PostgresReader:
         """What waited at the last look; a million where it is more."""
         return self._backlog
 
+    def measure(self) -> Backlog:
+        """See `MeasuringReader`; of mode: snapshot what was left of it when the flow read last."""
+        if self._incremental:
+            try:
+                self._measure(self._in_transaction())
+            except driver().Error as error:
+                raise self._server.fault(error, f"cannot be read ({self._name})") from error
+            finally:
+                self._let_go()
+        return self._backlog
+
     def notices(self) -> list[str]:
         """An index that lacks; transactions that hold up rows."""
         told, self._notices = self._notices, []

@@ -1,0 +1,86 @@
+"""What waits at a flow's sources, measured where the data lies: also while the flow fails, stands still, or has never started."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors import catalog
+from scribengin.connectors.abilities import can_measure
+from scribengin.connectors.contract import Backlog
+from scribengin.core.errors import ScribenginError
+from scribengin.local.positions import decided_ends
+from scribengin.local.prepare import source_place
+from scribengin.plan.split import CHANNEL
+from scribengin.state.source_log import SourceLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.state.folder import QueryFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What waits at a source behind the newest decided Batch; of several Queries that read it the most, measure by measure.
+
+    Attributes:
+        backlog: None where it could not be measured.
+        why_not: Why, for people; empty where it was.
+    """
+
+    backlog: Backlog | None
+    why_not: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """For a process that asked."""
+        return {"backlog": None if self.backlog is None else asdict(self.backlog), "why_not": self.why_not}
+
+
+def measure_backlogs(prepared: PreparedFlow) -> dict[str, Measured]:
+    """Measure every source that brings data into the flow from outside. Nothing in the state or at the places changes.
+
+    Returns:
+        Source → what waits there. Sources that cannot be measured without reading them (a snapshot, a sequence) are left out.
+    """
+    found: dict[str, Measured] = {}
+    for tier in prepared.tiers:
+        for folder, source in _read_from_outside(tier):
+            measured = _measured(tier, folder, source)
+            if measured is not None:
+                found[source] = _most(found.get(source), measured)
+    return found
+
+
+def _read_from_outside(tier: Prepared) -> Iterator[tuple[QueryFolder, str]]:
+    for query in tier.plan.queries:
+        for source in query.sources:
+            if tier.plan.flow.sources[source].type != CHANNEL:
+                yield tier.folder.query(query.name), source
+
+
+def _measured(tier: Prepared, folder: QueryFolder, source: str) -> Measured | None:
+    try:
+        reader = catalog.open_source(tier.plan.flow.sources[source].type, source_place(tier.plan.flow, source)).reader()
+        if not can_measure(reader):
+            return None
+        # what was handed out, and is in no decided Batch, waits as if nobody had taken it
+        decided = decided_ends(folder).get(source, 0)
+        reader.restore(islice(SourceLog(folder.sources, source).entries(), decided))
+        waits = reader.measure()
+    except (ScribenginError, OSError) as error:
+        return Measured(None, error.message if isinstance(error, ScribenginError) else str(error))
+    return Measured(waits)
+
+
+def _most(before: Measured | None, now: Measured) -> Measured:
+    """A source that two Queries read is as full as it is for the slower one."""
+    if before is None or before.backlog is None or now.backlog is None:
+        return now if before is None or before.backlog is not None else before
+    pairs: Mapping[str, tuple[Any, Any]] = {
+        figure: (getattr(before.backlog, figure), getattr(now.backlog, figure)) for figure in ("files", "bytes", "rows", "oldest_s")
+    }
+    most = {figure: max((each for each in pair if each is not None), default=None) for figure, pair in pairs.items()}
+    return Measured(Backlog(**most, more=before.backlog.more or now.backlog.more))

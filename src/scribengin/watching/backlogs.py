@@ -1,0 +1,170 @@
+"""What waits at the sources of flows: as their workers looked last, or as it was measured since, and what feeders have written since then.
+
+A worker looks between two Batches. Where a Batch takes long, the worker fails, is stopped or its host is gone, its last look says less and
+less: masters then have the place measured (`control/measuring`), and between two measurements what comes is what feeders say they wrote.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scribengin.local.contract import EndView, QueryView
+
+OLD_S = 12.0
+"""a look older than this is measured anew: workers speak every ten seconds where nothing is new"""
+LOOKING = ("running", "waiting", "stopping")
+"""states of a Query that looks at its sources"""
+_SAME_S = 0.5
+"""two looks that are so near each other are one, told twice"""
+Source = tuple[str, str]
+"""(flow, source)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What waits at a source; None where a figure is not known.
+
+    Attributes:
+        rows: So many, at least 0.
+        files: So many.
+        bytes: So many.
+        seconds: Age of the oldest of it.
+    """
+
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether any amount is known."""
+        return (self.rows, self.files, self.bytes) != (None, None, None)
+
+    @property
+    def any(self) -> bool:
+        """Whether something is known to wait."""
+        return bool(self.rows or self.files or self.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """A look or a measurement, and (rows, bytes) that feeders had written by then."""
+
+    at: float
+    waits: Waits
+    written: tuple[int, int]
+
+
+class Backlogs:
+    """Not thread-safe: the board's lock is around it. Times are seconds since 1970 by the master's clock."""
+
+    def __init__(self) -> None:
+        self._bases: defaultdict[str, dict[str, _Base]] = defaultdict(dict)
+        """flow → source → the newest"""
+        self._written: dict[Source, tuple[int, int]] = {}
+        """(flow, sink) → rows and bytes, ever, as its workers say"""
+        self._feeders: Mapping[Source, tuple[Source, ...]] = {}
+        self._by_workers: dict[Source, float] = {}
+        """when a worker looked last that goes on looking"""
+
+    def meet(self, feeders: Mapping[Source, tuple[Source, ...]]) -> None:
+        """(flow, source) → the (flow, sink) that write what it reads."""
+        for key in {key for key, _ in feeders.items() ^ self._feeders.items()}:
+            base = self._bases[key[0]].get(key[1])
+            if base is not None:  # what a feeder wrote before it joined, and after it left, is in no look
+                was, now = self._total(self._feeders.get(key, ())), self._total(feeders.get(key, ()))
+                written = (base.written[0] + now[0] - was[0], base.written[1] + now[1] - was[1])
+                self._bases[key[0]][key[1]] = replace(base, written=written)
+        self._feeders = feeders
+
+    def wrote(self, flow: str, sink: str, rows: int, size: int) -> None:
+        """A worker says that so many rows and bytes more are committed."""
+        before = self._written.get((flow, sink), (0, 0))
+        self._written[flow, sink] = (before[0] + rows, before[1] + size)
+
+    def look(self, flow: str, source: str, waits: Waits, at: float, *, worker: bool) -> None:
+        """This waited at `at`, as a worker has looked (`worker`) or as it was measured. Of two looks the newer one counts; one that is told
+        again is no new one."""
+        key = (flow, source)
+        if worker:
+            self._by_workers[key] = max(at, self._by_workers.get(key, at))
+        before = self._bases[flow].get(source)
+        if waits.known and (before is None or at > before.at + _SAME_S):
+            self._bases[flow][source] = _Base(at, waits, self._total(self._feeders.get(key, ())))
+
+    def looks_no_more(self, flow: str, source: str) -> None:
+        """Its worker fails, is paused or has ended."""
+        self._by_workers.pop((flow, source), None)
+
+    def waits(self, flow: str, now: float) -> dict[str, tuple[float, Waits]]:
+        """Source → (age of the look in seconds, what waits there now), of those that somebody has looked at."""
+        found = self._bases.get(flow, {})
+        return {source: (now - base.at, self._now((flow, source), base, now)) for source, base in found.items()}
+
+    def unlooked_s(self, flow: str, source: str, now: float) -> float | None:
+        """Since a worker has looked there last; None where none has."""
+        at = self._by_workers.get((flow, source))
+        return None if at is None else now - at
+
+    def retain(self, flows: Iterable[str]) -> None:
+        """Forget all others; of feeders behind the next `meet`, which tells how much of it they wrote."""
+        kept = set(flows)
+        feeding = {flow for sinks in self._feeders.values() for flow, _ in sinks}
+        for flow in [flow for flow in self._bases if flow not in kept]:
+            del self._bases[flow]
+        for key in [key for key in self._by_workers if key[0] not in kept]:
+            del self._by_workers[key]
+        for key in [key for key in self._written if key[0] not in kept | feeding]:
+            del self._written[key]
+
+    def _now(self, source: Source, base: _Base, now: float) -> Waits:
+        rows, size = (max(0, now - then) for now, then in zip(self._total(self._feeders.get(source, ())), base.written, strict=True))
+        since_s = max(0.0, now - base.at)
+        oldest_s = None if base.waits.seconds is None or not base.waits.any else base.waits.seconds + since_s
+        return replace(
+            base.waits,
+            rows=None if base.waits.rows is None else base.waits.rows + rows,
+            bytes=None if base.waits.bytes is None else base.waits.bytes + size,
+            seconds=since_s if rows and not base.waits.any else oldest_s,
+        )
+
+    def _total(self, sinks: Iterable[Source]) -> tuple[int, int]:
+        written = [self._written.get(sink, (0, 0)) for sink in sinks]
+        return sum(rows for rows, _ in written), sum(size for _, size in written)
+
+
+def with_waits(query: QueryView, found: Mapping[str, tuple[float, Waits]]) -> QueryView:
+    """The Query with what waits at its sources now, where its worker's own look at one of them is old."""
+    looks = query.state in LOOKING
+    old = {
+        source: found[source][1]
+        for source, end in query.sources.items()
+        if not end.channel and source in found and (not looks or end.looked_s is None or end.looked_s > OLD_S)
+    }
+    if not old:
+        return query
+    sources = {source: _with(end, old[source]) if source in old else end for source, end in query.sources.items()}
+    ends = list(sources.values())
+    return replace(
+        query,
+        sources=sources,
+        lag_rows=_sum([end.lag_rows for end in ends]),
+        lag_files=_sum([end.lag_files for end in ends if not end.channel]),
+        lag_bytes=_sum([end.lag_bytes for end in ends]),
+        lag_s=max((end.lag_s for end in ends if end.lag_s is not None), default=None),
+    )
+
+
+def _with(end: EndView, waits: Waits) -> EndView:
+    return replace(end, lag_rows=waits.rows, lag_files=waits.files, lag_bytes=waits.bytes, lag_s=waits.seconds)
+
+
+def _sum(figures: list[int | None]) -> int | None:
+    known = [each for each in figures if each is not None]
+    return sum(known) if known and len(known) == len(figures) else None

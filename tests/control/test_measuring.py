@@ -1,0 +1,85 @@
+"""The thread that has it measured what waits: who is measured, how often, and what comes of a failure."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from scribengin.control.measuring import Measuring
+from scribengin.core.errors import Refused
+from scribengin.watching.backlogs import Waits
+from scribengin.watching.board import Board
+from tests.control.hands import LOG, until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Places:
+    """What is measured: `rows` of each flow; None: it cannot be."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int | None] = {}
+        self.asked: list[str] = []
+        self.let = threading.Event()
+        self.let.set()
+
+    def __call__(self, flow: str) -> tuple[Mapping[str, Waits], str]:
+        self.let.wait()
+        self.asked.append(flow)
+        rows = self.rows[flow]
+        if rows is None:
+            raise Refused("its host is away")
+        return {"in": Waits(rows=rows)}, ""
+
+
+def test_flows_that_are_wanted_are_measured_and_one_that_cannot_be_holds_no_other_up() -> None:
+    places, board = Places(), Board()
+    places.rows = {"gone": None, "b": 5}
+    measuring = Measuring(places, board, LOG)
+    measuring.want(["gone", "b"])
+    until(lambda: "in" in board.waits("b") and "gone" in places.asked, "both were asked")
+    assert board.waits("b")["in"][1].rows == 5
+    assert board.waits("gone") == {}
+    measuring.close()
+
+
+def test_what_is_not_wanted_any_more_and_what_a_standby_would_measure_is_not() -> None:
+    places, board, leads, asked = Places(), Board(), threading.Event(), threading.Event()
+    places.rows = {"a": 1, "b": 2}
+
+    def is_leading() -> bool:
+        leading = leads.is_set()
+        asked.set()
+        return leading
+
+    measuring = Measuring(places, board, LOG, is_leading)
+    measuring.want(["a"])
+    asked.wait()
+    leads.set()
+    measuring.want(["b"])
+    until(lambda: "in" in board.waits("b"), "b is measured")
+    assert "a" not in places.asked
+    measuring.close()
+
+
+def test_a_bug_in_a_measurement_ends_nothing() -> None:
+    places, board = Places(), Board()
+    places.rows = {"b": 2}
+    measuring = Measuring(places, board, LOG)
+    measuring.want(["unknown", "b"])
+    until(lambda: "in" in board.waits("b"), "b is measured")
+    assert places.asked == ["unknown", "b"]
+    measuring.close()
+
+
+def test_closing_waits_for_nothing_and_measures_nothing_more() -> None:
+    places, board = Places(), Board()
+    places.rows = {"b": 2}
+    places.let.clear()
+    measuring = Measuring(places, board, LOG)
+    measuring.want(["b"])
+    measuring.close()
+    places.let.set()
+    measuring.want(["b"])
+    assert places.asked in ([], ["b"])
