@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 import structlog
+from fastapi._compat import v2
+from pydantic import ConfigDict, TypeAdapter
 
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
@@ -154,6 +156,22 @@ class Roaming(Client):
         finally:
             if silent:
                 first.registry.mend()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _types_are_compiled_once() -> Iterator[None]:
+    """FastAPI compiles the type of each parameter and each answer for each application anew, a sixth of a second for each master."""
+    made: dict[str, TypeAdapter[Any]] = {}
+
+    def compiled(type_: Any, *, config: ConfigDict | None = None) -> TypeAdapter[Any]:
+        key = f"{type_!r} {config!r}"
+        if key not in made:
+            made[key] = TypeAdapter(type_, config=config)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(v2, "TypeAdapter", compiled)
+        yield
 
 
 @pytest.fixture(scope="module")
