@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -14,6 +16,7 @@ import structlog
 from fastapi._compat import v2
 from pydantic import ConfigDict, TypeAdapter
 
+from scribengin.api import planning
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
@@ -29,6 +32,7 @@ from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
 from scribengin.watching.board import Board
+from tests.api.forked import forking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,6 +175,23 @@ def _types_are_compiled_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(v2, "TypeAdapter", compiled)
+        yield
+
+
+@pytest.fixture(scope="session")
+def _forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with forking(tmp_path_factory.mktemp("forked")) as popen:
+        yield popen
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _planners_start_fast(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In the file that is about the processes in which masters plan they are started as a master starts them."""
+    if request.path.name == "test_problems_api.py":
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": request.getfixturevalue("_forking")}))
         yield
 
 
