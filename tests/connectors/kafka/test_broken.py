@@ -85,8 +85,8 @@ UNITS: dict[str, tuple[Trial, set[str]]] = {
     "id_names_attempt": (overtaken_at("marker.read@3", SUCCESSOR), {"doubled"}),
     "high_watermark": (overtaken_at("transaction.commit.before@6"), {"lost"}),
 }
-BY_UNITS = {"read_before_fence", "id_names_attempt", "marker_before_transaction"}
-"""the right sink comes through these trials unit by unit, through the others in whole Batches; `long` has all in both ways"""
+BY_UNITS, BY_BATCHES = {"read_before_fence", "marker_before_transaction"}, {"marker_after_transaction", "high_watermark"}
+"""trials with the same point in units and in whole Batches: the right sink comes through each in one way, and under `long` in the other"""
 BROKEN_SETTLE_S = 5.0
 """a broken sink may have left a transaction open, whose rows are none; what it has committed is seen by then, or is found missing"""
 WITHOUT_SINK = {"fence_overtakes_commit", "old_epoch_accepted", "fenced_fences_again", "one_session"}
@@ -132,7 +132,7 @@ def test_the_checker_catches_in_units_that_commit_one_by_one(name: str, guarded:
     assert kinds <= set(outcome.findings.kinds()), str(outcome)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name not in BY_UNITS)) for name in UNITS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in BY_BATCHES)) for name in UNITS])
 def test_units_that_commit_one_by_one_outlive_the_trial_of(name: str, guarded: Guarded, job: KafkaJob) -> None:
     trial, _ = UNITS[name]
     job = replace(job, one_by_one=True, transaction_timeout_s=10.0)
