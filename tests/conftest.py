@@ -10,9 +10,11 @@ import json
 import os
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpcore2
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
@@ -147,6 +149,14 @@ def _java_that_starts_fast() -> Iterator[None]:
         for name, value in java_settings(archive if archive.exists() else None).items():
             patch.setenv(name, value)
         patch.setenv(VARIABLE, "use")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _trusted_certificates_are_read_once() -> Iterator[None]:
+    """Each HTTP client of the library reads all that the machine trusts, 40 ms of a core; most of those that tests make speak no TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context))
         yield
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
 import structlog
+from fastapi._compat import v2
+from pydantic import ConfigDict, TypeAdapter
 
+from scribengin.api import planning
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
@@ -27,6 +32,7 @@ from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
 from scribengin.watching.board import Board
+from tests.api.forked import forking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,6 +160,39 @@ class Roaming(Client):
         finally:
             if silent:
                 first.registry.mend()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _types_are_compiled_once() -> Iterator[None]:
+    """FastAPI compiles the type of each parameter and each answer for each application anew, a sixth of a second for each master."""
+    made: dict[str, TypeAdapter[Any]] = {}
+
+    def compiled(type_: Any, *, config: ConfigDict | None = None) -> TypeAdapter[Any]:
+        key = f"{type_!r} {config!r}"
+        if key not in made:
+            made[key] = TypeAdapter(type_, config=config)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(v2, "TypeAdapter", compiled)
+        yield
+
+
+@pytest.fixture(scope="session")
+def _forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with forking(tmp_path_factory.mktemp("forked")) as popen:
+        yield popen
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _planners_start_fast(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In the file that is about the processes in which masters plan they are started as a master starts them."""
+    if request.path.name == "test_problems_api.py":
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": request.getfixturevalue("_forking")}))
+        yield
 
 
 @pytest.fixture(scope="module")

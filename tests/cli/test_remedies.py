@@ -50,9 +50,10 @@ MINUTES = [{"id": n, "kind": "x", "ts": f"2026-03-01T10:{n:02}:00Z"} for n in ra
 def test_each_remedy_that_names_a_reset_is_built_in_one_place_and_none_confirms_it():
     found = []
     for file in SOURCE.rglob("*.py"):
-        if file.name == "remedies.py":
+        source = file.read_text()
+        if file.name == "remedies.py" or not ("--yes" in source or "scribengin reset" in source):
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(ast.parse(source)):
             named = [keyword.value for keyword in node.keywords if keyword.arg == "remedy"] if isinstance(node, ast.Call) else []
             texts = [
                 part.value for value in named for part in ast.walk(value) if isinstance(part, ast.Constant) and isinstance(part.value, str)

@@ -114,6 +114,7 @@ def _codes(call: ast.Call, classes: dict[str, str]) -> list[str]:
     return [classes[name]] if name in classes and not named else []
 
 
+@cache
 def claims() -> dict[str, set[str]]:
     """Code → the test files that claim to execute its command."""
     found: dict[str, set[str]] = {}

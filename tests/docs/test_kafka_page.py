@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PAGE = "docs/kafka.md"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
     write_named(tmp_path, PAGE)

@@ -65,12 +65,13 @@ def sleeps_in(text: str) -> list[int]:
             looks = True
         elif isinstance(node, ast.For):
             looks = looks or any(isinstance(each, _ENDS) for each in ast.walk(node))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep" and not looks:
+        elif isinstance(node, ast.Call) and _name(node) == "sleep" and ast.unparse(node.func) == "time.sleep" and not looks:
             found.append(node.lineno)
         for child in ast.iter_child_nodes(node):
             walk(child, looks=looks)
 
-    walk(ast.parse(text), looks=False)
+    if "time.sleep" in text:
+        walk(ast.parse(text), looks=False)
     return sorted(found)
 
 

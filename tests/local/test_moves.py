@@ -184,7 +184,12 @@ def numbers(folder: FlowFolder, mover: Mover) -> Numbers:
 
 
 @pytest.mark.timeout(900)
-def test_a_flow_is_cut_cut_otherwise_fused_and_cut_again_and_every_record_comes_out_once(numbers: Numbers) -> None:
+@pytest.mark.parametrize(
+    "cuts",
+    [(CUT, OTHERWISE, ""), pytest.param((CUT, CUT, OTHERWISE, "", "", OTHERWISE, CUT), marks=pytest.mark.long)],
+    ids=["each way", "and back"],
+)
+def test_a_flow_is_cut_cut_otherwise_fused_and_cut_again_and_every_record_comes_out_once(numbers: Numbers, cuts: tuple[str, ...]) -> None:
     numbers.cut("").more().run()
     numbers.more().run()
     fates = numbers.cut(CUT).fates()
@@ -195,7 +200,7 @@ def test_a_flow_is_cut_cut_otherwise_fused_and_cut_again_and_every_record_comes_
         "low": "gone",
         "high": "gone",
     }
-    for tiers in (CUT, CUT, OTHERWISE, "", "", OTHERWISE, CUT):
+    for tiers in cuts:
         numbers.cut(tiers).more().run()
         numbers.check()
         assert set(numbers.fates().values()) == {"unchanged"}, numbers.says()
@@ -281,14 +286,17 @@ def test_rows_that_wait_between_two_tiers_are_never_left_behind(numbers: Numbers
 
 
 @pytest.mark.timeout(600)
-def test_a_flow_that_was_reset_begins_anew_however_it_is_cut_and_its_old_channels_are_empty(numbers: Numbers) -> None:
+@pytest.mark.parametrize("cuts", [(CUT,), pytest.param((CUT, "", CUT), marks=pytest.mark.long)], ids=["once", "and back"])
+def test_a_flow_that_was_reset_begins_anew_however_it_is_cut_and_its_old_channels_are_empty(
+    numbers: Numbers, cuts: tuple[str, ...]
+) -> None:
     flow = str(numbers.folder.path / "flow.yaml")
     numbers.cut("").more().run()
     numbers.cut(CUT).more().run()
     numbers.cut("").run()
     assert CliRunner().invoke(reset, [flow, "--outputs", "--yes"]).exit_code == 0
     assert set(numbers.cut(CUT).fates().values()) == {"new"}
-    for tiers in (CUT, "", CUT):
+    for tiers in cuts:
         numbers.cut(tiers).more().run()
         numbers.check()
 

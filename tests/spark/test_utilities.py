@@ -164,7 +164,7 @@ def test_spread_over_tiers_they_give_what_they_give_in_one_piece(folder: FlowFol
     assert dead == ["u_not_eight.not_eight"]
 
 
-@pytest.mark.parametrize("tiers", [1, 3])
+@pytest.mark.parametrize("tiers", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_union_of_branches_has_what_any_test_keeps_once_in_any_number_of_tiers(folder: FlowFolder, tiers: int) -> None:
     whole = WHOLE.replace('["steps:not_eight", "steps:Under", "steps:even"]', '["steps:low", "steps:tens"]')
     folder.flow(whole).steps(STEPS).data("data/a.jsonl", [{"n": n, "ts": f"2026-01-01T00:00:{n:02}Z"} for n in range(40)])

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from declared_flows import flows, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,26 +31,35 @@ def read(text: str) -> Parsed:
     return parse_flow(text, "f.yaml", folder=Path(), environment={}, **TYPES)
 
 
-@given(flows())
-def test_a_dumped_flow_reads_back_as_the_same(flow: Flow) -> None:
-    parsed = read(dump_flow(flow, **TYPES))
-    assert parsed.problems == ()
-    assert parsed.flow == flow
+@pytest.mark.parametrize("examples", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_a_dumped_flow_reads_back_as_the_same(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(flows())
+    def same(flow: Flow) -> None:
+        parsed = read(dump_flow(flow, **TYPES))
+        assert parsed.problems == ()
+        assert parsed.flow == flow
+
+    same()
 
 
-@settings(max_examples=50)
-@given(flows())
-def test_a_resolved_flow_means_the_same_and_resolving_it_again_changes_nothing(flow: Flow) -> None:
-    text = dump_flow(flow, resolved=True, **TYPES)
-    parsed = read(text)
-    assert parsed.problems == ()
-    assert parsed.flow is not None
-    assert dump_flow(parsed.flow, resolved=True, **TYPES) == text
-    for source in flow.sources.values():
-        assert parsed.flow.sources[source.id].options.items() >= source.options.items()
-        assert parsed.flow.sources[source.id].on_error == flow.on_error(source)
-    for step in flow.steps.values():
-        assert parsed.flow.steps[step.id].action == step.action
+@pytest.mark.parametrize("examples", [25, pytest.param(50, marks=pytest.mark.long)])
+def test_a_resolved_flow_means_the_same_and_resolving_it_again_changes_nothing(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(flows())
+    def same(flow: Flow) -> None:
+        text = dump_flow(flow, resolved=True, **TYPES)
+        parsed = read(text)
+        assert parsed.problems == ()
+        assert parsed.flow is not None
+        assert dump_flow(parsed.flow, resolved=True, **TYPES) == text
+        for source in flow.sources.values():
+            assert parsed.flow.sources[source.id].options.items() >= source.options.items()
+            assert parsed.flow.sources[source.id].on_error == flow.on_error(source)
+        for step in flow.steps.values():
+            assert parsed.flow.steps[step.id].action == step.action
+
+    same()
 
 
 @settings(max_examples=20)

@@ -108,7 +108,7 @@ def test_two_queries_that_read_one_channel_must_both_have_it(tmp_path: Path) -> 
 
 
 @KINDS
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.long] * (seed > 4)) for seed in range(12)])
 def test_it_does_not_matter_when_somebody_looks_or_takes_over(tmp_path: Path, kind: str, seed: int) -> None:
     """Against the plain definition, computed anew: every look of a long-lived one, and of those that go on from what it kept."""
     chance = random.Random(seed)
@@ -219,7 +219,7 @@ def test_with_acknowledge_state_a_batch_waits_until_its_rows_have_left(tmp_path:
     assert acknowledged(acks.look()) == {"a": 2, "b": 3}
 
 
-@pytest.mark.parametrize("many", [10_000, 100_000])
+@pytest.mark.parametrize("many", [pytest.param(10_000, marks=pytest.mark.long), 100_000])
 def test_a_look_walks_through_what_waits_and_not_through_all_batches(tmp_path: Path, many: int) -> None:
     """Old Batches are folded as a run folds them; the dead reader's 2,000 wait. The bounds are the same, however many there were."""
     chain = Chain(tmp_path, "ab")

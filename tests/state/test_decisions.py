@@ -150,8 +150,8 @@ def long_log(folder: Path, kind: str, bodies: Any, count: int, summary: Any) -> 
         (folder / f"{number:010d}.json").write_bytes(seal(kind, 1, bodies(number)))
 
 
-def test_a_lineage_of_a_hundred_thousand_batches_opens_as_fast_as_its_text_is_taken_in(tmp_path: Path) -> None:
-    count = 100_000
+@pytest.mark.parametrize("count", [30_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_a_long_lineage_opens_as_fast_as_its_text_is_taken_in(tmp_path: Path, count: int) -> None:
     totals = Totals()
     totals.add(decision(0))
     some, last, entry = decision_as_json(decision(0)), decision_as_json(decision(count - 1)), [stream(0).as_json()]

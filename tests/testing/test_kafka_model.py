@@ -81,8 +81,8 @@ def seen(model: KafkaModel) -> set[Any]:
 @pytest.mark.parametrize(
     "bound",
     [
-        {"drivers": 2, "attempts": 2, "batches": 1},
-        {"drivers": 2, "attempts": 1, "batches": 2},
+        pytest.param({"drivers": 2, "attempts": 2, "batches": 1}, marks=pytest.mark.long),
+        pytest.param({"drivers": 2, "attempts": 1, "batches": 2}, marks=pytest.mark.long),
         {"drivers": 1, "attempts": 2, "batches": 2},
         {"drivers": 2, "attempts": 1, "batches": 2, "new_lineage": True},
     ],

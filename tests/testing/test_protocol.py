@@ -37,11 +37,15 @@ class Cell:
         return f"{self.point}:{self.kill}-{self.format}{'-partitioned' * bool(self.partition_by)}"
 
 
-def cells(*points: str) -> pytest.MarkDecorator:
+def table(*points: str) -> list[Cell]:
     """Each point with the next of the kinds, so that neighbours differ in all of them."""
     each = len(KINDS) if ALL else 1
-    table = [Cell(point, *KINDS[(5 * number + nth) % len(KINDS)]) for number, point in enumerate(points) for nth in range(each)]
-    return pytest.mark.parametrize("cell", table, ids=str)
+    return [Cell(point, *KINDS[(5 * number + nth) % len(KINDS)]) for number, point in enumerate(points) for nth in range(each)]
+
+
+def cells(*points: str) -> pytest.MarkDecorator:
+    """That table, a test each."""
+    return pytest.mark.parametrize("cell", table(*points), ids=str)
 
 
 def job_of(place: Path, cell: Cell | None = None, **more: int) -> Job:
@@ -81,8 +85,19 @@ def test_a_driver_killed_while_it_folds(cell: Cell, place: Path) -> None:
     assert_clean(outcome, job)
 
 
-@cells("lease.taken", "recovery.before", "recovery.mid", *(f"{point}@2" for point in BATCH))
-@pytest.mark.parametrize("successor", ["", "batch.entry@1:die", "publish.renamed@1:die"])
+SLEEPS = ("lease.taken", "recovery.before", "recovery.mid", *(f"{point}@2" for point in BATCH))
+SUCCESSORS = ("", "batch.entry@1:die", "publish.renamed@1:die")
+
+
+@pytest.mark.parametrize(
+    ("cell", "successor"),
+    [
+        # each point with one of the successors in turn; with the others under `long`
+        pytest.param(cell, successor, id=f"{successor}-{cell}", marks=[pytest.mark.long] * (number % len(SUCCESSORS) != nth))
+        for number, cell in enumerate(table(*SLEEPS))
+        for nth, successor in enumerate(SUCCESSORS)
+    ],
+)
 def test_a_driver_that_sleeps_while_another_takes_over(cell: Cell, successor: str, place: Path) -> None:
     job = job_of(place, cell)
     assert_clean(overtaken(job, cell.point, successor=successor), job)

@@ -56,7 +56,7 @@ def all_of(reader: CassandraReader, most: int | None = None) -> list[SourceStrea
     return streams
 
 
-@pytest.mark.parametrize(("on_change", "page"), [("stop", 1000), ("stop", 3), ("ignore", 1)])
+@pytest.mark.parametrize(("on_change", "page"), [pytest.param("stop", 1000, marks=pytest.mark.long), ("stop", 3), ("ignore", 1)])
 def test_it_keeps_the_contract(space: Keyspace, on_change: str, page: int) -> None:
     orders(space, 11)
     assert check_source(source(space, split=2, page=page, on_change=on_change), limits=Limits(max_rows=3)) == 11
@@ -78,7 +78,7 @@ def test_it_keeps_the_contract_while_its_table_changes(space: Keyspace, options:
     check_bounded_source(Bench(lambda: source(space, **options), add, SOURCE, given, change=change))
 
 
-@pytest.mark.parametrize("page", [1, 7, 1000])
+@pytest.mark.parametrize("page", [pytest.param(1, marks=pytest.mark.long), 7, pytest.param(1000, marks=pytest.mark.long)])
 def test_ranges_end_behind_whole_partitions_and_cover_the_ring(space: Keyspace, page: int) -> None:
     orders(space, 40, per_partition=4)
     read = source(space, split=6, page=page)
@@ -305,7 +305,7 @@ def test_a_digest_depends_on_rows_and_their_order_and_not_on_pages() -> None:
 ODD = ('x"; DROP TABLE victim; --', "it's", "?", "$1 %s %(a)s 100%", "größe 🐘", "line\nbreak", "Select", "select")
 
 
-@pytest.mark.parametrize("on_change", ["stop", "ignore"])
+@pytest.mark.parametrize("on_change", ["stop", pytest.param("ignore", marks=pytest.mark.long)])
 def test_names_of_columns_are_quoted_and_never_taken_for_cql(space: Keyspace, on_change: str) -> None:
     def quoted(name: str) -> str:
         return '"' + name.replace('"', '""') + '"'

@@ -96,7 +96,7 @@ def keys(where: Place, folder: str = "") -> list[str]:
     return [entry.key for entry in stored(where).store.list(folder)]
 
 
-@pytest.mark.parametrize("more", [{}, {"partition_by": ["name"]}])
+@pytest.mark.parametrize("more", [pytest.param({}, marks=pytest.mark.long), {"partition_by": ["name"]}])
 def test_it_keeps_the_contract(at: At, more: dict[str, Any]) -> None:
     where = at(**more)
     check_sink(lambda: make_sink(where), lambda: rows(where, *SCHEMA.names), schema=SCHEMA, rows=ROWS)
@@ -237,7 +237,7 @@ def test_commits_of_others_hold_up_nobody(at: At, monkeypatch: pytest.MonkeyPatc
     assert told[-1] == f"1 rows in {lies.uri} were written by no batch"
 
 
-@pytest.mark.parametrize(("rivals", "versions"), [(2, 20), (16, 5)])
+@pytest.mark.parametrize(("rivals", "versions"), [pytest.param(2, 20, marks=pytest.mark.long), (16, 5)])
 def test_one_of_rivals_for_a_version_wins(at: At, rivals: int, versions: int) -> None:
     lies = stored(at())
     DeltaTable.create(lies.uri, pa.schema([("id", pa.int64())]), storage_options=lies.options)

@@ -753,9 +753,16 @@ class Consumer:
         self._thread.join()
 
 
-@pytest.mark.parametrize("roll", [None, {"size": 10**6, "every": 0.0}])
-@pytest.mark.parametrize("nth", [1, 3])
-@pytest.mark.parametrize("point", [point for point in ROLL_POINTS if point != "roll.draft.writing"])
+@pytest.mark.parametrize(
+    ("point", "nth", "roll"),
+    [
+        # each point in the first or the third pass, with and without merges in turn; the other two under `long`
+        pytest.param(point, nth, roll, marks=[pytest.mark.long] * ((number + place) % 2 != (nth == 3)))
+        for number, point in enumerate(point for point in ROLL_POINTS if point != "roll.draft.writing")
+        for nth in (1, 3)
+        for place, roll in enumerate((None, {"size": 10**6, "every": 0.0}))
+    ],
+)
 def test_a_keeper_killed_at_any_point_leaves_no_marker_that_is_untrue(tmp_path: Path, point: str, nth: int, roll: Any) -> None:
     options = {"roll": roll, "close": REOPEN}
     sink = hourly(tmp_path, **options)

@@ -58,16 +58,24 @@ def all_of(reader: TableReader, most: int | None = None) -> list[SourceStream]:
     return streams
 
 
-@pytest.mark.parametrize(("on_change", "page"), [("stop", 3), ("ignore", 1000)])
-@BOTH
-def test_it_keeps_the_contract(table: Table, on_change: str, page: int) -> None:
+def pairs(*values: Any) -> Any:
+    """The one server with the first, the other with the second; the others are `long`."""
+    return [
+        pytest.param(kind, value, id=f"{kind}-{nth}", marks=[pytest.mark.long] * (nth != place))
+        for place, kind in enumerate(("rest", "thrift"))
+        for nth, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(("table", "on"), pairs(("stop", 3), ("ignore", 1000)), indirect=["table"])
+def test_it_keeps_the_contract(table: Table, on: tuple[str, int]) -> None:
+    on_change, page = on
     table.make()
     names(table, *range(11))
     assert check_source(source(table, split=2, page=page, on_change=on_change), limits=Limits(max_rows=3)) == 11
 
 
-@pytest.mark.parametrize("options", [{}, {"on_change": "ignore"}])
-@BOTH
+@pytest.mark.parametrize(("table", "options"), pairs({}, {"on_change": "ignore"}), indirect=["table"])
 def test_it_keeps_the_contract_while_its_table_changes(table: Table, options: dict[str, Any]) -> None:
     table.make()
     added = iter(range(100))
@@ -135,7 +143,7 @@ def test_a_server_that_is_killed_in_the_midst_costs_no_row_and_doubles_none(serv
         assert ended[0] == ("silently" if (killed, table.server) == ("store", table.address) else "away")
 
 
-@pytest.mark.parametrize("page", [1, 1000])
+@pytest.mark.parametrize("page", [pytest.param(1, marks=pytest.mark.long), 1000])
 def test_ranges_are_of_as_many_rows_as_asked_and_follow_each_other(table: Table, page: int) -> None:
     table.make()
     names(table, *range(40))
@@ -207,8 +215,7 @@ def test_a_flow_that_takes_row_keys_alone_does_not_mind_cells(table: Table) -> N
         keys(read, streams)
 
 
-@pytest.mark.parametrize("values", ["text", "binary"])
-@BOTH
+@pytest.mark.parametrize(("table", "values"), pairs("text", "binary"), indirect=["table"])
 def test_what_the_sink_wrote_is_read_back_equal(table: Table, tmp_path: Path, values: str) -> None:
     schema = "customer STRING NOT NULL, id BIGINT NOT NULL, b BOOLEAN, n INT, d DOUBLE, m DECIMAL(6,2), at TIMESTAMP, day DATE, "
     schema += "raw BINARY, many ARRAY<INT>"

@@ -85,6 +85,8 @@ UNITS: dict[str, tuple[Trial, set[str]]] = {
     "id_names_attempt": (overtaken_at("marker.read@3", SUCCESSOR), {"doubled"}),
     "high_watermark": (overtaken_at("transaction.commit.before@6"), {"lost"}),
 }
+BY_UNITS, BY_BATCHES = {"read_before_fence", "marker_before_transaction"}, {"marker_after_transaction", "high_watermark"}
+"""trials with the same point in units and in whole Batches: the right sink comes through each in one way, and under `long` in the other"""
 BROKEN_SETTLE_S = 5.0
 """a broken sink may have left a transaction open, whose rows are none; what it has committed is seen by then, or is found missing"""
 WITHOUT_SINK = {"fence_overtakes_commit", "old_epoch_accepted", "fenced_fences_again", "one_session"}
@@ -102,14 +104,18 @@ def test_every_mutant_of_the_model_has_a_sink_and_a_trial_or_a_reason() -> None:
     assert set(BROKEN) | WITHOUT_SINK == set(MUTANTS)
 
 
-@pytest.mark.parametrize("name", CATCHES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in UNITS)) for name in CATCHES])
 def test_the_checker_catches(name: str, guarded: Guarded, job: KafkaJob) -> None:
     trial, kinds = CATCHES[name]
     outcome = trial(guarded, replace(job, settled_s=BROKEN_SETTLE_S), BROKEN[name])
     assert kinds <= set(outcome.findings.kinds()), str(outcome)
 
 
-@pytest.mark.parametrize("name", [name for name in CATCHES if name != "foreign_marker_is_none"])  # the trial of number_only
+@pytest.mark.parametrize(
+    "name",
+    # that of foreign_marker_is_none is the trial of number_only
+    [pytest.param(name, marks=[pytest.mark.long] * (name in BY_UNITS)) for name in CATCHES if name != "foreign_marker_is_none"],
+)
 def test_the_right_sink_outlives_the_trial_of(name: str, guarded: Guarded, job: KafkaJob) -> None:
     trial, _ = CATCHES[name]
     outcome = trial(guarded, job, kafka_driver)
@@ -126,7 +132,7 @@ def test_the_checker_catches_in_units_that_commit_one_by_one(name: str, guarded:
     assert kinds <= set(outcome.findings.kinds()), str(outcome)
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in BY_BATCHES)) for name in UNITS])
 def test_units_that_commit_one_by_one_outlive_the_trial_of(name: str, guarded: Guarded, job: KafkaJob) -> None:
     trial, _ = UNITS[name]
     job = replace(job, one_by_one=True, transaction_timeout_s=10.0)

@@ -1,7 +1,9 @@
 """Every crash point of a sink whose place says behind the decision what it refuses: nothing lost, doubled or invented, no letter twice."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,19 +33,26 @@ def test_refused_rows_are_letters_and_counted(place: Path) -> None:
     assert_clean(killed(job, [], keyed_driver), job)
 
 
-@pytest.mark.parametrize("point", [f"{point}@{nth}" for nth in (1, 2) for point in BATCH])
-@pytest.mark.parametrize("kill", ["kill"])
-def test_a_driver_killed_at(point: str, kill: str, place: Path) -> None:
+def in_turn(points: Sequence[str], others: Sequence[str]) -> list[Any]:
+    """Each point with one of the others in turn; with the rest of them under `long`."""
+    return [
+        pytest.param(point, other, marks=[pytest.mark.long] * (number % len(others) != nth))
+        for number, point in enumerate(points)
+        for nth, other in enumerate(others)
+    ]
+
+
+@pytest.mark.parametrize(("point", "batch"), in_turn(BATCH, ("@1", "@2")))
+def test_a_driver_killed_at(point: str, batch: str, place: Path) -> None:
     job = job_of(place)
-    outcome = killed(job, [f"{point}:{kill}"], keyed_driver)
+    outcome = killed(job, [f"{point}{batch}:kill"], keyed_driver)
     assert outcome.statuses == (-9,), "the point was not reached"
     assert_clean(outcome, job)
     assert not [path for path in (job.state).rglob("work/*/*/*/*") if path.is_file()], "what was staged is gone"
 
 
-@pytest.mark.parametrize("then", [*RECOVERY, *OFFER_POINTS])
-@pytest.mark.parametrize("first", ["decide.after@2", "settle.offered@3"])
-def test_a_driver_killed_and_killed_again_in_recovery(first: str, then: str, place: Path) -> None:
+@pytest.mark.parametrize(("then", "first"), in_turn((*RECOVERY, *OFFER_POINTS), ("decide.after@2", "settle.offered@3")))
+def test_a_driver_killed_and_killed_again_in_recovery(then: str, first: str, place: Path) -> None:
     job = job_of(place)
     outcome = killed(job, [f"{first}:kill", f"{then}:kill", f"{then}:kill"], keyed_driver)
     assert outcome.statuses == (-9, -9, -9)

@@ -230,7 +230,12 @@ def by_manifest(store: HdfsStore) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("visible", "format"), [pytest.param("listing", "parquet", marks=pytest.mark.long), ("listing", "json"), ("manifest", "json")]
+    ("visible", "format"),
+    [
+        pytest.param("listing", "parquet", marks=pytest.mark.long),
+        ("listing", "json"),
+        pytest.param("manifest", "json", marks=pytest.mark.long),
+    ],
 )
 def test_the_sink_keeps_the_contract(hdfs: Hdfs, store: HdfsStore, prefix: str, visible: str, format: str) -> None:
     where = place(hdfs, prefix, visible=visible, format=format)

@@ -194,7 +194,19 @@ def test_a_small_one_between_large_ones_holds_nothing_up(tmp_path: Path) -> None
     assert len(where.ids()) == 32
 
 
-@pytest.mark.parametrize("point", STRUCK)
+PLACES = ("s3-manifest", "s3-listing", "folder-manifest")
+
+
+@pytest.mark.parametrize(
+    ("at", "point"),
+    [
+        # each point at one of the places in turn; at the others under `long`
+        pytest.param(at, point, marks=[pytest.mark.long] * (at == "hdfs-listing" or number % len(PLACES) != nth))
+        for number, point in enumerate(STRUCK)
+        for nth, at in enumerate((*PLACES, "hdfs-listing"))
+    ],
+    indirect=["at"],
+)
 def test_a_roller_that_dies_anywhere_is_followed_by_one_that_ends_its_work(at: Make, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where = at()
     writer = Writer(where.place)

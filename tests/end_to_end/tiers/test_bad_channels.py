@@ -142,7 +142,14 @@ def test_a_truncated_and_a_foreign_record_in_a_folder_become_dead_letters(folder
     assert sorted(letter[:2] for letter in letters(folder)) == [("first", "foreign"), ("first", "truncated")]
 
 
-@pytest.mark.parametrize("name", ["part-0000000000-00000-000copy.packs", "part-other.packs", "part-0000000007-00000-000abc.packs"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "part-0000000000-00000-000copy.packs",
+        pytest.param("part-other.packs", marks=pytest.mark.long),
+        "part-0000000007-00000-000abc.packs",
+    ],
+)
 def test_a_file_that_nobody_has_handed_over_is_refused_before_anything_is_read(folder: FlowFolder, name: str) -> None:
     given(folder)
     data(folder, "a", range(10))
@@ -184,7 +191,11 @@ def test_a_file_of_a_channel_that_is_deleted_before_it_was_read_stops_the_reader
 
 @pytest.mark.parametrize(
     ("columns", "found"),
-    [("id, n, id + 1 AS more", {"n": 1, "more": None}), ("id, CAST(n AS BIGINT) AS n", {"n": 1}), ("id", {})],
+    [
+        ("id, n, id + 1 AS more", {"n": 1, "more": None}),
+        pytest.param("id, CAST(n AS BIGINT) AS n", {"n": 1}, marks=pytest.mark.long),
+        pytest.param("id", {}, marks=pytest.mark.long),
+    ],
     ids=["a further one", "a wider type", "one less"],
 )
 def test_packs_under_way_go_on_when_the_columns_grow(folder: FlowFolder, columns: str, found: dict[str, Any]) -> None:
@@ -214,7 +225,7 @@ def test_packs_under_way_whose_column_has_another_type_now_are_dead_letters_neve
     assert violations(folder) == []
 
 
-@pytest.mark.parametrize("years", [-40, 40])
+@pytest.mark.parametrize("years", [-40, pytest.param(40, marks=pytest.mark.long)])
 def test_a_host_whose_clock_is_wrong_loses_nothing(folder: FlowFolder, years: int) -> None:
     given(folder)
     data(folder, "a", range(10))
