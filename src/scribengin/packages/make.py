@@ -137,7 +137,7 @@ class _Making:
         return flow, [*told, *(path for path in schemas if isinstance(path, Problem))]
 
     def _keep(self, file: Path, told: Sequence[Problem]) -> bool:
-        """Gather what is told of a file. False where it is left out, for it has errors, and another one is asked for."""
+        """Gather the problems of a file. False where it is left out, for it has errors, and another one is asked for."""
         errors = [problem for problem in told if problem.severity == "error"]
         if not errors or self._asked in (None, file.name):
             self.problems += told

@@ -15,7 +15,7 @@ _LEVELS = ("high_water", "low_water", "capacity")
 
 
 def tables_are_read_whole(subject: Subject) -> Iterator[Problem]:
-    """A static source has no Batches of its own: how much one takes, how often is looked and what becomes of its files is of streams."""
+    """A static source has no Batches of its own: these options set what a Batch of a stream takes, and when."""
     for source in subject.flow.sources.values():
         declared = subject.source_types.get(source.type)
         if not source.static or declared is None:

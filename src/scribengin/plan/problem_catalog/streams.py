@@ -86,7 +86,8 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "no-effect",
         "An option that has no effect where it is",
-        "A static source is read whole: how much a Batch takes, how often it looks and what becomes of its files are of streams. "
+        "A static source is read whole: what a Batch takes, how often the source looks, and what it does with files that were read, are "
+        "set for streams. "
         "A channel in a folder has no `partitions`; the members of a group give the brokers of an edge that goes `to` it; "
         "`acknowledge: state` is of tiers with a step that keeps state.",
         "Take it out, or what takes its effect away.",
