@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.contract import Backlog
 from scribengin.control.measuring import Measuring
 from scribengin.core.errors import Refused
-from scribengin.watching.backlogs import Waits
 from scribengin.watching.board import Board
 from tests.control.hands import LOG, until
 
@@ -24,13 +24,13 @@ class Places:
         self.let = threading.Event()
         self.let.set()
 
-    def __call__(self, flow: str) -> tuple[Mapping[str, Waits], str]:
+    def __call__(self, flow: str) -> tuple[Mapping[str, Backlog], str]:
         self.let.wait()
         self.asked.append(flow)
         rows = self.rows[flow]
         if rows is None:
             raise Refused("its host is away")
-        return {"in": Waits(rows=rows)}, ""
+        return {"in": Backlog(rows=rows)}, ""
 
 
 def test_flows_that_are_wanted_are_measured_and_one_that_cannot_be_holds_no_other_up() -> None:

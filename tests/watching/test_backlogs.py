@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from scribengin.connectors.contract import Backlog
 from scribengin.local.contract import EndView, QueryView
-from scribengin.watching.backlogs import OLD_S, Backlogs, Waits
+from scribengin.watching.backlogs import OLD_S, Backlogs
 from scribengin.watching.board import Board
 from scribengin.watching.figures import figures_of, flow_as_json
 from scribengin.watching.progress import TierProgress
@@ -75,7 +76,7 @@ def test_a_measurement_counts_from_when_it_was_made(board: Board, clock: Clock) 
     reader_says(board, "recovering", lag_bytes=50, looked_s=0.0)
     clock.s += 5
     feeder_says(board, 20, 200)
-    board.measure("c", {"in": Waits(None, 3, 7_000, 4.0)}, clock())
+    board.measure("c", {"in": Backlog(3, 7_000, None, 4.0)}, clock())
     clock.s += 1
     feeder_says(board, 30, 300)
     (end,) = board.tiers("c")["main"].progress.queries[0].sources.values()
@@ -84,7 +85,7 @@ def test_a_measurement_counts_from_when_it_was_made(board: Board, clock: Clock) 
 
 def test_a_worker_that_looks_again_is_believed_again(board: Board, clock: Clock) -> None:
     reader_says(board, "recovering", lag_bytes=50, looked_s=0.0)
-    board.measure("c", {"in": Waits(bytes=7_000)}, clock())
+    board.measure("c", {"in": Backlog(bytes=7_000)}, clock())
     clock.s += 2
     reader_says(board, "running", lag_bytes=9, looked_s=0.0)
     assert board.tiers("c")["main"].progress.queries[0].sources["in"].lag_bytes == 9
@@ -117,29 +118,29 @@ def test_a_feeder_that_starts_again_counts_from_nothing(board: Board) -> None:
 def test_what_nobody_has_looked_at_is_not_known(board: Board, clock: Clock) -> None:
     feeder_says(board, 10, 1_000)
     assert board.waits("c") == {}
-    board.measure("c", {"in": Waits()}, clock())
+    board.measure("c", {"in": Backlog()}, clock())
     assert board.waits("c") == {}
-    board.measure("c", {"in": Waits(rows=0)}, clock())
+    board.measure("c", {"in": Backlog(rows=0)}, clock())
     clock.s += 4
     feeder_says(board, 12, 1_200)
-    assert board.waits("c") == {"in": (4.0, Waits(rows=2, seconds=4.0))}
+    assert board.waits("c") == {"in": (4.0, Backlog(rows=2, oldest_s=4.0))}
 
 
 def test_a_feeder_that_joins_counts_from_then_on() -> None:
     backlogs = Backlogs()
     backlogs.wrote("b", "out", 10, 100)
-    backlogs.look("c", "in", Waits(rows=1), 5.0, worker=False)
+    backlogs.look("c", "in", Backlog(rows=1), 5.0, worker=False)
     backlogs.meet({("c", "in"): (("b", "out"),)})
-    assert backlogs.waits("c", 5.0)["in"][1] == Waits(rows=1)
+    assert backlogs.waits("c", 5.0)["in"][1] == Backlog(rows=1)
     backlogs.wrote("b", "out", 2, 20)
-    assert backlogs.waits("c", 5.0)["in"][1] == replace(Waits(), rows=3)
+    assert backlogs.waits("c", 5.0)["in"][1] == replace(Backlog(), rows=3)
 
 
 def test_of_feeders_that_join_and_leave_only_what_they_write_meanwhile_counts() -> None:
     backlogs = Backlogs()
     both, one = (("b", "out"), ("d", "out")), (("b", "out"),)
     backlogs.meet({("c", "in"): one})
-    backlogs.look("c", "in", Waits(rows=1), 5.0, worker=False)
+    backlogs.look("c", "in", Backlog(rows=1), 5.0, worker=False)
     backlogs.wrote("d", "out", 1_000, 0)
     backlogs.wrote("b", "out", 2, 0)
     backlogs.meet({("c", "in"): both})
@@ -153,6 +154,6 @@ def test_of_feeders_that_join_and_leave_only_what_they_write_meanwhile_counts() 
 
 
 def test_flows_that_are_gone_are_forgotten(board: Board, clock: Clock) -> None:
-    board.measure("c", {"in": Waits(rows=1)}, clock())
+    board.measure("c", {"in": Backlog(rows=1)}, clock())
     board.retain(["b"])
     assert board.waits("c") == {}

@@ -22,11 +22,11 @@ from scribengin.client.answer_models import (
     Summaries,
     Way,
 )
+from scribengin.connectors.contract import Backlog
 from scribengin.control import reading
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Registry
 from scribengin.registry.tree import DESIRED, SPEC
-from scribengin.watching.backlogs import Waits
 from scribengin.watching.live_graph import with_live
 
 _LONGEST = 8192
@@ -98,22 +98,18 @@ def from_state(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind
     return asked.answer(msgspec.convert(_found_at(plane, "", what, flow, said), kind))
 
 
-def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Waits], str]:
+def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Backlog], str]:
     """For `control.measuring`: what waits at the flow's sources, measured on the host that has its state; where it has none yet, here.
 
     Returns:
-        Source → what waits there; and why that cannot be said of others.
+        Source → its backlog; and why the backlog of others is not known.
 
     Raises:
         ScribenginError: Nobody can say it, such as where the only host that has the state is away.
     """
     node = node_with_state(plane.registry, flow, plane.nodes.has_state)
     found = _found_at(plane, node, "backlogs", flow, {})
-    waits = {
-        source: Waits(there["rows"], there["files"], there["bytes"], there["oldest_s"])
-        for source, said in found.items()
-        if (there := said["backlog"]) is not None
-    }
+    waits = {source: Backlog(**there) for source, said in found.items() if (there := said["backlog"]) is not None}
     return waits, "; ".join(f"{source}: {said['why_not']}" for source, said in found.items() if said["why_not"])
 
 

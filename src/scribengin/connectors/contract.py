@@ -91,6 +91,13 @@ class Backlog:
     more: bool = False
     """True for an endless source: no bar can be drawn"""
 
+    def most(self, other: Backlog) -> Backlog:
+        """Of each figure the larger one: a source that two Queries read is as full as it is for the slower one."""
+        figures = ("files", "bytes", "rows", "oldest_s")
+        pairs = {figure: (getattr(self, figure), getattr(other, figure)) for figure in figures}
+        larger = {figure: max((each for each in pair if each is not None), default=None) for figure, pair in pairs.items()}
+        return Backlog(**larger, more=self.more or other.more)
+
 
 class SourceReader(Protocol):
     """Driver side: finds what is new. One per source and Query; used by one thread."""

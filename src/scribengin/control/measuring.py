@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.watching.backlogs import Waits
+    from scribengin.connectors.contract import Backlog
     from scribengin.watching.board import Board
 
 _FIRST_S, _LAST_S = 3.0, 30.0
@@ -37,7 +37,7 @@ class Measuring:
 
     def __init__(
         self,
-        measure: Callable[[str], tuple[Mapping[str, Waits], str]],
+        measure: Callable[[str], tuple[Mapping[str, Backlog], str]],
         board: Board,
         log: FilteringBoundLogger,
         leads: Callable[[], bool] = lambda: True,

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.control.world import Node, TierSeen
+    from scribengin.registry.kinds import TierSpec
 
 
 def choose_node(nodes: Mapping[str, Node], tier: TierSeen, load: Mapping[str, int]) -> str | None:
@@ -44,6 +45,11 @@ def why_homeless(nodes: Mapping[str, Node], flow: str, tier: TierSeen) -> tuple[
     return reason, start + _elsewhere(flow, tier)
 
 
+def is_on_group(name: str, host: str, tier: TierSeen | TierSpec) -> bool:
+    """Whether the node, on the machine `host`, is of the group on which the tier runs; of a tier without one each is."""
+    return not tier.group or name in tier.hosts or host in tier.hosts
+
+
 def where_it_may(flow: str, tier: TierSeen) -> str:
     """What has to come about for a tier that no node can take to start: the end of a sentence."""
     if tier.node:
@@ -65,7 +71,7 @@ def _may(name: str, node: Node, tier: TierSeen) -> bool:
     """A person who maps a tier to a node means that node, also beside its group."""
     if tier.node:
         return tier.node == name
-    return not tier.group or name in tier.hosts or node.host in tier.hosts
+    return is_on_group(name, node.host, tier)
 
 
 def _cost(name: str, node: Node, tier: TierSeen) -> float:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from scribengin.control.known import again
 from scribengin.control.offsets import prepared_flow
 from scribengin.control.operation_records import refuse_while_under_way
+from scribengin.control.places import is_on_group
 from scribengin.control.reading import known_flow, versions_of, wanted
 from scribengin.control.submission import Applied, bare_tiers
 from scribengin.core.errors import Refused
@@ -44,7 +45,7 @@ def scale(
     """Give tiers of a flow (none: all of them) other resources; what is None stays. It is the flow's next version, and stays so when the
     flow is submitted again; what is wanted of the flow stays too.
 
-    Raises Refused where there is no such flow or tier, a number is none that can be, no node that may take a tier has executors, or an
+    Raises Refused where there is no such flow or tier, a number is too small, no node that may take a tier has executors, or an
     operation is under way.
     """
     asked = {"cores": cores, "memory_bytes": memory_bytes, "executors": executors}
@@ -122,7 +123,7 @@ def _check_executors(registry: Registry, flow: str, spec: Spec, tiers: Collectio
     for tier in tiers:
         said = spec.tiers[tier]
         mapped = {name for name in hosts if registry.read(MAPPED(name, f"{flow}.{tier}").path) is not None}
-        in_group = {name for name, host in hosts.items() if not said.group or name in said.hosts or host.host in said.hosts}
+        in_group = {name for name, host in hosts.items() if is_on_group(name, host.host, said)}
         able = mapped or in_group
         if able and not any(hosts[name].spark for name in able):
             raise Refused(

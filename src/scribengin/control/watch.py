@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.client.workflow_models import Waits
+from scribengin.connectors.contract import Backlog
 from scribengin.control.attempts import remembered
 from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
@@ -20,7 +21,7 @@ from scribengin.control.world import Delay, RunId, Waiting
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import LEASE
-from scribengin.watching.backlogs import OLD_S
+from scribengin.watching.backlogs import OLD_S, backlog_of
 from scribengin.watching.exposition import FlowState, expose
 from scribengin.watching.figures import figures_of, flow_as_json
 from scribengin.watching.intake import intake_of
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.bell import Bell
     from scribengin.control.measuring import Measuring
-    from scribengin.control.world import FlowSeen, TierSeen, World
-    from scribengin.local.contract import EndView
+    from scribengin.control.world import FlowSeen, Reader, TierSeen, World
     from scribengin.registry.contract import Registry, Term
     from scribengin.watching.board import Board
     from scribengin.watching.intake import Intake
@@ -62,6 +62,9 @@ class Watch:
         self.leads = leads
         self._registry = registry
         self._flows: Mapping[str, FlowSeen] = {}
+        self._readers: Mapping[str, tuple[Reader, ...]] | None = None
+        self._reading: set[str] = set()
+        """flows that may hold others back"""
         self._term: Term | None = None
         self._claims: dict[tuple[str, str], tuple[str, float]] = {}
         self._lock = threading.Lock()
@@ -86,19 +89,20 @@ class Watch:
     def _look_at_readers(self, world: World) -> None:
         """Have it measured what waits for flows that may hold others back or refuse to take more, where their workers have not looked for
         long."""
-        feeders: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
-        for feeding, readers in world.readers.items():
-            for reader in readers:
-                at = (reader.flow, reader.source)
-                feeders[at] = (*feeders.get(at, ()), (feeding, reader.sink))
-        self.board.meet(feeders)
+        if world.readers is not self._readers:  # it stays the same one until flows meet elsewhere
+            feeders: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+            for feeding, readers in world.readers.items():
+                for reader in readers:
+                    at = (reader.flow, reader.source)
+                    feeders[at] = (*feeders.get(at, ()), (feeding, reader.sink))
+            self.board.meet(feeders)
+            self._readers, self._reading = world.readers, {flow for flow, _ in feeders}
         if self._measuring is None:
             return
-        reading = {flow for flow, _ in feeders}
         wanted = []
         for name, flow in world.flows.items():
-            if name in reading or (flow.watched.max_delay_s is not None and flow.wish.goal not in ("stopped", "drained")):
-                sources = flow.waters.keys() if name in reading else self.board.waits(name).keys()
+            if name in self._reading or (flow.watched.max_delay_s is not None and flow.wish.goal not in ("stopped", "drained")):
+                sources = flow.waters.keys() if name in self._reading else self.board.waits(name).keys()
                 looked_s = [self.board.unlooked_s(name, source) for source in sources]
                 if not looked_s or any(each is None or each > OLD_S for each in looked_s):
                     wanted.append(name)
@@ -200,18 +204,16 @@ class Watch:
         return rows
 
     def waits(self, flow: str) -> dict[str, Waits]:
-        """Source → what waits there, as the flow's workers have looked last or as it was measured since; sources of which nobody knows
+        """Source → its backlog, as the flow's workers have looked last or as it was measured since; sources of which nobody knows
         anything are not in it."""
-        found = dict[str, Waits]()
+        found = dict[str, Backlog]()
         for seen in self.board.tiers(flow).values():
             for query in seen.progress.queries:
                 for source, end in query.sources.items():
                     if not end.channel:
-                        found[source] = _more(found.get(source), end)
-        measured = {
-            source: Waits(there.rows, there.files, there.bytes, there.seconds) for source, (_, there) in self.board.waits(flow).items()
-        }
-        return measured | found
+                        found[source] = backlog_of(end).most(found.get(source, Backlog()))
+        known = {source: there for source, (_, there) in self.board.waits(flow).items()} | found
+        return {source: Waits(there.rows, there.files, there.bytes, there.oldest_s) for source, there in known.items()}
 
     def exposition(self) -> bytes:
         """What Prometheus reads."""
@@ -224,7 +226,7 @@ class Watch:
     def _intake(self, name: str, flow: FlowSeen) -> Intake:
         figures = figures_of(name, self.board.tiers(name), self.board.now())
         state, reason = ("created", "") if flow.status is None else (flow.status.state, flow.status.reason)
-        ages = [waits.seconds for _, waits in self.board.waits(name).values() if waits.seconds is not None]
+        ages = [waits.oldest_s for _, waits in self.board.waits(name).values() if waits.oldest_s is not None]
         return intake_of(name, state, reason, figures, flow.watched.max_delay_s, measured_s=max(ages, default=None))
 
     def _flow(self, name: str) -> FlowSeen:
@@ -246,15 +248,6 @@ class Watch:
             raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
-
-
-def _more(before: Waits | None, end: EndView) -> Waits:
-    """Of a source that several Queries read: of each measure the most."""
-    now = Waits(end.lag_rows, end.lag_files, end.lag_bytes, end.lag_s)
-    if before is None:
-        return now
-    pairs = [(getattr(before, name), getattr(now, name)) for name in ("rows", "files", "bytes", "seconds")]
-    return Waits(*(max((each for each in pair if each is not None), default=None) for pair in pairs))
 
 
 def _last_end(tier: TierSeen) -> dict[str, Any] | None:

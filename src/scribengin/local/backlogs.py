@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
 from scribengin.connectors.abilities import can_measure
-from scribengin.connectors.contract import Backlog
 from scribengin.core.errors import ScribenginError
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import source_place
@@ -16,8 +15,9 @@ from scribengin.plan.split import CHANNEL
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from scribengin.connectors.contract import Backlog
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.state.folder import QueryFolder
 
@@ -43,7 +43,7 @@ def measure_backlogs(prepared: PreparedFlow) -> dict[str, Measured]:
     """Measure every source that brings data into the flow from outside. Nothing in the state or at the places changes.
 
     Returns:
-        Source → what waits there. Sources that cannot be measured without reading them (a snapshot, a sequence) are left out.
+        Source → its backlog. Sources that cannot be measured without reading them (a snapshot, a sequence) are left out.
     """
     found: dict[str, Measured] = {}
     for tier in prepared.tiers:
@@ -76,11 +76,6 @@ def _measured(tier: Prepared, folder: QueryFolder, source: str) -> Measured | No
 
 
 def _most(before: Measured | None, now: Measured) -> Measured:
-    """A source that two Queries read is as full as it is for the slower one."""
     if before is None or before.backlog is None or now.backlog is None:
         return now if before is None or before.backlog is not None else before
-    pairs: Mapping[str, tuple[Any, Any]] = {
-        figure: (getattr(before.backlog, figure), getattr(now.backlog, figure)) for figure in ("files", "bytes", "rows", "oldest_s")
-    }
-    most = {figure: max((each for each in pair if each is not None), default=None) for figure, pair in pairs.items()}
-    return Measured(Backlog(**most, more=before.backlog.more or now.backlog.more))
+    return Measured(before.backlog.most(now.backlog))

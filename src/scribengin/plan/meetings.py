@@ -200,10 +200,7 @@ def _sought_by_reader(place: Place) -> Iterator[_Key]:
     elif place.kind == "table":
         yield "table", place.at, place.topic
     else:
-        yield place.kind, str(PurePosixPath(place.at)), ""
-        yield from ((place.kind, str(above), "") for above in PurePosixPath(place.at).parents)
-        if place.many:
-            yield f"below {place.kind}", str(PurePosixPath(place.at)), ""
+        yield from _sought_around(place, below=place.many)
 
 
 def _sought_by_writer(place: Place) -> Iterator[_Key]:
@@ -212,9 +209,15 @@ def _sought_by_writer(place: Place) -> Iterator[_Key]:
     elif place.kind == "table":
         yield "table", place.at, place.topic
     else:
-        yield place.kind, str(PurePosixPath(place.at)), ""
-        yield f"below {place.kind}", str(PurePosixPath(place.at)), ""
-        yield from ((place.kind, str(above), "") for above in PurePosixPath(place.at).parents)
+        yield from _sought_around(place, below=True)
+
+
+def _sought_around(place: Place, *, below: bool) -> Iterator[_Key]:
+    """The place itself, those that it lies in, and those that lie in it."""
+    at = PurePosixPath(place.at)
+    yield from ((place.kind, str(each), "") for each in (at, *at.parents))
+    if below:
+        yield f"below {place.kind}", str(at), ""
 
 
 def _sought_topics(place: Place) -> Iterator[_Key]:

@@ -10,6 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.contract import Backlog
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -26,38 +28,11 @@ Source = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """What waits at a source; None where a figure is not known.
-
-    Attributes:
-        rows: So many, at least 0.
-        files: So many.
-        bytes: So many.
-        seconds: Age of the oldest of it.
-    """
-
-    rows: int | None = None
-    files: int | None = None
-    bytes: int | None = None
-    seconds: float | None = None
-
-    @property
-    def known(self) -> bool:
-        """Whether any amount is known."""
-        return (self.rows, self.files, self.bytes) != (None, None, None)
-
-    @property
-    def any(self) -> bool:
-        """Whether something is known to wait."""
-        return bool(self.rows or self.files or self.bytes)
-
-
-@dataclass(frozen=True, slots=True)
 class _Base:
     """A look or a measurement, and (rows, bytes) that feeders had written by then."""
 
     at: float
-    waits: Waits
+    waits: Backlog
     written: tuple[int, int]
 
 
@@ -88,22 +63,22 @@ class Backlogs:
         before = self._written.get((flow, sink), (0, 0))
         self._written[flow, sink] = (before[0] + rows, before[1] + size)
 
-    def look(self, flow: str, source: str, waits: Waits, at: float, *, worker: bool) -> None:
-        """This waited at `at`, as a worker has looked (`worker`) or as it was measured. Of two looks the newer one counts; one that is told
+    def look(self, flow: str, source: str, waits: Backlog, at: float, *, worker: bool) -> None:
+        """This waited at `at`, as a worker has looked (`worker`) or as it was measured. Of two looks the newer one counts; one that comes
         again is no new one."""
         key = (flow, source)
         if worker:
             self._by_workers[key] = max(at, self._by_workers.get(key, at))
         before = self._bases[flow].get(source)
-        if waits.known and (before is None or at > before.at + _SAME_S):
+        if _amounts(waits) != (None, None, None) and (before is None or at > before.at + _SAME_S):
             self._bases[flow][source] = _Base(at, waits, self._total(self._feeders.get(key, ())))
 
     def looks_no_more(self, flow: str, source: str) -> None:
         """Its worker fails, is paused or has ended."""
         self._by_workers.pop((flow, source), None)
 
-    def waits(self, flow: str, now: float) -> dict[str, tuple[float, Waits]]:
-        """Source → (age of the look in seconds, what waits there now), of those that somebody has looked at."""
+    def waits(self, flow: str, now: float) -> dict[str, tuple[float, Backlog]]:
+        """Source → (age of the look in seconds, its backlog now), of the sources that somebody has looked at."""
         found = self._bases.get(flow, {})
         return {source: (now - base.at, self._now((flow, source), base, now)) for source, base in found.items()}
 
@@ -123,15 +98,16 @@ class Backlogs:
         for key in [key for key in self._written if key[0] not in kept | feeding]:
             del self._written[key]
 
-    def _now(self, source: Source, base: _Base, now: float) -> Waits:
+    def _now(self, source: Source, base: _Base, now: float) -> Backlog:
         rows, size = (max(0, now - then) for now, then in zip(self._total(self._feeders.get(source, ())), base.written, strict=True))
         since_s = max(0.0, now - base.at)
-        oldest_s = None if base.waits.seconds is None or not base.waits.any else base.waits.seconds + since_s
+        waited = any(_amounts(base.waits))
+        oldest_s = None if base.waits.oldest_s is None or not waited else base.waits.oldest_s + since_s
         return replace(
             base.waits,
             rows=None if base.waits.rows is None else base.waits.rows + rows,
             bytes=None if base.waits.bytes is None else base.waits.bytes + size,
-            seconds=since_s if rows and not base.waits.any else oldest_s,
+            oldest_s=since_s if rows and not waited else oldest_s,
         )
 
     def _total(self, sinks: Iterable[Source]) -> tuple[int, int]:
@@ -139,7 +115,7 @@ class Backlogs:
         return sum(rows for rows, _ in written), sum(size for _, size in written)
 
 
-def with_waits(query: QueryView, found: Mapping[str, tuple[float, Waits]]) -> QueryView:
+def with_waits(query: QueryView, found: Mapping[str, tuple[float, Backlog]]) -> QueryView:
     """The Query with what waits at its sources now, where its worker's own look at one of them is old."""
     looks = query.state in LOOKING
     old = {
@@ -161,8 +137,17 @@ def with_waits(query: QueryView, found: Mapping[str, tuple[float, Waits]]) -> Qu
     )
 
 
-def _with(end: EndView, waits: Waits) -> EndView:
-    return replace(end, lag_rows=waits.rows, lag_files=waits.files, lag_bytes=waits.bytes, lag_s=waits.seconds)
+def backlog_of(end: EndView) -> Backlog:
+    """What waits at a source, as its worker says."""
+    return Backlog(end.lag_files, end.lag_bytes, end.lag_rows, end.lag_s)
+
+
+def _amounts(waits: Backlog) -> tuple[int | None, int | None, int | None]:
+    return waits.files, waits.bytes, waits.rows
+
+
+def _with(end: EndView, waits: Backlog) -> EndView:
+    return replace(end, lag_rows=waits.rows, lag_files=waits.files, lag_bytes=waits.bytes, lag_s=waits.oldest_s)
 
 
 def _sum(figures: list[int | None]) -> int | None:

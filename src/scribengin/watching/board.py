@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scribengin.watching.backlogs import LOOKING, Backlogs, Waits, with_waits
+from scribengin.watching.backlogs import LOOKING, Backlogs, backlog_of, with_waits
+from scribengin.watching.progress import aged
 from scribengin.watching.series import Moved, Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from scribengin.connectors.contract import Backlog
     from scribengin.local.contract import GateView, QueryView
     from scribengin.watching.progress import Failure, TierProgress
 
@@ -132,7 +134,7 @@ class Board:
         with self.reading:
             self._backlogs.meet(feeders)
 
-    def measure(self, flow: str, found: Mapping[str, Waits], at: float) -> None:
+    def measure(self, flow: str, found: Mapping[str, Backlog], at: float) -> None:
         """Source → what was measured to wait there at `at`."""
         with self.reading:
             for source, waits in found.items():
@@ -143,7 +145,7 @@ class Board:
         with self.reading:
             return self._backlogs.unlooked_s(flow, source, self.now())
 
-    def waits(self, flow: str) -> dict[str, tuple[float, Waits]]:
+    def waits(self, flow: str) -> dict[str, tuple[float, Backlog]]:
         """Source outside → (age of the last look in seconds, what waits there now, as far as looks and feeders tell)."""
         with self.reading:
             return self._backlogs.waits(flow, self.now())
@@ -221,30 +223,16 @@ class Board:
                 self._backlogs.wrote(progress.flow, sink, end.rows - rows, (end.bytes or 0) - size)
             for source, end in query.sources.items():
                 if not end.channel and end.looked_s is not None:
-                    waits = Waits(end.lag_rows, end.lag_files, end.lag_bytes, end.lag_s)
-                    self._backlogs.look(progress.flow, source, waits, now - end.looked_s, worker=True)
+                    self._backlogs.look(progress.flow, source, backlog_of(end), now - end.looked_s, worker=True)
                 if query.state not in LOOKING:
                     self._backlogs.looks_no_more(progress.flow, source)
 
 
-def _measured(there: Watched, found: Mapping[str, tuple[float, Waits]], now: float) -> TierProgress:
+def _measured(there: Watched, found: Mapping[str, tuple[float, Backlog]], now: float) -> TierProgress:
     """What its worker says; where it is silent, or has not looked for long, with what waits as others know it."""
     silent_s = max(0.0, now - there.heard)
-    queries = tuple(with_waits(_aged(query, silent_s), found) for query in there.progress.queries)
+    queries = tuple(with_waits(aged(query, silent_s), found) for query in there.progress.queries)
     return msgspec.structs.replace(there.progress, queries=queries)
-
-
-def _aged(query: QueryView, silent_s: float) -> QueryView:
-    """What waited when its worker spoke has waited since, and was looked at so much longer ago."""
-    sources = {
-        source: replace(end, lag_s=_older(end.lag_s, silent_s), looked_s=_older(end.looked_s, silent_s))
-        for source, end in query.sources.items()
-    }
-    return replace(query, lag_s=_older(query.lag_s, silent_s), sources=sources)
-
-
-def _older(seconds: float | None, by_s: float) -> float | None:
-    return seconds + by_s if seconds is not None else None
 
 
 def _moved(before: TierProgress | None, now: TierProgress) -> Moved:

@@ -115,21 +115,27 @@ class Teller:
 
 def _rested(query: QueryView, age_s: float) -> QueryView:
     """Of a run that has ended, as of a flow that is paused: nothing moves, and what waited waits on."""
-    sources = {
-        source: replace(end, rows_per_s=0.0, lag_s=_older(end.lag_s, age_s), looked_s=_older(end.looked_s, age_s))
-        for source, end in query.sources.items()
-    }
+    query = aged(query, age_s)
+    sources = {source: replace(end, rows_per_s=0.0) for source, end in query.sources.items()}
     sinks = {sink: replace(end, rows_per_s=0.0) for sink, end in query.sinks.items()}
     rest = replace(query, rows_per_s=0.0, still_s=0.0, tasks=None, catch_up_s=None, falls_behind=False)
-    return replace(rest, lag_s=_older(query.lag_s, age_s), sources=sources, sinks=sinks)
+    return replace(rest, sources=sources, sinks=sinks)
+
+
+def aged(query: QueryView, by_s: float) -> QueryView:
+    """The Query so much later, where nothing was heard of it: its waiting records are older by that, and so is each look at a source."""
+    sources = {
+        source: replace(end, lag_s=_older(end.lag_s, by_s), looked_s=_older(end.looked_s, by_s)) for source, end in query.sources.items()
+    }
+    return replace(query, lag_s=_older(query.lag_s, by_s), sources=sources)
 
 
 def _still(gate: GateView, age_s: float) -> GateView:
     return replace(gate, in_per_s=0.0, out_per_s=0.0, age_s=gate.age_s + age_s if gate.rows else 0.0)
 
 
-def _older(lag_s: float | None, age_s: float) -> float | None:
-    return None if lag_s is None else lag_s + age_s
+def _older(seconds: float | None, by_s: float) -> float | None:
+    return None if seconds is None else seconds + by_s
 
 
 def is_news(before: TierProgress | None, now: TierProgress) -> bool:
