@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Problem
     from scribengin.local.ledger import LedgerLine
     from scribengin.local.limits import FlowLimits
+    from scribengin.spark.shares import Helpers
     from scribengin.state.accepted import Word
     from scribengin.state.contract import Counts
     from scribengin.state.lease import Right
@@ -60,6 +61,8 @@ class RunSettings:
     word is used up by the start that it was said for"""
     kept_elsewhere: frozenset[str] = frozenset()
     """folders of sinks of which a keeper does the upkeep, and not who writes there"""
+    helpers: Helpers | None = None
+    """the other workers of the tier, which stage a part of its Batches; None: it has but this one"""
 
 
 @dataclass(frozen=True, slots=True)

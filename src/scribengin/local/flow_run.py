@@ -153,6 +153,7 @@ class FlowRun:
             log=log,
             fed=fed,
             pressure=self._pressure(tier, bench),
+            helpers=self._settings.helpers,
         )
 
         def drive() -> None:

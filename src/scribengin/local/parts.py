@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scribengin.plan.model import Plan, QueryPlan
     from scribengin.spark.commit import Committed
     from scribengin.spark.hold import Pressure
+    from scribengin.spark.shares import Helpers
     from scribengin.spark.user_code import UserCode
     from scribengin.spec.model import Evolve, Source, Step
     from scribengin.state.folder import QueryFolder
@@ -66,6 +67,7 @@ class QueryBench:
         log: FilteringBoundLogger,
         fed: Callable[[], bool] = lambda: True,
         pressure: Pressure | None = None,
+        helpers: Helpers | None = None,
     ) -> QueryRun:
         """A run of it in this process."""
         return QueryRun(
@@ -84,6 +86,7 @@ class QueryBench:
             self.starts,
             fed,
             pressure,
+            helpers=helpers,
             tally=DeadTally(self.plan.sources, self.parts.plan.flow.max_dead, self.plan.static_sources),
         )
 

@@ -38,6 +38,8 @@ def middle_function(program: Program, reports: Accumulator[dict[Any, Any]]) -> A
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, number = _partition()
+        if program.batch is not None:  # a helper's Spark knows of no Batch
+            number = program.batch.number
         for rows, key, report in run_program(program, batches, partition, number):
             if rows is not None:
                 yield rows

@@ -6,21 +6,18 @@ Spark calls `foreachBatch` at least once per Batch. The decision record, not Spa
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from scribengin.connectors.abilities import is_written_by_spark, offers
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
-from scribengin.core.errors import StateError, StepError
+from scribengin.core.errors import StateError
 from scribengin.formats.notice import Notice
 from scribengin.spark.accumulate import new_reports
-from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
 from scribengin.spark.counting import add_losses, again_in, gather_counts, newest_times, seconds_of
 from scribengin.spark.culprits import find_culprits
@@ -30,13 +27,12 @@ from scribengin.spark.max_dead import DeadTally, too_many_dead
 from scribengin.spark.noticed import together as noticed_by
 from scribengin.spark.offset_log import planned_us, watermark_us
 from scribengin.spark.orders import learned, with_orders
-from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.replayed import with_letters
-from scribengin.spark.spark_write import write_tails
-from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
+from scribengin.spark.shares import Helper, Helpers, Share, Staged, digest_of, divided, may_share
+from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
+from scribengin.spark.unit_commits import OtherIntent, behind_of, blame_members, plan_of
 from scribengin.spark.watermarks import late_notice
-from scribengin.spark.without_pandas import map_in_arrow
 from scribengin.spec.model import Utilities
 from scribengin.state.clocks import clocks_after
 from scribengin.state.contract import Counts, Decision, LineSegment
@@ -55,10 +51,9 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compile import Compiler
-    from scribengin.spark.compiled import Middle, QueryParts
+    from scribengin.spark.compiled import QueryParts
     from scribengin.spark.counting import Skip
     from scribengin.spark.hold import Hold
-    from scribengin.spark.program import Program
     from scribengin.spark.ranges import Ranges
     from scribengin.spark.unit_commits import UnitCommits
     from scribengin.spark.watermarks import IdleInputs
@@ -93,6 +88,24 @@ class Committed:
     """node → time that tasks spent in it; a run of native steps (`known+hot`) is one node"""
 
 
+@dataclass(frozen=True, slots=True)
+class _Agreed:
+    """What holds for all parts of a Batch: its streams, and how its units and its sinks commit."""
+
+    streams: Mapping[str, tuple[SourceStream, ...]]
+    intent: Intent | None
+    behind: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _PartDone:
+    """A part that has run. `skip`: see StreamsEntry."""
+
+    compiled: Compiled
+    staged: Staged
+    skip: Skip = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class BatchRunner:
     """Runs the Batches of one Query. `compiled` is set for a stateful Query, whose frames were compiled when it started."""
@@ -118,12 +131,18 @@ class BatchRunner:
     idle: IdleInputs | None = None
     """of a stateful Query"""
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
+    helpers: Helpers | None = None
+    """the other workers of the tier; None where it has but this one"""
     _last: Decision | None = field(default=None)
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
     """what decisions have told of columns"""
     _versions: frozenset[str] | None = None
     """of the static sources, once a record of theirs has died"""
+    _digest: str = ""
+
+    def __post_init__(self) -> None:
+        self._digest = digest_of(self.parts)
 
     def __call__(self, df: DataFrame, number: int) -> None:
         """What Spark calls. Whatever it raises ends the Query; nothing is visible that was not decided."""
@@ -234,38 +253,15 @@ class BatchRunner:
         lost = any(losses.values())
         intent = None if self.units is None else self.units.agreed(compiled, batch, ranges, streams, lost=lost)
         behind = behind_of(self.parts, 0 if intent is None else intent.units)
-        compiled = self._committing(compiled, intent, behind)
+        compiled = committing(compiled, self.parts, intent, behind)
         compiling = time.perf_counter() - begun
-        skip: Skip = {}
-        looked = 0
-        inputs = self._inputs(batch, streams)
-        while True:
-            try:
-                tail_reports = self._run(compiled, reports, batch.number)
-                break
-            except Exception as error:
-                blame_members(self.parts, behind, error)
-                # what commits unit by unit was compiled with nothing that could be unsure, and may not change its placement
-                one_by_one = intent is not None and intent.units > 0
-                if self.compiled is None and not inputs.by_spark and not one_by_one and asks_spark(error):
-                    inputs = replace(inputs, by_spark=True)
-                    self._unsure += 1
-                elif self.compiled is None and looked < _LOOKS and is_data_error(error):
-                    looked += 1
-                    inputs = find_culprits(self.spark, self.parts, self.compiler, inputs, error)
-                    skip = inputs.skip
-                else:
-                    raise
-            reports = new_reports(self.spark)
-            compiled = with_letters(df.sparkSession, self.compiler.compile(inputs, reports), streams)
-            compiled = self._committing(compiled, intent, behind)
-        tails = {tail.program.index for tail in compiled.tails}
-        self._check_read(compiled, streams, reports, batch.number)
-        middle = [report for (number, stage, _), report in reports.value.items() if number == batch.number and stage not in tails]
-        for key in [key for key in reports.value if key[0] <= batch.number]:
-            del reports.value[key]
-        self._check_whole(compiled, tail_reports)
-        counts = gather_counts(compiled, skip, tail_reports, middle)
+        through = self._run_with_helpers(compiled, reports, self._inputs(batch, streams), _Agreed(streams, intent, behind))
+        tail_reports = [report for part in through for report in part.staged.tails]
+        middle = [report for part in through for report in part.staged.middle]
+        counts: dict[str, Counts] = {}
+        for part in through:
+            for node, count in gather_counts(part.compiled, part.skip, part.staged.tails, part.staged.middle).items():
+                counts.setdefault(node, Counts()).add(count)
         count_as_filtered(counts, again_in((*tail_reports, *middle)), (run.name for run in compiled.runs if run.stateful))
         add_losses(counts, losses)
         for sink in self.parts.query.sinks:
@@ -296,6 +292,70 @@ class BatchRunner:
         )
         told = {"newest_us": {node: us for node, (us, _) in newest.items()}, "seconds": seconds_of(*tail_reports, *middle)}
         return decision, compiling, told
+
+    def _run_with_helpers(
+        self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], inputs: BatchInputs, agreed: _Agreed
+    ) -> list[_PartDone]:
+        """Run the Batch; in parts where other workers of the tier are there and that pays. What a helper could not stage runs here."""
+        with ExitStack() as stack:
+            taken = self._take_helpers(compiled, agreed.streams)
+            for helper in taken:
+                stack.callback(helper.drop)
+            parts = divided(agreed.streams, len(taken) + 1)
+            if len(parts) == 1:
+                return [self._run_part(compiled, reports, inputs, agreed)]
+            for helper, part in zip(taken, parts[1:], strict=False):
+                helper.begin(Share(self.parts.query.name, replace(inputs, part=part), agreed.intent, agreed.behind))
+            done = [self._run_part(*self._frames_of(replace(inputs, part=parts[0]), agreed), replace(inputs, part=parts[0]), agreed)]
+            for helper, part in zip(taken, parts[1:], strict=False):
+                staged = helper.answer()
+                if staged is None:
+                    theirs = replace(inputs, part=part)
+                    done.append(self._run_part(*self._frames_of(theirs, agreed), theirs, agreed))
+                else:
+                    done.append(_PartDone(compiled, staged))
+            return done
+
+    def _take_helpers(self, compiled: Compiled, streams: Mapping[str, tuple[SourceStream, ...]]) -> list[Helper]:
+        if self.helpers is None or len(divided(streams, 2)) == 1 or not may_share(self.parts, compiled, streams):
+            return []
+        return self.helpers.take(self.parts.query.name, self._digest)
+
+    def _run_part(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], inputs: BatchInputs, agreed: _Agreed) -> _PartDone:
+        """Run what `inputs` says, here. Records that fail are looked for, and it runs again without them."""
+        skip: Skip = {}
+        looked = 0
+        number = inputs.batch.number
+        while True:
+            try:
+                tails = run_action(compiled, self.parts, reports, number)
+                if self.compiled is None:  # Spark may have left out stages of a Query without state
+                    read_what_is_left(compiled, reports, number)
+                break
+            except Exception as error:
+                blame_members(self.parts, agreed.behind, error)
+                # what commits unit by unit was compiled with nothing that could be unsure, and may not change its placement
+                one_by_one = agreed.intent is not None and agreed.intent.units > 0
+                if self.compiled is None and not inputs.by_spark and not one_by_one and asks_spark(error):
+                    inputs = replace(inputs, by_spark=True)
+                    self._unsure += 1
+                elif self.compiled is None and looked < _LOOKS and is_data_error(error):
+                    looked += 1
+                    inputs = find_culprits(self.spark, self.parts, self.compiler, inputs, error)
+                    skip = inputs.skip
+                else:
+                    raise
+            compiled, reports = self._frames_of(inputs, agreed)
+        check_read(compiled, agreed.streams, reports, number)
+        middle = middle_reports(compiled, reports, number)
+        check_whole(self.parts.query.name, compiled, tails)
+        return _PartDone(compiled, Staged(tails, middle), skip)
+
+    def _frames_of(self, inputs: BatchInputs, agreed: _Agreed) -> tuple[Compiled, Accumulator[dict[Any, Any]]]:
+        """Of a Query without state."""
+        reports = new_reports(self.spark)
+        compiled = with_letters(self.spark, self.compiler.compile(inputs, reports), agreed.streams)
+        return committing(compiled, self.parts, agreed.intent, agreed.behind), reports
 
     def _check_dead(self, counts: Mapping[str, Counts], dead: list[LineSegment], intent: Intent | None) -> None:
         """Raise StepError for a Batch with too many dead letters, while none of it is visible: it runs again. What units have committed, or
@@ -333,22 +393,6 @@ class BatchRunner:
         leaves_us = max((report["leaves"] for report in middle), default=0) if self.compiled.gated else NEVER_US if took_in else 0
         return {"watermark_us": watermark_us(self._offsets, number), "leaves_us": leaves_us}
 
-    def _run(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
-        """The Batch's action: the reports of all tail units. A second one where Spark has left out stages of a Query without state."""
-        by_spark = [sink for sink in self.parts.sinks.values() if is_written_by_spark(sink)]
-        told = write_tails(compiled, by_spark[0], reports, number) if by_spark else run_tails(compiled)
-        if self.compiled is None:
-            read_what_is_left(compiled, reports, number)
-        return told
-
-    def _committing(self, compiled: Compiled, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
-        """The frames with the sinks of the members that were chosen, and with unit commits, where these were agreed on."""
-        compiled = at_members(compiled, self.parts, behind)
-        if intent is None or not intent.units:
-            return compiled
-        (said,) = behind.values()
-        return with_unit_commits(compiled, intent, said, self.parts.query.fingerprint)
-
     def _frames(
         self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
     ) -> tuple[Compiled, Accumulator[dict[Any, Any]]]:
@@ -371,39 +415,6 @@ class BatchRunner:
         in_tail = None if self.units is None else self.units.in_tail(batch.number)
         by_spark = self._unsure >= _UNSURE_BATCHES if in_tail is None else not in_tail
         return BatchInputs(batch, {**streams, **self.static}, by_spark=by_spark, orders=self._orders())
-
-    def _check_whole(self, compiled: Compiled, reports: list[dict[str, Any]]) -> None:
-        """Every unit has reported exactly once; Spark promises it, and nothing may rest on a promise alone."""
-        seen = [(report["stage"], report["key"]) for report in reports]
-        expected = {
-            (tail.program.index, f"{source}/{index}")
-            for tail in compiled.tails
-            for source, index in getattr(tail.program.entry, "units", ())
-        }
-        expected |= {(tail.program.index, str(unit)) for tail in compiled.tails for unit in range(_rows_units(tail.program))}
-        missing = expected - set(seen)
-        if missing or len(set(seen)) != len(seen):
-            twice = len(seen) - len(set(seen))
-            raise StateError(f"Query {self.parts.query.name}: {len(missing)} of {len(expected)} units did not report, {twice} did twice")
-
-    def _check_read(
-        self, compiled: Compiled, streams: Mapping[str, tuple[SourceStream, ...]], reports: Accumulator[dict[Any, Any]], number: int
-    ) -> None:
-        """Every stream of a source that enters native steps was read: what Spark's optimiser leaves out would be in no count. Raises
-        StepError."""
-        for middle in compiled.middles:
-            entry = middle.program.entry
-            keys = reported(reports, number, middle)
-            for source in entry.sources if isinstance(entry, StreamsEntry) else ():
-                read = sum(key.startswith(f"{source}/") for key in keys)
-                expected = len(streams.get(source, ()))
-                if read < expected:
-                    raise StepError(
-                        f'Spark has not read {expected - read} of {expected} parts of source "{source}": it has found that '
-                        "nothing comes of them, because a table has no rows, or a condition never holds",
-                        remedy="fill the table, or correct the condition, and start again",
-                        node=source,
-                    )
 
     # --- publish ---
 
@@ -431,34 +442,7 @@ class BatchRunner:
         self.on_commit(Committed(decided, streams, {"publish": time.perf_counter() - begun}, replayed=True))
 
 
-def _rows_units(program: Program) -> int:
-    """How many units a stage that is entered by rows must have reported, where that is known: they commit one by one."""
-    commits = [node.commit for node in program.nodes if isinstance(node, SinkNode) and node.commit is not None]
-    return commits[0].units if commits and isinstance(program.entry, RowsEntry) else 0
-
-
 def read_again(remarks: Mapping[str, Iterable[SourceStream]]) -> dict[str, Any]:
     """Files that were written again, of what the logs say (source → its remarks), as a report of what was noticed."""
     found = [(source, stream) for source, streams in remarks.items() for stream in streams if stream.again]
     return {"noticed": [Notice(source, stream.label, "again", "", stream.again).as_json() for source, stream in found]}
-
-
-def read_what_is_left(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> None:
-    """Run the stages that Spark has left out because nothing comes of their rows: the other side of a join is empty, or a condition never
-    holds. Their records are counted, and the bad ones become letters, as if Spark had looked at each."""
-    for middle in reversed(compiled.middles):  # the last one runs those before it
-        if not middle.is_read(reported(reports, number, middle)):
-            middle.frame.write.format("noop").mode("append").save()
-
-
-def reported(reports: Accumulator[dict[Any, Any]], number: int, middle: Middle) -> set[str]:
-    """The keys of a stage's units that have reported in Batch `number`."""
-    return {key for batch, stage, key in reports.value if (batch, stage) == (number, middle.program.index)}
-
-
-def run_tails(compiled: Compiled) -> list[dict[str, Any]]:
-    """Run the tails, which write themselves; what they report."""
-    frames = [map_in_arrow(tail.frame, tail_function(tail.program), "receipt BINARY") for tail in compiled.tails]
-    if not frames:
-        return []
-    return [msgspec.json.decode(bytes(row.receipt)) for row in reduce(lambda a, b: a.unionAll(b), frames).collect()]

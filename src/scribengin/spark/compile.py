@@ -7,7 +7,9 @@ that `plan --deep` analyses (`StreamInputs`).
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
+from functools import reduce
+from itertools import count, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
@@ -343,8 +345,9 @@ class _Walk:
         units = tuple((id_, index) for id_ in sources for index in range(len(self._inputs.streams[id_])))
         if not units:
             return None
-        entry = StreamsEntry(refs, units, {id_: self._inputs.streams[id_] for id_ in sources}, self._inputs.skip)
-        return Tail(self._spark.range(0, len(units), 1, len(units)), self._program(entry, nodes))
+        part = self._part(units)
+        entry = StreamsEntry(refs, units, {id_: self._inputs.streams[id_] for id_ in sources}, self._inputs.skip, part)
+        return Tail(self._unit_numbers(len(units), part), self._program(entry, nodes))
 
     def _rows_tail(self, id_: str) -> Tail:
         frame = self._frames[id_]
@@ -365,7 +368,28 @@ class _Walk:
         given = self._inputs
         streams, skip = (given.static[id_], {}) if isinstance(given, StreamInputs) else (given.streams[id_], given.skip)
         units = tuple((id_, index) for index in range(len(streams)))
-        return self._spark.range(0, len(streams), 1, max(1, len(streams))), StreamsEntry(refs, units, {id_: streams}, skip)
+        part = self._part(units) if id_ in self._parts.query.sources else None  # a table is whole in each part
+        return self._unit_numbers(len(units), part), StreamsEntry(refs, units, {id_: streams}, skip, part)
+
+    def _part(self, units: Sequence[tuple[str, int]]) -> tuple[tuple[int, int], ...] | None:
+        """See `StreamsEntry.part`."""
+        if not isinstance(self._inputs, BatchInputs) or self._inputs.part is None:
+            return None
+        found, begun = list[tuple[int, int]](), 0
+        for source, own in groupby(units, key=itemgetter(0)):
+            start, end = self._inputs.part.ranges.get(source, (0, 0))
+            if start < end:
+                found.append((begun + start, begun + end))
+            begun += sum(1 for _ in own)
+        return tuple(found)
+
+    def _unit_numbers(self, count: int, part: tuple[tuple[int, int], ...] | None) -> DataFrame:
+        """A row for each unit that runs here, its number, each in a partition of its own."""
+        frames = [self._spark.range(start, end, 1, end - start) for start, end in part or () if start < end]
+        if part is None or not frames:
+            count = count if part is None else 0
+            return self._spark.range(0, count, 1, max(1, count))
+        return reduce(lambda a, b: a.unionAll(b), frames)
 
     def _rows_entry(self, id_: str, frame: Frame) -> tuple[DataFrame, RowsEntry]:
         """The frame's rows as the stage behind it takes them, and its entry."""
@@ -386,7 +410,9 @@ class _Walk:
         # where nothing is dropped, the run's ends tell what it made; what nobody reads Spark does not carry
         made_of = frame.made_of and name != "" and self._layout.may_drop(frame.run)
         df = frame.df.drop(MADE_OF) if frame.made_of and not made_of else frame.df
-        return df, RowsEntry(id_, self._schema(id_), name, frame.at, frame.dead, made_of, sources, streams)
+        part = self._inputs.part if isinstance(self._inputs, BatchInputs) else None
+        numbers = (0, None) if part is None else (part.first, part.end)
+        return df, RowsEntry(id_, self._schema(id_), name, frame.at, frame.dead, made_of, sources, streams, *numbers)
 
     def _program(self, entry: StreamsEntry | RowsEntry, nodes: tuple[StageNode, ...]) -> Program:
         index = next(self._indexes["middle" if any(isinstance(node, ExitNode) for node in nodes) else "tail"])

@@ -23,6 +23,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Streams of a Batch that one of the tier's workers reads.
+
+    Attributes:
+        ranges: source → (start, end) in the Batch's streams of that source; sources that are not named have no stream in it.
+        first: how many of the Batch's streams stand before them, over all sources.
+    """
+
+    ranges: Mapping[str, tuple[int, int]]
+    first: int
+
+    @property
+    def end(self) -> int:
+        """How many stand before what comes behind them."""
+        return self.first + sum(end - start for start, end in self.ranges.values())
+
+
+@dataclass(frozen=True, slots=True)
 class BatchInputs:
     """The streams of one Batch, read by batch frames. `skip`: see StreamsEntry. `suspects` is set by the search of `culprits`. `by_spark`:
     Spark is to run all SQL steps, since the vector engine was not sure of a value."""
@@ -34,6 +52,8 @@ class BatchInputs:
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """what the last Batch has learned of utilities: see `Decision.orders`"""
     by_spark: bool = False
+    part: Part | None = None
+    """what of it runs in this process; None: all"""
 
     @property
     def may_run_in_tail(self) -> bool:
@@ -72,7 +92,7 @@ class Middle:
         """Whether the units that have reported, by these keys, are all that it has, as far as that is known."""
         if isinstance(self.program.entry, RowsEntry):
             return bool(keys)
-        return {f"{source}/{index}" for source, index in self.program.entry.units} <= keys
+        return {f"{source}/{index}" for source, index in self.program.entry.own} <= keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,8 @@ StageNode = PersonsNode | ParseNode | VectorNode | UnionNode | GateNode | SinkNo
 class StreamsEntry:
     """The stage reads sources itself: task i reads `units[i]`, a source and an index into `streams` of that source.
 
-    Where `units` is empty they come as rows (columns `source`, `index`, `stream`): the streaming part of a stateful Query.
+    Where `units` is empty they come as rows (columns `source`, `index`, `stream`): the streaming part of a stateful Query. `part`: the
+    numbers of those that run in this process, as ranges; None: all of them.
     `skip` names records that a native step cannot take ((source, index) → sequence number → (node, message)): they become
     dead letters.
     """
@@ -182,6 +183,12 @@ class StreamsEntry:
     units: tuple[tuple[str, int], ...] = ()
     streams: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
     skip: Mapping[tuple[str, int], Mapping[int, tuple[str, str]]] = field(default_factory=dict)
+    part: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def own(self) -> tuple[tuple[str, int], ...]:
+        """The units that run in this process."""
+        return self.units if self.part is None else tuple(unit for start, end in self.part for unit in self.units[start:end])
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +196,8 @@ class RowsEntry:
     """Arrow rows of the native node `node`, with AT and DEAD columns where they were carried, and PART before native steps.
 
     `native` is the name under which the native run before this entry is counted; empty where there is none. `made_of`: with MADE_OF,
-    by which the rows that the run has made are told from those that it has let pass.
+    by which the rows that the run has made are told from those that it has let pass. `first` and `end`: the numbers of its units,
+    where other workers of the tier run those before and behind; None: all from `first` on.
     """
 
     node: str
@@ -200,6 +208,8 @@ class RowsEntry:
     made_of: bool
     sources: Mapping[str, SourceRef] = field(default_factory=dict)
     streams: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
+    first: int = 0
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

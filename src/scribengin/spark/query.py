@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Limits, SourceStream
     from scribengin.spark.compiled import Compiled, QueryParts
     from scribengin.spark.hold import Pressure
+    from scribengin.spark.shares import Helpers
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 
@@ -123,6 +124,8 @@ class QueryRun:
     idle: IdleInputs | None = None
     """of a Query that keeps state, while it runs"""
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
+    helpers: Helpers | None = None
+    """the other workers of the tier"""
 
     def run(self) -> None:
         """Until finished, stopped or failed; never raises. A Batch that came through lets the tries begin again."""
@@ -260,6 +263,7 @@ class QueryRun:
             reports,
             self.idle,
             self.tally,
+            self.helpers,
         )
 
         def batch(frame: DataFrame, number: int) -> None:

@@ -199,6 +199,12 @@ def _stays_in_its_task(frame: DataFrame) -> bool:
     return bool(execution.analyzed().deterministic()) and set(operators) <= _NARROW and operators.count("Range") == 1
 
 
+def is_narrow(frame: DataFrame) -> bool:
+    """True where the executed plan hands no row to another task, and looks at the rows of each stream by themselves."""
+    operators = _OPERATOR.findall(frame._jdf.queryExecution().executedPlan().toString())
+    return set(operators) <= {*_NARROW, "Union"}
+
+
 def _vector_nodes(compiled: Compiled) -> list[VectorNode]:
     return [node for tail in compiled.tails for node in tail.program.nodes if isinstance(node, VectorNode)]
 

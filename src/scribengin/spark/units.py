@@ -29,6 +29,7 @@ def run_program(
     batch = program.batch or BatchId("", program.letters.query, "", number, 0)
     entry = program.entry
     if isinstance(entry, RowsEntry):
+        partition += entry.first
         key = str(partition)
         if any(isinstance(node, ExitNode) for node in program.nodes):
             key, batches = _own_part(batches, partition)

@@ -1,0 +1,175 @@
+"""A Batch whose streams several workers of a tier read: the one that holds the lease decides it, the others stage a share each.
+
+A share is a run of the Batch's streams, the same rows for whoever reads them. What a helper stages is hidden, as what a task stages is,
+until the decision names it: one that dies, sleeps or is cut off costs time only, for whoever decides then stages its share himself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scribengin.connectors.abilities import is_written_by_spark
+from scribengin.core.records import canonical
+from scribengin.spark.accumulate import new_reports
+from scribengin.spark.compiled import Part
+from scribengin.spark.program import RowsEntry
+from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
+from scribengin.spark.unit_commits import is_narrow
+from scribengin.spec.model import Python
+from scribengin.state.source_log import is_replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.spark.compile import Compiler
+    from scribengin.spark.compiled import BatchInputs, Compiled, QueryParts
+    from scribengin.state.intents import Intent
+
+LEAST_BYTES = 4 * 2**20
+LEAST_ROWS = 20_000
+"""of a share, by what its streams say: a smaller one is read in less time than it takes to hand it out"""
+BYTES_A_ROW = 200
+"""a guess, for streams that know only their rows"""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a helper is asked to stage: a part of a Batch, as whoever decides it has compiled it.
+
+    Attributes:
+        query: whose Batch it is.
+        inputs: the Batch's streams, all of them, and the part that the helper reads.
+        intent: see `UnitCommits`.
+        behind: sink → what it said of its place before the Batch ran.
+    """
+
+    query: str
+    inputs: BatchInputs
+    intent: Intent | None
+    behind: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The reports of a share's units: of its tails, and of the stages before native steps."""
+
+    tails: Sequence[dict[str, Any]]
+    middle: Sequence[dict[str, Any]]
+
+
+class Helper(Protocol):
+    """One other worker of the tier, taken for a Batch: exactly one of `answer` and `drop` ends that."""
+
+    def begin(self, share: Share) -> None:
+        """Have it staged. Returns at once, and raises nothing."""
+
+    def answer(self) -> Staged | None:
+        """Wait until it is staged; None where the helper could not, or has gone."""
+
+    def drop(self) -> None:
+        """Have it stop, whatever it has staged. Raises nothing."""
+
+
+class Helpers(Protocol):
+    """The other workers of a tier that are there now."""
+
+    def take(self, query: str, digest: str) -> list[Helper]:
+        """Those that have nothing to do, and run the Query as it runs here (`digest_of`); nobody else gets them until they have ended."""
+
+
+def digest_of(parts: QueryParts) -> str:
+    """Tells a Query's plan, columns and release from all others: workers share a Batch only where all of that is the same."""
+    columns = {source: schema.ddl() for source, schema in parts.schemas.items()}
+    return hashlib.sha256(canonical([version("scribengin"), parts.query.fingerprint, columns])).hexdigest()
+
+
+def may_share(parts: QueryParts, compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]]) -> bool:
+    """Whether parts of the Batch come to the same as the whole: no step looks at rows of several streams, and no table is read, which each
+    part would read and count."""
+    if parts.query.stateful or parts.query.static_sources or not compiled.tails:
+        return False
+    if any(is_written_by_spark(sink) for sink in parts.sinks.values()):
+        return False
+    flow = parts.plan.flow
+    native = (flow.steps[node.id] for node in parts.query.nodes if node.stage == "native" and node.id in flow.steps)
+    if any(isinstance(step.action, Python) for step in native):  # a person's `@frame` function
+        return False
+    if any(is_replay(stream) for listed in streams.values() for stream in listed):
+        return False
+    return all(is_narrow(tail.frame) for tail in compiled.tails if isinstance(tail.program.entry, RowsEntry))
+
+
+def divided(streams: Mapping[str, Sequence[SourceStream]], most: int) -> list[Part]:
+    """The streams in up to `most` parts of about the same size, in their order; one part where more would not pay."""
+    sizes = {source: [_bytes_of(stream) for stream in listed] for source, listed in streams.items()}
+    weights = [size for listed in sizes.values() for size in listed]
+    count = min(most, len(weights), sum(weights) // LEAST_BYTES)
+    if count < 2:
+        return [_part(streams, 0, len(weights))]
+    through = list(accumulate(weights))
+    ends = []
+    for number in range(1, count):
+        goal = through[-1] * number / count
+        nearest = min(range(1, len(weights)), key=lambda end: abs(through[end - 1] - goal))
+        ends.append(nearest)
+    cuts = sorted({0, len(weights), *ends})
+    return [_part(streams, start, end) for start, end in pairwise(cuts)]
+
+
+def _bytes_of(stream: SourceStream) -> int:
+    if stream.bytes:
+        return stream.bytes
+    return (stream.rows or 0) * (LEAST_BYTES // LEAST_ROWS)
+
+
+def _part(streams: Mapping[str, Sequence[SourceStream]], start: int, end: int) -> Part:
+    """Of all streams in a row those from `start` up to `end`."""
+    ranges, begun = {}, 0
+    for source, listed in streams.items():
+        low, high = max(start - begun, 0), min(end - begun, len(listed))
+        if low < high:
+            ranges[source] = (low, high)
+        begun += len(listed)
+    return Part(ranges, start)
+
+
+JOB_GROUP = "share"
+"""of Spark's jobs in a helper"""
+
+
+class Stager:
+    """Stages shares of the Queries of a tier, in a worker that does not hold its lease. One at a time."""
+
+    def __init__(self, spark: SparkSession, compilers: Mapping[str, tuple[QueryParts, Compiler]], claim: Callable[[Share], None]) -> None:
+        """`compilers`: Query → its parts, and what compiles them. `claim` makes the Query's sinks ready for the lineage of a share."""
+        self._spark = spark
+        self._compilers = compilers
+        self._claim = claim
+        self.digests = {name: digest_of(parts) for name, (parts, _) in compilers.items()}
+
+    def stage(self, share: Share) -> Staged:
+        """Stage it. Raises whatever fails; nothing of it is visible, and whoever asked stages it himself."""
+        parts, compiler = self._compilers[share.query]
+        self._claim(share)
+        self._spark.sparkContext.setJobGroup(JOB_GROUP, f"a share of batch {share.inputs.batch.number}", interruptOnCancel=True)
+        reports = new_reports(self._spark)
+        compiled = committing(compiler.compile(share.inputs, reports), parts, share.intent, share.behind)
+        number = share.inputs.batch.number
+        tails = run_action(compiled, parts, reports, number)
+        read_what_is_left(compiled, reports, number)
+        check_read(compiled, share.inputs.streams, reports, number)
+        check_whole(share.query, compiled, tails)
+        return Staged(tails, middle_reports(compiled, reports, number))
+
+    def cancel(self) -> None:
+        """Stop what is being staged; from any thread. Nobody waits for it any more."""
+        with suppress(Exception):  # Spark itself may be gone
+            self._spark.sparkContext.cancelJobGroup(JOB_GROUP)

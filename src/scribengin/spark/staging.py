@@ -1,0 +1,117 @@
+"""One part of a Batch on Spark, from its frames to the reports of its units: what the worker does that decides, and what helpers do."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.abilities import is_written_by_spark
+from scribengin.core.errors import StateError, StepError
+from scribengin.spark.arrow_functions import tail_function
+from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry
+from scribengin.spark.spark_write import write_tails
+from scribengin.spark.unit_commits import at_members, with_unit_commits
+from scribengin.spark.without_pandas import map_in_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.accumulators import Accumulator
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.spark.compiled import Compiled, Middle, QueryParts
+    from scribengin.spark.program import Program
+    from scribengin.state.intents import Intent
+
+
+def committing(compiled: Compiled, parts: QueryParts, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
+    """The frames with the sinks of the members that were chosen, and with unit commits, where these were agreed on."""
+    compiled = at_members(compiled, parts, behind)
+    if intent is None or not intent.units:
+        return compiled
+    (said,) = behind.values()
+    return with_unit_commits(compiled, intent, said, parts.query.fingerprint)
+
+
+def run_action(compiled: Compiled, parts: QueryParts, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
+    """The one action of the part: the reports of all its tail units."""
+    by_spark = [sink for sink in parts.sinks.values() if is_written_by_spark(sink)]
+    return write_tails(compiled, by_spark[0], reports, number) if by_spark else _run_tails(compiled)
+
+
+def _run_tails(compiled: Compiled) -> list[dict[str, Any]]:
+    """Run the tails, which write themselves; what they report."""
+    frames = [map_in_arrow(tail.frame, tail_function(tail.program), "receipt BINARY") for tail in compiled.tails]
+    if not frames:
+        return []
+    return [msgspec.json.decode(bytes(row.receipt)) for row in reduce(lambda a, b: a.unionAll(b), frames).collect()]
+
+
+def read_what_is_left(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> None:
+    """Run the stages that Spark has left out because nothing comes of their rows: the other side of a join is empty, or a condition never
+    holds. Their records are counted, and the bad ones become letters, as if Spark had looked at each."""
+    for middle in reversed(compiled.middles):  # the last one runs those before it
+        if not middle.is_read(_reported(reports, number, middle)):
+            middle.frame.write.format("noop").mode("append").save()
+
+
+def _reported(reports: Accumulator[dict[Any, Any]], number: int, middle: Middle) -> set[str]:
+    """The keys of a stage's units that have reported in Batch `number`."""
+    return {key for batch, stage, key in reports.value if (batch, stage) == (number, middle.program.index)}
+
+
+def middle_reports(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
+    """Those of the stages before native steps; none of Batch `number` or an earlier one stay in `reports`."""
+    tails = {tail.program.index for tail in compiled.tails}
+    middle = [report for (batch, stage, _), report in reports.value.items() if batch == number and stage not in tails]
+    for key in [key for key in reports.value if key[0] <= number]:
+        del reports.value[key]
+    return middle
+
+
+def check_whole(query: str, compiled: Compiled, reports: list[dict[str, Any]]) -> None:
+    """Every unit of the part has reported exactly once; Spark promises it, and nothing may rest on a promise alone. Raises StateError."""
+    seen = [(report["stage"], report["key"]) for report in reports]
+    expected = {
+        (tail.program.index, f"{source}/{index}")
+        for tail in compiled.tails
+        if isinstance(tail.program.entry, StreamsEntry)
+        for source, index in tail.program.entry.own
+    }
+    expected |= {(tail.program.index, str(unit)) for tail in compiled.tails for unit in _rows_units(tail.program)}
+    missing = expected - set(seen)
+    if missing or len(set(seen)) != len(seen):
+        twice = len(seen) - len(set(seen))
+        raise StateError(f"Query {query}: {len(missing)} of {len(expected)} units did not report, {twice} did twice")
+
+
+def _rows_units(program: Program) -> range:
+    """The units that a stage that is entered by rows must have reported, where these are known: they commit one by one."""
+    commits = [node.commit for node in program.nodes if isinstance(node, SinkNode) and node.commit is not None]
+    if not commits or not isinstance(program.entry, RowsEntry):
+        return range(0)
+    return range(program.entry.first, commits[0].units if program.entry.end is None else program.entry.end)
+
+
+def check_read(
+    compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]], reports: Accumulator[dict[Any, Any]], number: int
+) -> None:
+    """Every stream of the part that enters native steps was read: what Spark's optimiser leaves out would be in no count. `streams` are
+    those of the whole Batch, without tables. Raises StepError."""
+    for middle in compiled.middles:
+        entry = middle.program.entry
+        if not isinstance(entry, StreamsEntry):
+            continue
+        keys = _reported(reports, number, middle)
+        for source in entry.sources:
+            read = sum(key.startswith(f"{source}/") for key in keys)
+            expected = len(streams.get(source, ())) if entry.part is None else sum(name == source for name, _ in entry.own)
+            if read < expected:
+                raise StepError(
+                    f'Spark has not read {expected - read} of {expected} parts of source "{source}": it has found that '
+                    "nothing comes of them, because a table has no rows, or a condition never holds",
+                    remedy="fill the table, or correct the condition, and start again",
+                    node=source,
+                )
