@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,13 @@ from scribengin.api.tokens import Tokens
 from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.secret import Secret
-from scribengin.hosts.node import Node
+from scribengin.hosts.node import Node, reached_at, worker_order
 from scribengin.hosts.node_door import NodeGate, check_door
 from scribengin.hosts.up import House
 from scribengin.registry.access import Address, DigestLogin
 from scribengin.registry.contract import Entry
 from scribengin.registry.entrance import Entrance
+from scribengin.registry.host_records import WorkerOrder
 from scribengin.registry.tree import HOST_HTTP, HOST_JSON, HOST_UP
 
 if TYPE_CHECKING:
@@ -184,3 +186,14 @@ def test_masters_reach_a_node_over_tls_that_they_know_who_signs(plane: Plane) ->
         assert NodePages(plane.registry, entrance.host_key, certificates=pem).look("a")["node"] == "a"
         with pytest.raises(Unreachable, match="node a does not answer at https"):
             NodePages(plane.registry, entrance.host_key).look("a")
+
+
+@pytest.mark.parametrize(
+    ("listen", "host"),
+    [(Listen(), "127.0.0.1"), (Listen("10.1.2.3"), "10.1.2.3"), (Listen("0.0.0.0"), socket.gethostname())],
+    ids=["loopback", "one", "all"],
+)
+def test_workers_of_other_hosts_reach_those_of_a_node_where_its_page_is_reached(tmp_path: Path, listen: Listen, host: str) -> None:
+    entrance = Entrance(Address.parse("zk://127.0.0.1:1/scribengin"))
+    make = worker_order(Home(tmp_path), "here", entrance, host=reached_at(listen))
+    assert make("f.core~2-1", WorkerOrder(ask="run")).environment["SCRIBENGIN_REACHED_AT"] == host

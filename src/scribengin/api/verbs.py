@@ -1,6 +1,7 @@
 """Routes of the verbs that look before they act: submit as one, go back, set positions, scale, limit; and operations."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -31,7 +32,7 @@ from scribengin.client.verb_models import (
 from scribengin.control import admin, operate, reading, topology, workflow_operate
 from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
-from scribengin.control.scale import scale
+from scribengin.control.scale import scale, set_workers
 from scribengin.control.submission import Applied
 from scribengin.core.errors import Refused
 from scribengin.core.moments import WRITE_MOMENT, not_a_time, parse_moment
@@ -170,8 +171,11 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             tiers = [] if to.tier is None else [to.tier]
             given = {"cores": to.cores, "memory_bytes": to.memory_bytes, "executors": to.executors}
             done = Applied(flow, reading.read_flow(registry, flow).desired.version, changed=False)
-            if to.partitions is None or any(value is not None for value in given.values()):
+            beside = to.partitions is not None or to.workers is not None
+            if not beside or any(value is not None for value in given.values()):
                 done = scale(registry, flow, tiers, **given, by=asked.who.name)
+            if to.workers is not None:
+                done = replace(done, changed=set_workers(registry, flow, tiers, to.workers) or done.changed)
             found = None
             if to.partitions is not None:
                 found = _look(asked, "spread", flow, {"tiers": tiers, "partitions": to.partitions})

@@ -16,14 +16,14 @@ from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
 from scribengin.control.workflow_operations import next_of
 from scribengin.control.world import UnderWay
-from scribengin.registry.kinds import UNDER_WAY, Share
+from scribengin.registry.kinds import UNDER_WAY, Share, tier_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from scribengin.control.actions import Action
     from scribengin.control.quotas import Admission
-    from scribengin.control.world import FlowSeen, Held, World
+    from scribengin.control.world import FlowSeen, Held, TierSeen, World
     from scribengin.registry.kinds import Run
 
 
@@ -76,7 +76,7 @@ def _for_flow(
             tiers[name] = replace(tiers[name], wish=wish)
             yield Want(flow.name, name, wish)
     for name in [*wishes, *(name for name in sorted(tiers) if name not in wishes)]:
-        for action in tend(world, flow.name, tiers[name], load):
+        for action in tend(world, flow.name, tiers[name], apart(load, tiers, name)):
             # who is being removed is gone first: the next look shows it
             if isinstance(action, Start) and (flow.name, name) in left:
                 continue
@@ -98,6 +98,18 @@ def _for_flow(
     status = standing(world, replace(flow, tiers=tiers), admission.waits.get(flow.name))
     if status != flow.status:
         yield Tell(flow.name, status)
+
+
+def apart(load: Mapping[str, int], tiers: Mapping[str, TierSeen], name: str) -> Mapping[str, int]:
+    """The load of each node as it counts for a worker of the tier: of nodes that cost the same it starts where no other one of its tier
+    runs."""
+    beside = [tier.run for other, tier in tiers.items() if other != name and tier_of(other) == tier_of(name)]
+    taken = Counter(run.node for run in beside if run is not None and run.ended_at is None)
+    return {node: load.get(node, 0) + _FULL * taken[node] for node in {*load, *taken}} if taken else load
+
+
+_FULL = 1_000
+"""more workers than a node has"""
 
 
 def _is_new(run: Run, known: Run | None) -> bool:

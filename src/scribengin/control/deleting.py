@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.registry.records import DAMAGED
-from scribengin.registry.tree import DESIRED, LEASE, LEASE_TERM, LIMIT, RUN, TREE, branch_of
+from scribengin.registry.tree import DESIRED, LEASE, LEASE_TERM, LIMIT, RUN, TREE, WORKERS, branch_of
 
 if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
@@ -18,7 +18,7 @@ _STAY = (RUN, LEASE, LEASE_TERM)
 def records_of(registry: Registry, flow: str) -> list[str]:
     """The paths of all that goes with a flow but what is wanted of it, those below others first."""
     nodes = [f"logicalnodes/{name}" for name in registry.children("logicalnodes") if name.partition(".")[0] == flow]
-    roots = [f"flows/{flow}", *nodes, f"acks/{flow}", LIMIT(flow).path]
+    roots = [f"flows/{flow}", *nodes, f"acks/{flow}", LIMIT(flow).path, WORKERS(flow).path]
     children: dict[str, list[str]] = {}
     level = [path for path, found in zip(roots, registry.read_many(roots), strict=True) if found is not None]
     order: list[str] = []

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
 from scribengin.control.quota_records import Quotas, read_quotas
-from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of
+from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of, workers_of
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
 from scribengin.plan.meetings import MeetingIndex
 from scribengin.registry.contract import Damaged, Entry
-from scribengin.registry.kinds import UNDER_WAY, TierSpec
+from scribengin.registry.kinds import UNDER_WAY, TierSpec, helper_name, is_helper, spec_of
 from scribengin.registry.records import Newer, Record, Stored
 from scribengin.registry.tree import (
     DECOMMISSIONED,
@@ -36,6 +36,7 @@ from scribengin.registry.tree import (
     SPEC,
     STATUS,
     WANTED,
+    WORKERS,
     WORKFLOW_OPERATION,
 )
 
@@ -182,7 +183,7 @@ class Observer:
     def _fetch(self, names: Sequence[str]) -> None:
         """What `_flow` reads of these, in a few requests for all of them."""
         folders = [f"{_FLOWS}/{name}/{folder}" for name in names for folder in ("wanted", "runs")]
-        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT, SHARE, HELD_BACK)], folders)
+        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT, WORKERS, SHARE, HELD_BACK)], folders)
         wanted = {name: self._mirror.stored(DESIRED(name)) for name in names}
         versions = {name: str(found.record.version) for name, found in wanted.items() if isinstance(found, Stored)}
         specs = {name: SPEC(name, version) for name, version in versions.items() if SPEC.fits(name, version)}
@@ -196,9 +197,13 @@ class Observer:
         self._mirror.fetch([each.lease_term.path for each in spots if self._mirror.read(each.run.path) is None])
 
     def _tiers(self, flow: str, spec: Spec | None) -> list[str]:
-        """The names of its tiers in all versions that have, or may still have, a worker."""
+        """The names of its tiers, and of their helpers, in all versions that have, or may still have, a worker."""
         there = {*self._mirror.children(f"{_FLOWS}/{flow}/wanted"), *self._mirror.children(f"{_FLOWS}/{flow}/runs")}
-        return sorted(tier for tier in there | (spec.tiers.keys() if spec is not None else set()) if WANTED.fits(flow, tier))
+        return sorted(tier for tier in there | (set() if spec is None else _wanted(self._counts(flow, spec))) if WANTED.fits(flow, tier))
+
+    def _counts(self, flow: str, spec: Spec) -> dict[str, int]:
+        """Tier → how many workers it is to have."""
+        return workers_of(self._mirror, flow, spec)[0]
 
     def _flow(self, name: str) -> FlowSeen | Held | None:
         """None where nobody wants anything of it (yet)."""
@@ -213,13 +218,16 @@ class Observer:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
             return Held(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
         refused |= self._quotas.refused_of(spec.labels)
+        counts, wrong = workers_of(self._mirror, name, spec)
+        refused |= wrong
+        wanted = _wanted(counts)
         names = self._tiers(name, spec)
         bound = self._bindings.bound.get(name, {})
         for tier in bound.keys() - {*names}:
             spot = MAPPED(bound[tier], f"{name}.{tier}")
             why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
-        tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
+        tiers = {tier: self._tier(name, tier, spec, bound.get(tier, ""), left=tier not in wanted) for tier in names}
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
         self._place(name, spec.outside)
@@ -228,7 +236,7 @@ class Observer:
             wish,
             tiers,
             status,
-            wanted_tiers=frozenset(spec.tiers),
+            wanted_tiers=frozenset(wanted),
             refused=some_of(refused),
             damaged=tuple(self._damaged),
             watched=spec.watched,
@@ -244,15 +252,19 @@ class Observer:
         operation = self._made(OPERATION(flow, id_)) if id_ and OPERATION.fits(flow, id_) else None
         return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
-    def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
+    def _tier(self, flow: str, tier: str, spec: Spec, node: str, *, left: bool) -> TierSeen:
+        """`left`: the flow has it no more."""
         spots = _spots_of(flow, tier)
         wish, run, report = self._made(spots.wanted), self._made(spots.run), self._made(spots.report)
         spare, waits = self._made(spots.spare), self._made(spots.spare_report)
-        feeders = spec.tiers[tier].feeders if tier in spec.tiers else self._old_feeders(flow, tier, wish)
+        there = spec_of(spec, tier)
+        said = there or TierSpec()
+        feeders = said.feeders if there is not None else self._old_feeders(flow, tier, wish)
+        if left and is_helper(tier):  # whom it helped goes on without it
+            feeders = ()
         lease, before = self._lease(spots.lease.path), 0
-        if run is None and (there := self._mirror.read(spots.lease_term.path)) is not None:
-            before = _run_of(there)
-        said = spec.tiers.get(tier, TierSpec())
+        if run is None and (term := self._mirror.read(spots.lease_term.path)) is not None:
+            before = _run_of(term)
         use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
         return TierSeen(
             tier,
@@ -276,7 +288,8 @@ class Observer:
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
         """Of a tier that the wanted version has no more: as in the version that it serves."""
         spec = None if wish is None else read_spec(self._mirror, flow, wish.version)[0]
-        return spec.tiers[tier].feeders if spec is not None and tier in spec.tiers else ()
+        there = None if spec is None else spec_of(spec, tier)
+        return () if there is None else there.feeders
 
     def _lease(self, path: str) -> LeaseHolder | None:
         """Who holds it. A record that somebody wrote by hand is no lease; one that names no run is a stranger's, run 0."""
@@ -332,3 +345,8 @@ def _run_of(holder: Entry | Damaged) -> int:
     """Which run a lease's record names, 0 for none."""
     run = holder.value.get("run", 0) if isinstance(holder, Entry) else 0
     return run if isinstance(run, int) else 0
+
+
+def _wanted(counts: Mapping[str, int]) -> set[str]:
+    """The tiers, and their helpers, of a flow whose tiers have so many workers."""
+    return counts.keys() | {helper_name(tier, number) for tier, count in counts.items() for number in range(2, count + 1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.launch.contract import Order
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.kinds import TierSpec, spec_of
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import SPEC, WANTED
 
@@ -29,4 +29,4 @@ def tier_spec(registry: Registry, id_: RunId) -> TierSpec:
     """Of the version that the tier is wanted in; what nobody has said is Spark's default."""
     wish = read_record(registry, WANTED(id_.flow, id_.tier))
     spec = read_record(registry, SPEC(id_.flow, str(wish.record.version))) if isinstance(wish, Stored) else None
-    return spec.record.tiers.get(id_.tier, TierSpec()) if isinstance(spec, Stored) else TierSpec()
+    return (spec_of(spec.record, id_.tier) if isinstance(spec, Stored) else None) or TierSpec()

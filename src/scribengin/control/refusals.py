@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from scribengin.control.world import Wish
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Stored
-from scribengin.registry.tree import DESIRED, LIMIT, SPEC, STATUS
+from scribengin.registry.tree import DESIRED, LIMIT, SPEC, STATUS, WORKERS
+from scribengin.spec.tier_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
@@ -103,6 +104,33 @@ def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
     if isinstance(found, Stored) and (bad := _no_pace(found.record)):
         return {spot.path: refusal(there, f"limits nothing by {', '.join(bad)}: rows_per_s and bytes_per_s are above 0", remedy)}
     return {}
+
+
+def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, int], dict[str, Any]]:
+    """(tier → how many workers it has, what stands in the flow's record of them and cannot be). What cannot be changes nothing."""
+    counts = {name: tier.workers for name, tier in spec.tiers.items()}
+    spot = WORKERS(flow)
+    there, found = mirror.read(spot.path), mirror.stored(spot)
+    remedy = f"mend or remove it, or: scribengin scale {flow}.TIER --workers N"
+    if isinstance(found, Damaged):
+        return counts, {spot.path: refusal(there, found.why, remedy)}
+    if isinstance(found, Newer):
+        return counts, {spot.path: refusal(there, "was written by a newer Scribengin", "run the newer version")}
+    if not isinstance(found, Stored):
+        return counts, {}
+    wrong = {tier: why for tier, count in found.record.tiers.items() if (why := why_not_workers(flow, spec, tier, count))}
+    counts |= {tier: count for tier, count in found.record.tiers.items() if tier not in wrong}
+    return counts, {spot.path: refusal(there, "; ".join(wrong.values()), remedy)} if wrong else {}
+
+
+def why_not_workers(flow: str, spec: Spec, tier: str, count: int) -> str:
+    """Why a tier cannot have so many workers; empty where it can."""
+    if tier not in spec.tiers:
+        return f'flow {flow} has no tier "{tier}"; it has {", ".join(spec.tiers)}'
+    if not 1 <= count <= MOST_WORKERS:
+        return f"tier {tier} cannot have {count} workers: say 1 to {MOST_WORKERS}"
+    alone = spec.tiers[tier].alone
+    return f"tier {tier} cannot have {count} workers: {alone}" if alone and count > 1 else ""
 
 
 def _no_pace(limit: Limit) -> list[str]:

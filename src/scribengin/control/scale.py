@@ -11,13 +11,14 @@ from scribengin.control.offsets import prepared_flow
 from scribengin.control.operation_records import refuse_while_under_way
 from scribengin.control.places import is_on_group
 from scribengin.control.reading import known_flow, versions_of, wanted
+from scribengin.control.refusals import why_not_workers
 from scribengin.control.submission import Applied, bare_tiers
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.kinds import Operation
-from scribengin.registry.records import Stored, names, read_record
-from scribengin.registry.tree import HOST, HOSTS, MAPPED, SPEC
+from scribengin.registry.kinds import Operation, Workers
+from scribengin.registry.records import Stored, names, put, read_record
+from scribengin.registry.tree import HOST, HOSTS, MAPPED, SPEC, WORKERS
 from scribengin.spark.offset_log import state_partitions
 
 if TYPE_CHECKING:
@@ -54,9 +55,7 @@ def scale(
 
     def attempt() -> Applied:
         stored = known_flow(registry, flow)
-        _, spec = wanted(registry, flow)
-        if spec is None:
-            raise Refused(f"version {stored.record.version} of flow {flow} is not there", remedy="apply it again", code="version-unknown")
+        spec = _spec_of_wanted(registry, flow)
         chosen = _chosen(flow, spec, tiers)
         if executors is not None and executors > 1:
             _check_executors(registry, flow, spec, chosen, executors)
@@ -76,6 +75,39 @@ def scale(
         return Applied(flow, version, changed=True)
 
     return again(attempt)
+
+
+def set_workers(registry: Registry, flow: str, tiers: Collection[str], count: int) -> bool:
+    """Let tiers of a flow (none: all of them) have so many workers; False where it is so already. It holds for all its versions, and the
+    workers that are there go on.
+
+    Raises Refused where there is no such flow or tier, or a tier cannot have so many.
+    """
+
+    def attempt() -> bool:
+        spec = _spec_of_wanted(registry, flow)
+        chosen = _chosen(flow, spec, tiers)
+        for tier in chosen:
+            if why := why_not_workers(flow, spec, tier, count):
+                raise Refused(why, remedy="name a tier that has steps without state (NAME.TIER), or another number", code="scale-workers")
+        found = read_record(registry, WORKERS(flow))
+        before = found.record if isinstance(found, Stored) else Workers()
+        said = {**before.tiers, **dict.fromkeys(chosen, count)}
+        said = {tier: number for tier, number in said.items() if tier not in spec.tiers or number != spec.tiers[tier].workers}
+        if said == before.tiers:
+            return False
+        registry.commit(put(registry, WORKERS(flow), replace(before, tiers=said)))
+        return True
+
+    return again(attempt)
+
+
+def _spec_of_wanted(registry: Registry, flow: str) -> Spec:
+    version = known_flow(registry, flow).record.version
+    _, spec = wanted(registry, flow)
+    if spec is None:
+        raise Refused(f"version {version} of flow {flow} is not there", remedy="apply it again", code="version-unknown")
+    return spec
 
 
 def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int) -> Operation | None:
@@ -110,7 +142,8 @@ def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Co
 def _check(given: dict[str, int]) -> None:
     least = {"cores": 1, "executors": 1, "memory_bytes": LEAST_MEMORY_BYTES}
     if not given:
-        raise Refused("nothing is to be scaled", remedy="say --cores, --memory, --executors or --partitions", code="scale-nothing")
+        said = "say --cores, --memory, --executors, --workers or --partitions"
+        raise Refused("nothing is to be scaled", remedy=said, code="scale-nothing")
     for name, value in given.items():
         if value < least[name]:
             raise Refused(f"{name.replace('_', ' ')} {value:,} is too little", remedy=f"say {least[name]:,} or more", code="scale-least")

@@ -14,7 +14,7 @@ from scribengin.control.wishes import at_rest, is_old
 from scribengin.core.moments import moment_text
 from scribengin.core.remedies import flow_command, for_flow
 from scribengin.core.units import show_duration
-from scribengin.registry.kinds import Status
+from scribengin.registry.kinds import Status, is_helper, tier_of
 from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def _state(world: World, flow: FlowSeen, wait: Wait | None) -> tuple[FlowState, 
     if flow.under_way is not None:
         state, how, then = standing_of(flow, flow.under_way)
         return (state, how, then) if wait is None else (state, f"{how}; {wait.reason}", wait.next)
-    tiers = [flow.tiers[name] for name in sorted(flow.tiers) if flow.wanted_tiers is None or name in flow.wanted_tiers]
+    wanted = [flow.tiers[name] for name in sorted(flow.tiers) if flow.wanted_tiers is None or name in flow.wanted_tiers]
+    tiers = [tier for tier in wanted if not is_helper(tier.tier)]
     failed = [tier for tier in tiers if _waits_for_a_person(tier)]
     if failed:
         what, remedy = _failure(failed[0]), _remedy(flow, failed[0])
@@ -65,7 +66,7 @@ def _state(world: World, flow: FlowSeen, wait: Wait | None) -> tuple[FlowState, 
     if flow.wish.goal == "running":
         if wait is not None:
             return "starting", wait.reason, wait.next
-        return _running(world, flow, tiers)
+        return _running(world, flow, tiers, [tier for tier in wanted if is_helper(tier.tier)])
     if all(_reached(tier, flow) for tier in flow.tiers.values()):
         done: FlowState = "paused" if flow.wish.goal == "paused" else "stopped"
         return done, "drained" if flow.wish.goal == "drained" else "", f"scribengin resume {flow.name}"
@@ -76,7 +77,7 @@ def _state(world: World, flow: FlowSeen, wait: Wait | None) -> tuple[FlowState, 
     return _UNDER_WAY[flow.wish.goal], f"waits for {', '.join(waiting)}", ""
 
 
-def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowState, str, str]:
+def _running(world: World, flow: FlowSeen, tiers: list[TierSeen], helpers: list[TierSeen]) -> tuple[FlowState, str, str]:
     if (lost := _lost(world, flow, tiers)) is not None:
         return "recovering", *lost
     old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
@@ -107,7 +108,25 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
         return "running", causes[0], for_flow(f"see: {flow_command('dead list')}", flow.name)
     if flow.held_back is not None and (why := held_text(world, flow.held_back)):
         return "running", why, f"it goes on by itself; see: scribengin graph {flow.name}"
-    return "running", "", ""
+    return ("running", *_lacking(world, flow, helpers)) if helpers else ("running", "", "")
+
+
+def _lacking(world: World, flow: FlowSeen, helpers: list[TierSeen]) -> tuple[str, str]:
+    """(reason, next action) where a tier has fewer workers than it is to have: the others do its part."""
+    away = [helper for helper in helpers if not _is_up(helper, flow)]
+    if not away:
+        return "", ""
+    first, tier = away[0], tier_of(away[0].tier)
+    of_tier = [helper for helper in helpers if tier_of(helper.tier) == tier]
+    there = 1 + sum(_is_up(helper, flow) for helper in of_tier)
+    said = f"tier {tier}: {there} of {1 + len(of_tier)} workers are there"
+    if _waits_for_a_person(first):
+        return f"{said}; {first.tier}: {first.run.cause if first.run else ''}", _remedy(flow, first)
+    if _is_down(first) and choose_node(world.nodes, first, {}) is None:
+        return f"{said}; no node has room for {first.tier}", f"start one, or ask for fewer: scribengin scale {flow.name}.{tier} --workers N"
+    if first.run is not None and first.run.failures:
+        return f"{said}; {first.tier}: {first.run.cause}", "it starts again by itself"
+    return f"{said}; {first.tier} is starting", ""
 
 
 def _behind(world: World, flow: FlowSeen) -> str | None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from scribengin.plan.groups import members_of, target
 from scribengin.plan.kept_folders import kept_folders
 from scribengin.plan.meetings import outside_of
+from scribengin.plan.sharing import why_alone
 from scribengin.plan.standby import standby_of
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.outside import Outside
@@ -83,6 +84,8 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
             groups=groups,
             group=(declared.group or "") if declared is not None else "",
             hosts=_hosts_of(plan.flow, declared),
+            workers=1 if declared is None else declared.workers,
+            alone=why_alone(tier),
         )
     return tiers
 

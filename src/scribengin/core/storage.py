@@ -83,8 +83,9 @@ def put_if_absent(path: Path, data: bytes) -> bool:
             draft.unlink(missing_ok=True)
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Write `data` to `path` durably and at once: readers see the old content or the new, never a part."""
+def replace(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write `data` to `path` durably and at once: readers see the old content or the new, never a part. `private`: for this user only,
+    on a local disk."""
     if isinstance(path, RemotePath):
         path.put_over(data)
         return
@@ -92,7 +93,7 @@ def replace(path: Path, data: bytes) -> None:
     draft = _draft(path)
     with explained(f"{path} cannot be written"):
         try:
-            _write_synced(draft, data)
+            _write_synced(draft, data, mode=0o600 if private else 0o666)
             draft.replace(path)
             sync_folder(path.parent)
         finally:
@@ -266,8 +267,9 @@ def _draft(path: Path) -> Path:
     return path.parent / f".{path.name}.{uuid4().hex}"
 
 
-def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+def _write_synced(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """`mode`: of a new file, less what the umask of the process takes away."""
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -29,6 +29,7 @@ from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.kinds import Host
 from scribengin.registry.tree import HOST, HOST_UP
+from scribengin.worker.sharing import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from scribengin.registry.entrance import Entrance
     from scribengin.registry.host_records import WorkerOrder
 
-HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
+HOME, NODE, REACHED_AT = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE", "SCRIBENGIN_REACHED_AT"
 """what a worker finds in its environment, beside the way into the registry"""
 _TAKEN_WITHIN_S = 30.0
 """how long the session of an agent that was killed may live on"""
@@ -79,10 +80,10 @@ class Node:
         self.home = home
         self._entrance = entrance
         self._capacity = capacity if capacity is not None else Capacity()
-        self._make = make if make is not None else worker_order(home, name, entrance, token)
         self._token = token
         self._cluster = cluster
         self._listen = listen or Listen()
+        self._make = make if make is not None else worker_order(home, name, entrance, token, reached_at(self._listen))
         self._stack = ExitStack()
         check_name(name)
 
@@ -144,8 +145,15 @@ class Node:
         return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
 
 
-def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None = None) -> Making:
-    """What a host makes of an order: the worker's command, with its own way into the registry in its environment."""
+def reached_at(listen: Listen) -> str:
+    """The address at which workers of this host are reached by those of others: the one that its own page has, or the host's name where
+    that listens at each address."""
+    return socket.gethostname() if listen.host in ("0.0.0.0", "::") else listen.host
+
+
+def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None = None, host: str = LOOPBACK) -> Making:
+    """What a host makes of an order: the worker's command, with its own way into the registry in its environment. `host`: see
+    `reached_at`."""
 
     def make(worker: str, order: WorkerOrder) -> Order:
         id_ = RunId.parse(worker)
@@ -157,7 +165,7 @@ def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None
         return Order(
             worker,
             (sys.executable, "-m", "scribengin.worker", worker),
-            {**not_its_own(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name},
+            {**not_its_own(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name, REACHED_AT: host},
             secrets,
             cores=order.cores,
             memory_bytes=order.memory_bytes,

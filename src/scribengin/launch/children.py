@@ -40,7 +40,7 @@ _LOCKED_WITHIN_S = 60.0
 _BEGUN_WITHIN_S = 60.0
 _TOLD_WITHIN_S = 1.0
 _KILL_ROUNDS = 5
-_WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]*")
 
 
 class Children:

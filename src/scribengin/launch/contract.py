@@ -41,7 +41,7 @@ State = Literal["starting", "running", "exited", "gone"]
 """starting: ordered, and no process yet; running: its process is there, which says nothing of its flow; exited: it has ended, and how is
 known; gone: it is not there, and nobody saw how it ended, or it never came up."""
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]{0,199}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Problem
     from scribengin.local.ledger import LedgerLine
     from scribengin.local.limits import FlowLimits
-    from scribengin.spark.shares import Helpers
+    from scribengin.spark.portions import Helpers
     from scribengin.state.accepted import Word
     from scribengin.state.contract import Counts
     from scribengin.state.lease import Right

@@ -1,4 +1,4 @@
-"""What a worker needs that stages shares of Batches without holding the lease: the Queries compiled, their sinks ready to write."""
+"""What a worker needs that stages portions of Batches without holding the lease: the Queries compiled, their sinks ready to write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.local.parts import query_parts
 from scribengin.local.prepare import open_sinks, open_sources
 from scribengin.spark.compile import Compiler
-from scribengin.spark.shares import Share, Stager
+from scribengin.spark.portions import Portion, Stager
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_stager(spark: SparkSession, tier: Prepared, code: UserCode, settings: RunSettings) -> Stager:
-    """Of all Queries of the tier whose Batches can be shared; nothing is claimed before the first share comes.
+    """Of all Queries of the tier whose Batches can be shared; nothing is claimed before the first portion comes.
 
     Args:
         spark: a session; Spark has analysed the tier's steps in it.
@@ -37,9 +37,9 @@ def open_stager(spark: SparkSession, tier: Prepared, code: UserCode, settings: R
         compilers[query.name] = (parts, Compiler(spark.newSession(), parts))
     claimed: dict[str, str] = {}
 
-    def claim(share: Share) -> None:
-        lineage = share.inputs.batch.lineage
-        for id_, sink in compilers[share.query][0].sinks.items():
+    def claim(portion: Portion) -> None:
+        lineage = portion.inputs.batch.lineage
+        for id_, sink in compilers[portion.query][0].sinks.items():
             if claimed.get(id_) != lineage:  # the claim is there: whoever decides has made it
                 sink.prepare(owner=owner, lineage=lineage)
                 claimed[id_] = lineage

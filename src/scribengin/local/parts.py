@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scribengin.plan.model import Plan, QueryPlan
     from scribengin.spark.commit import Committed
     from scribengin.spark.hold import Pressure
-    from scribengin.spark.shares import Helpers
+    from scribengin.spark.portions import Helpers
     from scribengin.spark.user_code import UserCode
     from scribengin.spec.model import Evolve, Source, Step
     from scribengin.state.folder import QueryFolder

@@ -100,6 +100,7 @@ RULES: tuple[Rule, ...] = (
     tiers.tier_names_are_free,
     tiers.settings_are_sparks,
     tiers.every_node_has_a_tier,
+    tiers.workers_have_work,
     tiers.every_tier_has_work,
     tiers.tiers_feed_one_way,
     tiers.together_is_not_cut,

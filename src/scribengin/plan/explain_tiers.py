@@ -58,6 +58,8 @@ def _where(tier: Tier) -> str:
     resources, said = tier.resources, []
     if tier.group is not None:
         said.append(f"on group {tier.group}")
+    if tier.workers > 1:
+        said.append(f"{tier.workers} workers share each Batch")
     if resources.cores is not None:
         said.append(f"{resources.cores} core{'s' * (resources.cores != 1)}")
     if resources.memory is not None:
@@ -122,6 +124,7 @@ def _tier_json(plan: FlowPlan, tier: Plan) -> dict[str, Any]:
         "cores": declared.resources.cores if declared else None,
         "memory_bytes": declared.resources.memory if declared else None,
         "executors": declared.resources.executors if declared else None,
+        "workers": declared.workers if declared else 1,
         "spark": dict(declared.resources.spark) if declared else {},
         "standby": standby_of(plan.flow, tier.tier),
         "acknowledge": declared.acknowledge if declared else "checkpoint",

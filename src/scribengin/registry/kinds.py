@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from typing import Any, Literal
 
+import msgspec
+
 from scribengin.registry.outside import Outside
 from scribengin.registry.records import Record
 from scribengin.registry.watched import Watched
@@ -60,6 +62,49 @@ class TierSpec(Record):
     """the group of hosts on which its workers run; empty: on any host"""
     hosts: Mapping[str, float] = {}
     """node or host name of each member of that group → cost, as the flow file says"""
+    workers: int = 1
+    """how many work at it: one holds its lease, the others help"""
+    alone: str = ""
+    """why none can help; empty where some can"""
+
+
+HELPER = "~"
+"""stands between a tier's name and a number where its helpers are spoken of: no tier can be called so"""
+
+
+def helper_name(tier: str, number: int) -> str:
+    """What worker `number` of a tier, from 2 on, is called where tiers are named. Worker 1 holds the tier's lease, and has its name.
+
+    >>> helper_name("core", 2)
+    'core~2'
+    """
+    return f"{tier}{HELPER}{number}"
+
+
+def tier_of(name: str) -> str:
+    """The tier that a helper helps; of a tier itself its own name.
+
+    >>> tier_of("core~2"), tier_of("core")
+    ('core', 'core')
+    """
+    return name.partition(HELPER)[0]
+
+
+def is_helper(name: str) -> bool:
+    """Whether it is a helper's name, and not a tier's."""
+    return HELPER in name
+
+
+def spec_of(spec: Spec, name: str) -> TierSpec | None:
+    """What a version says of a tier, or of a helper of one; None where it has no such tier.
+
+    A helper gets what the tier's worker gets. It reads what that one hands it, has no spare and keeps no folders.
+    """
+    tier = tier_of(name)
+    there = spec.tiers.get(tier)
+    if there is None or tier == name:
+        return there
+    return msgspec.structs.replace(there, feeders=(tier,), standby="none", folders=(), groups={})
 
 
 class Spec(Record):
@@ -323,6 +368,13 @@ class Limit(Record):
     """source → `rows_per_s`, `bytes_per_s`"""
     edges: Mapping[str, Mapping[str, float]] = {}
     """edge → `rows_per_s`, `bytes_per_s`"""
+
+
+class Workers(Record):
+    """How many workers each of a flow's tiers has, where that is other than its version says."""
+
+    tiers: Mapping[str, int] = {}
+    """tier → how many, from 1 on"""
 
 
 class Quota(Record):

@@ -40,6 +40,7 @@ from scribengin.registry.kinds import (
     Task,
     TierWish,
     Token,
+    Workers,
     WorkflowOperation,
 )
 from scribengin.registry.outside import HeldBack
@@ -72,15 +73,15 @@ class Owner(Enum):
 K = TypeVar("K", bound=Record)
 _NAMES = {
     "flow": r"[a-z][a-z0-9_]{0,62}",
-    "tier": r"[a-z][a-z0-9_]{0,62}",
-    "node": r"[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}",
+    "tier": r"[a-z][a-z0-9_]{0,62}(?:~[0-9]{1,2})?",
+    "node": r"[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}(?:~[0-9]{1,2})?",
     "n": r"[1-9][0-9]*",
     "task": r"[0-9]+",
     "id": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
-    "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
+    "worker": r"[A-Za-z0-9][A-Za-z0-9_.~-]{0,199}",
     "request": r"[0-9a-f]{32}",
     "token": r"[0-9a-f]{12}",
     "folder": r"[0-9a-f]{16}",
@@ -175,6 +176,7 @@ WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.H
 GROUP = Branch("groups/<group>", Group, _BY_HAND, "what holds of a group while flows run: costs, and members that are out")
 ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
+WORKERS = Branch("workers/<flow>", Workers, _BY_HAND, "how many workers its tiers have, where that is other than its version says")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
@@ -198,7 +200,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(LEASE, LEASE_TERM, REPORT, SPARE_REPORT, TASK, COLUMNS),
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
-    *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(GROUP, ACK, LIMIT, WORKERS, LOCK, LOCK_TERM),
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     *(REQUEST, QUOTA, SHARE, TOKEN),

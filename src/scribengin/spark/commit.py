@@ -27,9 +27,9 @@ from scribengin.spark.max_dead import DeadTally, too_many_dead
 from scribengin.spark.noticed import together as noticed_by
 from scribengin.spark.offset_log import planned_us, watermark_us
 from scribengin.spark.orders import learned, with_orders
+from scribengin.spark.portions import Helper, Helpers, Portion, Staged, digest_of, divided, may_share
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.replayed import with_letters
-from scribengin.spark.shares import Helper, Helpers, Share, Staged, digest_of, divided, may_share
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
 from scribengin.spark.unit_commits import OtherIntent, behind_of, blame_members, plan_of
 from scribengin.spark.watermarks import late_notice
@@ -99,11 +99,12 @@ class _Agreed:
 
 @dataclass(frozen=True, slots=True)
 class _PartDone:
-    """A part that has run. `skip`: see StreamsEntry."""
+    """A part that has run. `skip`: see StreamsEntry. `helped`: another worker has staged it."""
 
     compiled: Compiled
     staged: Staged
     skip: Skip = field(default_factory=dict)
+    helped: bool = False
 
 
 @dataclass(slots=True)
@@ -258,6 +259,7 @@ class BatchRunner:
         through = self._run_with_helpers(compiled, reports, self._inputs(batch, streams), _Agreed(streams, intent, behind))
         tail_reports = [report for part in through for report in part.staged.tails]
         middle = [report for part in through for report in part.staged.middle]
+        helped = sum(part.helped for part in through)
         counts: dict[str, Counts] = {}
         for part in through:
             for node, count in gather_counts(part.compiled, part.skip, part.staged.tails, part.staged.middle).items():
@@ -282,7 +284,7 @@ class BatchRunner:
             behind,
             tuple(LineSegment(**report["trails"]) for report in (*tail_reports, *middle) if report.get("trails")),
             self._times(batch.number, middle),
-            {"tier": self.parts.plan.tier, "host": gethostname()},
+            {"tier": self.parts.plan.tier, "host": gethostname(), **({"workers": str(1 + helped)} if helped else {})},
             together(report.get("taken", {}) for report in (*tail_reports, *middle)),
             learned(self._orders(), (*tail_reports, *middle)),
             noticed_by((*tail_reports, *middle, read_again(remarks)), self._known_columns()),
@@ -305,7 +307,7 @@ class BatchRunner:
             if len(parts) == 1:
                 return [self._run_part(compiled, reports, inputs, agreed)]
             for helper, part in zip(taken, parts[1:], strict=False):
-                helper.begin(Share(self.parts.query.name, replace(inputs, part=part), agreed.intent, agreed.behind))
+                helper.begin(Portion(self.parts.query.name, replace(inputs, part=part), agreed.intent, agreed.behind))
             done = [self._run_part(*self._frames_of(replace(inputs, part=parts[0]), agreed), replace(inputs, part=parts[0]), agreed)]
             for helper, part in zip(taken, parts[1:], strict=False):
                 staged = helper.answer()
@@ -313,7 +315,7 @@ class BatchRunner:
                     theirs = replace(inputs, part=part)
                     done.append(self._run_part(*self._frames_of(theirs, agreed), theirs, agreed))
                 else:
-                    done.append(_PartDone(compiled, staged))
+                    done.append(_PartDone(compiled, staged, helped=True))
             return done
 
     def _take_helpers(self, compiled: Compiled, streams: Mapping[str, tuple[SourceStream, ...]]) -> list[Helper]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchPart:
     """Streams of a Batch that one of the tier's workers reads.
 
     Attributes:
@@ -52,7 +52,7 @@ class BatchInputs:
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """what the last Batch has learned of utilities: see `Decision.orders`"""
     by_spark: bool = False
-    part: Part | None = None
+    part: BatchPart | None = None
     """what of it runs in this process; None: all"""
 
     @property

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Limits, SourceStream
     from scribengin.spark.compiled import Compiled, QueryParts
     from scribengin.spark.hold import Pressure
-    from scribengin.spark.shares import Helpers
+    from scribengin.spark.portions import Helpers
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 

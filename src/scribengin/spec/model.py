@@ -74,7 +74,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A part of the graph that runs as one process. `steps` are ids of nodes; the planner places the others."""
+    """A part of the graph that runs by itself. `steps` are ids of nodes; the planner places the others."""
 
     id: str
     steps: tuple[str, ...]
@@ -83,6 +83,8 @@ class Tier:
     trigger_s: float | None = None
     acknowledge: Literal["checkpoint", "state"] = "checkpoint"
     """when what a stateful step has taken counts as through: once the checkpoint holds it, or once it has left the state"""
+    workers: int = 1
+    """where flows are managed: how many processes stage its Batches; one of them decides each"""
 
 
 @dataclass(frozen=True, slots=True)

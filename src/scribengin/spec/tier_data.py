@@ -95,6 +95,7 @@ def _tier(tier: Tier, *, resolved: bool) -> dict[str, Any]:
         group=tier.group,
         resources=resources or None,
         trigger=_duration(tier.trigger_s),
+        workers=tier.workers if resolved or tier.workers != 1 else None,
         acknowledge=tier.acknowledge if resolved or tier.acknowledge != "checkpoint" else None,
     )
 

@@ -168,6 +168,8 @@ DEFAULT_EDGE = replace(
 )
 """`defaults.edge`: what holds for every edge that says nothing else"""
 
+MOST_WORKERS = 16
+"""of a tier: each more saves less of a Batch's time, and all of them wait for the slowest"""
 STANDBY = Key(
     "standby",
     "choice",
@@ -199,6 +201,14 @@ TIER = Section(
     (
         Key("steps", "inputs", "ids of its sources, steps and sinks", "[known, hot]", required=True),
         Key("group", "name", "the group of hosts on which it runs", "hosts_a"),
+        Key(
+            "workers",
+            "int",
+            "where flows are managed: how many workers read its sources side by side, each a part of every Batch; for steps without state",
+            "3",
+            default="1",
+            low=1,
+        ),
         Key("resources", "section", "what it gets there", "{cores: 2, memory: 2GiB}", section=RESOURCES),
         Key("trigger", "duration", "how long after the start of a Batch the next one starts", "1s", default="that of `defaults`"),
         Key(

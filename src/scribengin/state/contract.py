@@ -152,7 +152,7 @@ class Decision:
     """of a Query that keeps state, in microseconds since 1970: `watermark_us` under which the Batch ran; `leaves_us`, the watermark at
     which all rows that it took in have left the state (the largest number where no watermark ever sees to it)"""
     ran: Mapping[str, str] = field(default_factory=dict)
-    """`tier` and `host`"""
+    """`tier` and `host`; `workers`, how many have staged a part of it, where that is more than one"""
     taken: Mapping[str, Taken] = field(default_factory=dict)
     """source that is a channel → what of it the Batch has taken, as its feeder counts it; see `state.taken`"""
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

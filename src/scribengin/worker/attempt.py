@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.core.errors import FencedError, ScribenginError, SourceMissing
+from scribengin.core.errors import FencedError, InputError, ScribenginError, SourceMissing
 from scribengin.core.remedies import for_flow
 from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
 from scribengin.local.deep import deep_problems
+from scribengin.local.helping import open_stager
 from scribengin.local.prepare import prepare
 from scribengin.local.run import look_at_sources, run_flow
 from scribengin.local.session import start
+from scribengin.registry.kinds import tier_of
 from scribengin.spark.class_archive import start_training
 from scribengin.spark.session import jvm_status, stop_session
 from scribengin.spark.user_code import pack
 from scribengin.spark.warm_up import begin_warm_up, warm_up_streams
+from scribengin.state.folder import StateFolder
 from scribengin.worker.heeded import Heeded
 from scribengin.worker.service import Outcome, Standing, outcome_of
+from scribengin.worker.sharing import LOOPBACK, Assistant, open_workshop
 from scribengin.worker.timeline import LAST
 
 if TYPE_CHECKING:
@@ -62,11 +67,14 @@ class TierAttempt:
         turns: Callable[[str], Turns] | None = None,
         feeders: Callable[[], Sequence[str]] = tuple,
         word: Callable[[Spec], Word | None] = lambda _spec: None,
+        host: str = LOOPBACK,
     ) -> None:
-        """`feeders`: the flows that write what this one reads. `word`: who has agreed to the columns of its sinks, in that version."""
+        """`feeders`: the flows that write what this one reads. `word`: who has agreed to the columns of its sinks, in that version. `host`:
+        where other workers of the tier reach this one."""
+        self._host = host
         self._word = word
         self._spec = spec
-        self._id, self._tier = id_, id_.tier
+        self._id, self._tier = id_, tier_of(id_.tier)
         self._packages = packages
         self._right = Heeded(right)
         self._show = show
@@ -140,6 +148,14 @@ class TierAttempt:
         self._timeline.mark("leased")
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         settings.word = self._word(self._spec)
+        with ExitStack() as stack:
+            if (shop := open_workshop(StateFolder(Path(self._spec.state), self._id.flow, self._tier).path, self._host)) is not None:
+                stack.callback(shop.close)
+                self._glance.helping = lambda: {"helpers": len(shop)}
+                settings.helpers = shop
+            return self._run_with(settings, stop, tell)
+
+    def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         spark = self._spark
         if spark is None:
             prepared = self._prepared()
@@ -216,6 +232,41 @@ class TierAttempt:
         if now_s >= self._archive_at_s and self._spark is not None:
             self._archive_at_s = float("inf")
             start_training()
+
+
+class HelperAttempt(TierAttempt):
+    """Helps the worker that holds the tier's lease, as one of `workers`: it stages what it is handed, and decides nothing."""
+
+    def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+        """See `service.Attempt`. Where the tier is to be drained its own worker does that."""
+        if once:
+            return Outcome("finished")
+        try:
+            return self._help(stop, tell)
+        except ScribenginError as error:
+            return self._named(outcome_of(error))
+
+    def _help(self, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+        prepared = self._prepared()
+        spark = self._spark or self._session(prepared)
+        code = pack(prepared.plan.flow.code_folder, prepared.here)
+        prepared, problems = deep_problems(spark, prepared, code)
+        if problems:
+            raise InputError(problems)
+        (tier,) = prepared.tiers
+        assistant = Assistant(tier.folder.path, open_stager(spark, tier, code, self._settings()), str(self._id))
+        self._glance.helping = lambda: {"staged": assistant.staged, "stages": int(assistant.at_work)}
+        self._timeline.mark(LAST)
+
+        def say() -> None:
+            if self._jvm_status() is not None:
+                stop.set()
+            tell(Standing("running", assistant.staged, ready=True))
+
+        assistant.help(stop, say)
+        if (status := self._jvm_status()) is not None:
+            return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
+        return Outcome("stopped")
 
 
 def standing_of(view: RunView) -> Standing | None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Entry
+from scribengin.registry.kinds import tier_of
 from scribengin.registry.lease import LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunView
@@ -35,6 +36,8 @@ class Glance:
         """as it was planned last"""
         self.view: RunView | None = None
         """of the attempt under way; None between two"""
+        self.helping: Callable[[], Mapping[str, int]] = dict
+        """how many helpers are there; of one that helps, how many portions it has staged, and stages now"""
 
     def hear(self, report: Report) -> None:
         """What the worker says of its state."""
@@ -52,6 +55,7 @@ class Glance:
             "process": {"pid": os.getpid(), "host": socket.gethostname()},
             "lease": {"held": held, "term": self._lease.term.number if held else None},
             "master": self._master(),
+            **self.helping(),
             **self._graph(),
             **_figures(self.view),
         }
@@ -68,7 +72,8 @@ class Glance:
         """Its nodes, and the tiers before and behind it with the channels to them; nothing before it is planned."""
         if self.flow is None:
             return {"nodes": [], "reads_from": [], "hands_to": []}
-        name, plan = self._id.tier, next(tier for tier in self.flow.plan.tiers if tier.tier == self._id.tier)
+        name = tier_of(self._id.tier)
+        plan = next(tier for tier in self.flow.plan.tiers if tier.tier == name)
         ends = {source.id: source.type for source in plan.flow.sources.values()}
         ends |= {sink.id: sink.type for sink in plan.flow.sinks.values()}
         nodes = {

@@ -1,6 +1,7 @@
 """The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
 
 SCRIBENGIN_HOME   this host's folder: packages
+SCRIBENGIN_REACHED_AT   an address of this host, for other workers of the tier; the loopback by default
 SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
 SCRIBENGIN_…      the way into the registry: `registry.entrance`
 """
@@ -24,19 +25,21 @@ from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
 from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.entrance import LOGIN, Entrance
+from scribengin.registry.kinds import is_helper, spec_of
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, LEASE, SPEC, WANTED
 from scribengin.state.accepted import Word
 from scribengin.state.folder import StateFolder
 from scribengin.watching.progress import Teller
-from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.attempt import HelperAttempt, TierAttempt
 from scribengin.worker.glance import Glance
 from scribengin.worker.limits import LiveLimits
 from scribengin.worker.own_log import tell
 from scribengin.worker.page import serve_page
 from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
+from scribengin.worker.sharing import LOOPBACK
 from scribengin.worker.tasks import Tasks
 from scribengin.worker.tier_records import TierRecords
 from scribengin.worker.timeline import Timeline
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Spec
 
-HOME = "SCRIBENGIN_HOME"
+HOME, REACHED_AT = "SCRIBENGIN_HOME", "SCRIBENGIN_REACHED_AT"
 
 
 def main(worker: str) -> Exit:
@@ -89,7 +92,9 @@ def main(worker: str) -> Exit:
             records.show(view)
 
         feeders = partial(_feeders, Workflows(registry), id_.flow)
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, partial(_word, registry, id_))
+        kind = HelperAttempt if is_helper(id_.tier) else TierAttempt
+        word, host = partial(_word, registry, id_), os.environ.get(REACHED_AT, LOOPBACK)
+        attempt = kind(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, word, host)
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]
@@ -97,7 +102,7 @@ def main(worker: str) -> Exit:
         def reload(newer: int) -> bool:
             """Whether this process goes on with that version: its code and its resources are the same."""
             stored = read_record(registry, SPEC(id_.flow, str(newer)))
-            tier = stored.record.tiers.get(id_.tier) if isinstance(stored, Stored) else None
+            tier = spec_of(stored.record, id_.tier) if isinstance(stored, Stored) else None
             if not isinstance(stored, Stored) or tier is None or not 0 < tier.process <= loaded[0] <= newer:
                 return False
             attempt.take(stored.record)

@@ -155,6 +155,13 @@ CATALOG: tuple[Entry, ...] = (
         "tests/control/test_scale.py::test_executors_where_no_node_has_some_are_refused",
     ),
     met(
+        "scale-workers",
+        "The tier cannot have so many workers",
+        "Workers share Batches of steps without state, and there is an end to what more of them bring.",
+        "Name a tier that has steps without state, or another number, as the message says.",
+        "tests/control/test_workers.py::test_a_number_that_cannot_be_is_refused_and_changes_nothing",
+    ),
+    met(
         "scale-least",
         "The value is too small",
         "Workers need a least of cores, memory and partitions.",

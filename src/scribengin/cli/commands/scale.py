@@ -27,6 +27,7 @@ _STATES = {"running": "running", "paused": "paused"}
 @click.option(
     "--executors", type=int, metavar="N", help="How many, each with these cores and memory; refused if Spark runs in the workers."
 )
+@click.option("--workers", type=int, metavar="N", help="How many read a tier's sources side by side; for tiers without state.")
 @click.option("--partitions", type=int, metavar="N", help="Over which the state is spread, of the Queries that keep some; none is lost.")
 @wait_running_option
 @masters_option
@@ -37,12 +38,15 @@ def command(
     cores: int | None,
     memory: int | None,
     executors: int | None,
+    workers: int | None,
     partitions: int | None,
     wait: Wait | None,
     masters: Masters,
 ) -> Answer:
     """Give a flow, or one of its tiers, other resources. Workers of the tiers that change end after the Batches under way, and others take
     over where they were; positions and state are kept, and the other tiers go on. It stays so when the flow is submitted again.
+
+    With --workers those that run go on, and others come to help or leave: each reads a part of every Batch.
     """
     import msgspec
 
@@ -50,7 +54,7 @@ def command(
 
     flow, _, tier = what.partition(".")
     with masters.client() as client:
-        scaled = client.scale(flow, Scale(tier or None, cores, memory, executors, partitions))
+        scaled = client.scale(flow, Scale(tier or None, cores, memory, executors, partitions, workers))
         if scaled.operation is not None:
             wait_for_operation(client, flow, scaled.operation, None if wait is None else wait.seconds)
         goal = client.flow(flow).wanted.state

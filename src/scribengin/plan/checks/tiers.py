@@ -8,6 +8,7 @@ from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import base, query_sinks
 from scribengin.plan.tiers import RESERVED, is_static
+from scribengin.spec.tier_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +86,31 @@ def settings_are_sparks(subject: Subject) -> Iterator[Problem]:
                     f"{name} cannot be set: what flows mean, or that each row counts once, hangs on it",
                     "leave it out",
                 )
+
+
+def workers_have_work(subject: Subject) -> Iterator[Problem]:
+    """Several workers share what a tier hands on: a Batch without state. Where all of it keeps state, or joins with a table, only one of
+    them would ever work."""
+    graph, tier_of = subject.graph, subject.assignment.tier_of
+    for tier in subject.flow.tiers.values():
+        path = ("tiers", tier.id, "workers")
+        if tier.workers > MOST_WORKERS:
+            message = f'tier "{tier.id}" has {tier.workers} workers; {MOST_WORKERS} are the most'
+            yield subject.problem("workers-most", path, message, "give each of them more cores (resources: {cores: 4})")
+        if tier.workers == 1 or not _is_placed(subject):
+            continue
+        ends = [id_ for id_ in subject.flow.sinks if tier_of.get(id_) == tier.id]
+        ends += [base(edge.reference) for edge in subject.assignment.cut if edge.feeding == tier.id]
+        reasons = []
+        for end in ends:
+            own = {id_ for id_ in graph.upstream([end]) if tier_of.get(id_, tier.id) == tier.id}
+            stateful = sorted(subject.resolved.stateful & own)
+            table = sorted(id_ for id_ in own if id_ in subject.flow.sources and is_static(graph, id_))
+            reasons += [f'step "{stateful[0]}" keeps state'] if stateful else [f'source "{table[0]}" is a table'] if table else [""]
+        if reasons and all(reasons):
+            message = f'tier "{tier.id}" has {tier.workers} workers, and nothing that they could share: {reasons[0]}'
+            remedy = "put the steps without state into a tier of their own, or take workers out"
+            yield subject.problem("workers-alone", path, message, remedy)
 
 
 def every_node_has_a_tier(subject: Subject) -> Iterator[Problem]:

@@ -246,4 +246,25 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         fix=("key: [amount]", "key: [id]"),
     ),
+    Entry(
+        "workers-alone",
+        "Several workers, and nothing that they could share",
+        "Workers of a tier read parts of one Batch. State needs all rows of a key in one place, and a table is read and counted by "
+        "one worker.",
+        "Put the steps without state into a tier of their own, and give that one the workers.",
+        _CUT.replace("mine: {from: big, filter: id > 1}", "mine: {from: big, dedupe: {key: [id]}}").replace(
+            "far: {steps: [mine]}", "far: {steps: [mine], workers: 3}"
+        ),
+        slot="file",
+        fix=("far: {steps: [mine], workers: 3}", "far: {steps: [mine]}"),
+    ),
+    Entry(
+        "workers-most",
+        "More workers than a tier can have",
+        "All workers of a tier wait for the slowest of them at the end of each Batch: many gain little.",
+        "Give each more cores, with `resources: {cores: 4}`, or write a smaller number.",
+        _CUT.replace("far: {steps: [mine]}", "far: {steps: [mine], workers: 100}"),
+        slot="file",
+        fix=("workers: 100", "workers: 10"),
+    ),
 )

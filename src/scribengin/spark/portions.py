@@ -1,7 +1,7 @@
-"""A Batch whose streams several workers of a tier read: the one that holds the lease decides it, the others stage a share each.
+"""A Batch whose streams several workers of a tier read: the one that holds the lease decides it, the others stage a portion each.
 
-A share is a run of the Batch's streams, the same rows for whoever reads them. What a helper stages is hidden, as what a task stages is,
-until the decision names it: one that dies, sleeps or is cut off costs time only, for whoever decides then stages its share himself.
+A portion is a run of the Batch's streams, the same rows for whoever reads them. What a helper stages is hidden, as what a task stages is,
+until the decision names it: one that dies, sleeps or is cut off costs time only, for whoever decides then stages its portion himself.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scribengin.connectors.abilities import is_written_by_spark
 from scribengin.core.records import canonical
+from scribengin.plan.sharing import why_whole
 from scribengin.spark.accumulate import new_reports
-from scribengin.spark.compiled import Part
+from scribengin.spark.compiled import BatchPart
 from scribengin.spark.program import RowsEntry
 from scribengin.spark.staging import check_read, check_whole, committing, middle_reports, read_what_is_left, run_action
 from scribengin.spark.unit_commits import is_narrow
-from scribengin.spec.model import Python
 from scribengin.state.source_log import is_replay
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 LEAST_BYTES = 4 * 2**20
 LEAST_ROWS = 20_000
-"""of a share, by what its streams say: a smaller one is read in less time than it takes to hand it out"""
+"""of a portion, by what its streams say: a smaller one is read in less time than it takes to hand it out"""
 BYTES_A_ROW = 200
 """a guess, for streams that know only their rows"""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Portion:
     """What a helper is asked to stage: a part of a Batch, as whoever decides it has compiled it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The reports of a share's units: of its tails, and of the stages before native steps."""
+    """The reports of a portion's units: of its tails, and of the stages before native steps."""
 
     tails: Sequence[dict[str, Any]]
     middle: Sequence[dict[str, Any]]
@@ -68,7 +68,7 @@ class Staged:
 class Helper(Protocol):
     """One other worker of the tier, taken for a Batch: exactly one of `answer` and `drop` ends that."""
 
-    def begin(self, share: Share) -> None:
+    def begin(self, portion: Portion) -> None:
         """Have it staged. Returns at once, and raises nothing."""
 
     def answer(self) -> Staged | None:
@@ -92,22 +92,17 @@ def digest_of(parts: QueryParts) -> str:
 
 
 def may_share(parts: QueryParts, compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]]) -> bool:
-    """Whether parts of the Batch come to the same as the whole: no step looks at rows of several streams, and no table is read, which each
-    part would read and count."""
-    if parts.query.stateful or parts.query.static_sources or not compiled.tails:
+    """Whether parts of the Batch come to the same as the whole, and can be staged apart."""
+    if why_whole(parts.plan, parts.query) or not compiled.tails:
         return False
     if any(is_written_by_spark(sink) for sink in parts.sinks.values()):
-        return False
-    flow = parts.plan.flow
-    native = (flow.steps[node.id] for node in parts.query.nodes if node.stage == "native" and node.id in flow.steps)
-    if any(isinstance(step.action, Python) for step in native):  # a person's `@frame` function
         return False
     if any(is_replay(stream) for listed in streams.values() for stream in listed):
         return False
     return all(is_narrow(tail.frame) for tail in compiled.tails if isinstance(tail.program.entry, RowsEntry))
 
 
-def divided(streams: Mapping[str, Sequence[SourceStream]], most: int) -> list[Part]:
+def divided(streams: Mapping[str, Sequence[SourceStream]], most: int) -> list[BatchPart]:
     """The streams in up to `most` parts of about the same size, in their order; one part where more would not pay."""
     sizes = {source: [_bytes_of(stream) for stream in listed] for source, listed in streams.items()}
     weights = [size for listed in sizes.values() for size in listed]
@@ -130,7 +125,7 @@ def _bytes_of(stream: SourceStream) -> int:
     return (stream.rows or 0) * (LEAST_BYTES // LEAST_ROWS)
 
 
-def _part(streams: Mapping[str, Sequence[SourceStream]], start: int, end: int) -> Part:
+def _part(streams: Mapping[str, Sequence[SourceStream]], start: int, end: int) -> BatchPart:
     """Of all streams in a row those from `start` up to `end`."""
     ranges, begun = {}, 0
     for source, listed in streams.items():
@@ -138,35 +133,35 @@ def _part(streams: Mapping[str, Sequence[SourceStream]], start: int, end: int) -
         if low < high:
             ranges[source] = (low, high)
         begun += len(listed)
-    return Part(ranges, start)
+    return BatchPart(ranges, start)
 
 
-JOB_GROUP = "share"
+JOB_GROUP = "portion"
 """of Spark's jobs in a helper"""
 
 
 class Stager:
-    """Stages shares of the Queries of a tier, in a worker that does not hold its lease. One at a time."""
+    """Stages portions of the Queries of a tier, in a worker that does not hold its lease. One at a time."""
 
-    def __init__(self, spark: SparkSession, compilers: Mapping[str, tuple[QueryParts, Compiler]], claim: Callable[[Share], None]) -> None:
-        """`compilers`: Query → its parts, and what compiles them. `claim` makes the Query's sinks ready for the lineage of a share."""
+    def __init__(self, spark: SparkSession, compilers: Mapping[str, tuple[QueryParts, Compiler]], claim: Callable[[Portion], None]) -> None:
+        """`compilers`: Query → its parts, and what compiles them. `claim` makes the Query's sinks ready for the lineage of a portion."""
         self._spark = spark
         self._compilers = compilers
         self._claim = claim
         self.digests = {name: digest_of(parts) for name, (parts, _) in compilers.items()}
 
-    def stage(self, share: Share) -> Staged:
+    def stage(self, portion: Portion) -> Staged:
         """Stage it. Raises whatever fails; nothing of it is visible, and whoever asked stages it himself."""
-        parts, compiler = self._compilers[share.query]
-        self._claim(share)
-        self._spark.sparkContext.setJobGroup(JOB_GROUP, f"a share of batch {share.inputs.batch.number}", interruptOnCancel=True)
+        parts, compiler = self._compilers[portion.query]
+        self._claim(portion)
+        self._spark.sparkContext.setJobGroup(JOB_GROUP, f"a portion of batch {portion.inputs.batch.number}", interruptOnCancel=True)
         reports = new_reports(self._spark)
-        compiled = committing(compiler.compile(share.inputs, reports), parts, share.intent, share.behind)
-        number = share.inputs.batch.number
+        compiled = committing(compiler.compile(portion.inputs, reports), parts, portion.intent, portion.behind)
+        number = portion.inputs.batch.number
         tails = run_action(compiled, parts, reports, number)
         read_what_is_left(compiled, reports, number)
-        check_read(compiled, share.inputs.streams, reports, number)
-        check_whole(share.query, compiled, tails)
+        check_read(compiled, portion.inputs.streams, reports, number)
+        check_whole(portion.query, compiled, tails)
         return Staged(tails, middle_reports(compiled, reports, number))
 
     def cancel(self) -> None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scribengin.connectors.contract import SourceStream
-from scribengin.local.contract import RunSettings
-from scribengin.local.helping import open_stager
-from scribengin.local.prepare import prepare
-from scribengin.spark import shares
-from scribengin.spark.compiled import Part
-from scribengin.spark.shares import divided
-from scribengin.spark.user_code import pack
+from scribengin.spark import portions
+from scribengin.spark.compiled import BatchPart
+from scribengin.spark.portions import divided
 from scribengin.state.dead import read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
+from tests.beside import helper_beside
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from scribengin.spark.shares import Helper, Share, Staged, Stager
     from tests.conftest import FlowFolder
 
 FLOW = """
@@ -52,13 +47,17 @@ def streams(*sizes: int) -> tuple[SourceStream, ...]:
 
 
 def test_streams_are_divided_in_their_order_into_parts_of_about_one_size() -> None:
-    assert divided({"a": streams(*[8 * MIB] * 6)}, 3) == [Part({"a": (0, 2)}, 0), Part({"a": (2, 4)}, 2), Part({"a": (4, 6)}, 4)]
-    assert divided({"a": streams(30 * MIB, 10 * MIB, 10 * MIB, 10 * MIB)}, 2) == [Part({"a": (0, 1)}, 0), Part({"a": (1, 4)}, 1)]
+    assert divided({"a": streams(*[8 * MIB] * 6)}, 3) == [
+        BatchPart({"a": (0, 2)}, 0),
+        BatchPart({"a": (2, 4)}, 2),
+        BatchPart({"a": (4, 6)}, 4),
+    ]
+    assert divided({"a": streams(30 * MIB, 10 * MIB, 10 * MIB, 10 * MIB)}, 2) == [BatchPart({"a": (0, 1)}, 0), BatchPart({"a": (1, 4)}, 1)]
 
 
 def test_a_part_may_hold_streams_of_several_sources() -> None:
     parts = divided({"a": streams(8 * MIB, 8 * MIB, 8 * MIB), "b": streams(8 * MIB)}, 2)
-    assert parts == [Part({"a": (0, 2)}, 0), Part({"a": (2, 3), "b": (0, 1)}, 2)]
+    assert parts == [BatchPart({"a": (0, 2)}, 0), BatchPart({"a": (2, 3), "b": (0, 1)}, 2)]
     assert [part.end for part in parts] == [2, 4]
 
 
@@ -67,49 +66,10 @@ def test_what_would_not_pay_stays_whole(sizes: tuple[int, ...]) -> None:
     assert len(divided({"a": streams(*sizes)}, 4)) == 1
 
 
-class Beside:
-    """One helper in this process: it stages in a thread of its own. `broken`: its shares come to nothing."""
-
-    def __init__(self, stager: Stager, *, broken: bool = False) -> None:
-        self._stager = stager
-        self._broken = broken
-        self.staged: list[Share] = []
-        self.errors: list[Exception] = []
-        self.dropped = 0
-
-    def take(self, query: str, digest: str) -> list[Helper]:
-        assert self._stager.digests[query] == digest
-        return [self]
-
-    def begin(self, share: Share) -> None:
-        self._answer: list[Staged] = []
-
-        def work() -> None:
-            try:
-                self._answer.append(self._stager.stage(share))
-                self.staged.append(share)
-            except Exception as error:
-                self.errors.append(error)
-
-        self._thread = threading.Thread(target=work)
-        self._thread.start()
-
-    def answer(self) -> Staged | None:
-        self._thread.join()
-        return None if self._broken or not self._answer else self._answer[0]
-
-    def drop(self) -> None:
-        self.dropped += 1
-
-
 @pytest.fixture
 def divide_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "LEAST_BYTES", 1)
-
-
-def helper(spark: SparkSession, folder: FlowFolder, **settings: Any) -> Beside:
-    flow = prepare(folder.path / "flow.yaml", state=None)
-    return Beside(open_stager(spark, flow.tiers[0], pack(flow.plan.flow.code_folder, flow.here), RunSettings()), **settings)
+    monkeypatch.setattr(portions, "LEAST_BYTES", 1)
+    monkeypatch.setattr(portions, "LEAST_ROWS", 1)
 
 
 def fill(folder: FlowFolder, step: str) -> FlowFolder:
@@ -132,12 +92,12 @@ STEP = {
 @pytest.mark.parametrize("broken", [False, True], ids=["helps", "gone"])
 @pytest.mark.parametrize("step", STEP)
 def test_rows_letters_and_counts_are_those_of_one_worker(folder: FlowFolder, spark: SparkSession, step: str, broken: bool) -> None:
-    beside = helper(spark, fill(folder, STEP[step]), broken=broken)
+    beside = helper_beside(spark, fill(folder, STEP[step]), broken=broken)
     result = folder.run(helpers=beside)
 
     assert not beside.errors
-    (share,) = beside.staged
-    assert share.inputs.part == Part({"numbers": (2, 3)}, 2)
+    (portion,) = beside.staged
+    assert portion.inputs.part == BatchPart({"numbers": (2, 3)}, 2)
     assert beside.dropped == 1
     assert folder.read("out") == [{"n": n, "word": f"W{n:060}"} for n in range(0, 3000, 2) if n % 500]
     assert result.balanced
@@ -148,3 +108,26 @@ def test_rows_letters_and_counts_are_those_of_one_worker(folder: FlowFolder, spa
     assert newest is not None
     assert sorted(receipt.unit for receipt in newest.receipts) == [0, 1, 2]
     assert (newest.counts["numbers"].rows_in, newest.counts["kept"].out) == (3003, 1494)
+
+
+@pytest.mark.usefixtures("divide_small")
+def test_a_batch_goes_to_the_member_of_a_group_that_whoever_decides_has_chosen(folder: FlowFolder, spark: SparkSession) -> None:
+    fill(folder, STEP["record"])
+    members = "{members: [{at: %s, name: near}, {at: %s, name: far, cost: 2}]}" % (folder.path / "near", folder.path / "far")  # noqa: UP031
+    text = (folder.path / "flow.yaml").read_text().replace("format: json}\n", "format: json, to: disks}\n")
+    folder.flow(f"{text}groups:\n  disks: {members}\n")
+    for name in ("near", "far"):
+        (folder.path / name).mkdir()
+    beside = helper_beside(spark, folder)
+    assert folder.run(helpers=beside).balanced
+    assert (beside.errors, len(beside.staged)) == ([], 1)
+    assert len(folder.read("near/out")) == 1494
+
+
+@pytest.mark.usefixtures("divide_small")
+def test_what_may_look_at_several_rows_is_run_whole(folder: FlowFolder, spark: SparkSession) -> None:
+    whole = "\n\nfrom scribengin import frame\n\n\n@frame\ndef whole(rows):\n    return rows.where('n % 2 = 0')\n"
+    fill(folder, "python: 'steps:whole'").steps(STEPS + whole)
+    beside = helper_beside(spark, folder)
+    assert folder.run(helpers=beside).balanced
+    assert (beside.errors, beside.staged) == ([], [])

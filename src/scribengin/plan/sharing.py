@@ -1,0 +1,30 @@
+"""Whether several workers of a tier can share the Batches of its Queries, and if not, why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.spec.model import Python
+
+if TYPE_CHECKING:
+    from scribengin.plan.model import Plan, QueryPlan
+
+
+def why_whole(plan: Plan, query: QueryPlan) -> str:
+    """Why one worker runs each Batch of the Query as a whole; empty where parts of one come to the same as the whole."""
+    stateful = next((node.id for node in query.nodes if node.stateful), None)
+    if stateful is not None:
+        return f"step {stateful} keeps state, which is one worker's"
+    if query.static_sources:
+        return f"source {query.static_sources[0]} is a table, which each worker would read and count"
+    steps = plan.flow.steps
+    frame = next(
+        (node.id for node in query.nodes if node.stage == "native" and node.id in steps and isinstance(steps[node.id].action, Python)), None
+    )
+    return "" if frame is None else f"step {frame} is a @frame function, which may look at several rows"
+
+
+def why_alone(plan: Plan) -> str:
+    """Why more workers are of no use to the tier; empty where they share a Query at least."""
+    reasons = [why_whole(plan, query) for query in plan.queries]
+    return reasons[0] if reasons and all(reasons) else ""

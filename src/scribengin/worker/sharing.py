@@ -1,0 +1,272 @@
+"""How the workers of a tier find each other: the one that holds the lease listens, helpers connect, and stage what they are handed.
+
+Whoever holds the lease writes its address and a key into the tier's state, for this user only, and helpers show that they know the key.
+No record goes over the connection: what is handed over names streams, and what comes back are reports. It is not encrypted.
+
+A helper says every two seconds that it is there. Who says nothing for `SILENT_S` is left, and its portion is staged by who asked.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.records import seal, unseal
+from scribengin.core.remote import RemotePath
+from scribengin.core.storage import make_folder, read_or_none, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from scribengin.spark.portions import Helper, Portion, Staged, Stager
+
+LOOPBACK = "127.0.0.1"
+SILENT_S = 20.0
+"""after which a helper that stages is taken for gone"""
+_ALIVE_S = 2.0
+_LOOK_S = 1.0
+"""between two looks for whom to help, and at whether there is another one by now"""
+_CONNECT_S = 5.0
+_KIND, _FORMAT = "workers", 1
+
+
+@dataclass(eq=False)
+class _Connected:
+    """One helper, as whoever hands out sees it: taken for a Batch by one thread at a time."""
+
+    connection: Connection
+    about: str
+    digests: Mapping[str, str]
+    left: Callable[[_Connected], None]
+    busy: bool = False
+    asked: bool = False
+    """it stages, and has not answered"""
+    gone: bool = False
+
+    def begin(self, portion: Portion) -> None:
+        self.asked = True
+        self._try(lambda: self.connection.send(("stage", portion)))
+
+    def answer(self) -> Staged | None:
+        heard_s = time.monotonic()
+        while not self.gone and time.monotonic() - heard_s < SILENT_S:
+            with suppress(EOFError, OSError):
+                if not self.connection.poll(_LOOK_S):
+                    continue
+                kind, said = self.connection.recv()
+                heard_s = time.monotonic()
+                if kind == "alive":
+                    continue
+                self.asked = False
+                staged: Staged | None = said if kind == "staged" else None
+                return staged
+            self._leave()
+        self._leave()
+        return None
+
+    def drop(self) -> None:
+        if self.asked:  # by the end of the connection it hears that nobody waits any more
+            self._leave()
+        self.busy = self.asked = False
+
+    def leave_if_ended(self) -> None:
+        """Of one that has nothing to do, and so nothing to say but that it is gone."""
+        try:
+            ended = self.connection.poll()
+        except OSError:
+            ended = True
+        if ended:
+            self._leave()
+
+    def _try(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except OSError:
+            self._leave()
+
+    def _leave(self) -> None:
+        if not self.gone:
+            self.gone = True
+            with suppress(OSError):
+                self.connection.close()
+            self.left(self)
+
+
+class Workshop:
+    """The helpers of a tier, for the worker that holds its lease: `spark.portions.Helpers`. To be closed."""
+
+    def __init__(self, tier: Path, host: str = LOOPBACK) -> None:
+        """`tier`: the folder of its state. `host`: an address of this machine, at which helpers on others can reach it."""
+        self._place = tier / _NAME
+        self._key = secrets.token_bytes(32)
+        self._lock = threading.RLock()
+        self._connected: list[_Connected] = []
+        self._socket = socket.create_server((host, 0))
+        make_folder(tier)
+        body = {"host": host, "port": self._socket.getsockname()[1], "key": self._key.hex()}
+        replace(self._place, seal(_KIND, _FORMAT, body), private=True)
+        threading.Thread(target=self._accept, name="helpers", daemon=True).start()
+
+    def __len__(self) -> int:
+        """How many are there now."""
+        with self._lock:
+            self._forget_those_that_left()
+            return len(self._connected)
+
+    def take(self, query: str, digest: str) -> list[Helper]:
+        """See `spark.portions.Helpers`."""
+        with self._lock:
+            self._forget_those_that_left()
+            free = [each for each in self._connected if not each.busy and each.digests.get(query) == digest]
+            for each in free:
+                each.busy = True
+            return list(free)
+
+    def close(self) -> None:
+        """Helpers stop what they do, and look for the next one."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            there = list(self._connected)
+        for each in there:
+            each.asked = True
+            each.drop()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                there, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._greet, args=(there,), name="helper", daemon=True).start()
+
+    def _greet(self, there: socket.socket) -> None:
+        """Whoever knows the key is a helper; all others are left alone."""
+        connection = _connection(there)
+        try:
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
+            about, digests = connection.recv() if connection.poll(_CONNECT_S) else ("", None)
+        except (AuthenticationError, EOFError, OSError):
+            digests = None
+        if digests is None:
+            connection.close()
+            return
+        with self._lock:
+            self._connected.append(_Connected(connection, about, digests, self._left))
+
+    def _forget_those_that_left(self) -> None:
+        """Under the lock: nobody takes one meanwhile."""
+        for each in [each for each in self._connected if not each.busy]:
+            each.leave_if_ended()
+
+    def _left(self, helper: _Connected) -> None:
+        with self._lock, suppress(ValueError):
+            self._connected.remove(helper)
+
+
+_NAME = "workers.json"
+
+
+@dataclass
+class Assistant:
+    """A worker that helps: finds who holds the tier's lease, and stages what it is handed, until it is to stop.
+
+    Attributes:
+        tier: the folder of the tier's state.
+        stager: does the work.
+        about: who this is, for people.
+        staged: how many portions it has staged.
+        at_work: it stages one.
+    """
+
+    tier: Path
+    stager: Stager
+    about: str
+    staged: int = 0
+    at_work: bool = False
+    _at: bytes | None = field(default=None)
+
+    def help(self, stop: threading.Event, tell: Callable[[], None] = lambda: None) -> None:
+        """Until `stop` is set, and what is under way is staged. `tell` is called now and then."""
+        while not stop.is_set():
+            tell()
+            self._at = read_or_none(self.tier / _NAME)
+            connection = None if self._at is None else self._connected(self._at)
+            if connection is None:
+                stop.wait(_LOOK_S)
+                continue
+            with connection, suppress(EOFError, OSError):
+                self._serve(connection, stop, tell)
+
+    def _connected(self, said: bytes) -> Connection | None:
+        body: dict[str, Any] = unseal(said, _KIND, _FORMAT, self.tier / _NAME)
+        key = bytes.fromhex(body["key"])
+        try:
+            connection = _connection(socket.create_connection((body["host"], body["port"]), timeout=_CONNECT_S))
+        except OSError:  # it has ended, and the next one writes where it is
+            return None
+        try:
+            answer_challenge(connection, key)
+            deliver_challenge(connection, key)
+            connection.send((self.about, self.stager.digests))
+        except (AuthenticationError, EOFError, OSError):
+            connection.close()
+            return None
+        return connection
+
+    def _serve(self, connection: Connection, stop: threading.Event, tell: Callable[[], None]) -> None:
+        while not stop.is_set():
+            tell()
+            if connection.poll(_LOOK_S):
+                _, portion = connection.recv()
+                self._stage(connection, portion)
+            elif read_or_none(self.tier / _NAME) != self._at:
+                return  # another one holds the lease by now
+
+    def _stage(self, connection: Connection, portion: Portion) -> None:
+        """In a thread, while this one says that it is there and hears whether anybody waits."""
+        answers: list[tuple[str, Any]] = []
+
+        def work() -> None:
+            try:
+                answers.append(("staged", self.stager.stage(portion)))
+            except Exception as error:
+                answers.append(("failed", f"{type(error).__name__}: {error}"))
+
+        thread = threading.Thread(target=work, name="portion")
+        thread.start()
+        self.at_work = True
+        try:
+            while thread.is_alive():
+                thread.join(_ALIVE_S)
+                if connection.poll():  # nothing is said to who stages: the connection has ended
+                    connection.recv()
+                connection.send(("alive", None))
+        except (EOFError, OSError):
+            self.stager.cancel()
+            thread.join()
+            raise
+        finally:
+            self.at_work = False
+        self.staged += answers[0][0] == "staged"
+        connection.send(answers[0])
+
+
+def open_workshop(tier: Path, host: str = LOOPBACK) -> Workshop | None:
+    """For the worker that holds the lease; None where the state does not lie in a file system that helpers share."""
+    return None if isinstance(tier, RemotePath) else Workshop(tier, host)
+
+
+def _connection(there: socket.socket) -> Connection:
+    there.settimeout(None)
+    return Connection(there.detach())

@@ -1,0 +1,98 @@
+"""A tier has as many workers as its version says, or a person: they come and leave beside the one that holds its lease."""
+
+from __future__ import annotations
+
+import pytest
+
+from scribengin.control import admin, reading
+from scribengin.control.decide import apart
+from scribengin.control.places import choose_node
+from scribengin.control.scale import set_workers
+from scribengin.control.world import Node, TierSeen
+from scribengin.core.errors import Refused
+from scribengin.registry.kinds import Run, TierSpec, Workers
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import STATUS, WORKERS
+from tests.control.obedient import Plane
+
+TIERS = {
+    "edge": TierSpec(),
+    "core": TierSpec(feeders=("edge",), workers=2),
+    "last": TierSpec(feeders=("core",), alone="step by_hour keeps state"),
+}
+
+
+@pytest.fixture
+def plane() -> Plane:
+    plane = Plane()
+    admin.apply(plane.person, admin.Submission("f", "0", "flow.yaml", "/base", TIERS), state=lambda _: "/state", by="me")
+    plane.comes_to("f", "running")
+    plane.turn()
+    plane.turn()
+    return plane
+
+
+def workers(plane: Plane) -> dict[str, str]:
+    for _ in range(6):
+        plane.turn()
+    return {tier["tier"]: tier["worker"] for tier in reading.describe(plane.person, "f")["tiers"] if tier["state"] == "running"}
+
+
+ALL = {"edge": "f.edge-1", "core": "f.core-1", "core~2": "f.core~2-1", "last": "f.last-1"}
+
+
+def test_a_version_says_how_many_workers_a_tier_has(plane: Plane) -> None:
+    assert workers(plane) == ALL
+
+
+def test_workers_come_and_leave_and_those_that_are_there_go_on(plane: Plane) -> None:
+    assert set_workers(plane.person, "f", ["core"], 3)
+    assert workers(plane) == ALL | {"core~3": "f.core~3-1"}
+    assert not set_workers(plane.person, "f", ["core"], 3)
+    assert set_workers(plane.person, "f", ["core"], 1)
+    assert workers(plane) == {name: worker for name, worker in ALL.items() if name != "core~2"}
+    assert set_workers(plane.person, "f", ["core"], 2)
+    assert workers(plane) == ALL | {"core~2": "f.core~2-2"}
+    said = read_record(plane.person, WORKERS("f"))
+    assert isinstance(said, Stored)
+    assert said.record == Workers()  # as the version says, which needs no word
+
+
+@pytest.mark.parametrize(
+    ("tiers", "count", "why"),
+    [
+        (["core"], 0, "cannot have 0 workers: say 1 to 16"),
+        (["core"], 17, "say 1 to 16"),
+        (["last"], 2, "tier last cannot have 2 workers: step by_hour keeps state"),
+        ([], 2, "tier last cannot have 2 workers"),
+        (["cor"], 2, 'flow f has no tier "cor"'),
+    ],
+    ids=["none", "many", "state", "all", "unknown"],
+)
+def test_a_number_that_cannot_be_is_refused_and_changes_nothing(plane: Plane, tiers: list[str], count: int, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        set_workers(plane.person, "f", tiers, count)
+    assert workers(plane) == ALL
+
+
+def test_a_number_that_a_person_writes_by_hand_is_taken_up_or_told_beside_it(plane: Plane) -> None:
+    plane.person.commit(WORKERS("f").create(Workers(tiers={"core": 3, "last": 4})))
+    assert workers(plane) == ALL | {"core~3": "f.core~3-1"}
+    status = read_record(plane.person, STATUS("f"))
+    assert isinstance(status, Stored)
+    assert status.record.refused[WORKERS("f").path]["why"] == "tier last cannot have 4 workers: step by_hour keeps state"
+
+
+def test_who_stops_or_drains_the_flow_need_not_think_of_helpers(plane: Plane) -> None:
+    for goal in ("drained", "running", "paused", "running", "stopped"):
+        admin.want(plane.person, "f", goal, by="me")
+        plane.comes_to("f", {"drained": "stopped"}.get(goal, goal))
+    assert workers(plane) == {}
+
+
+def test_of_nodes_that_cost_the_same_each_worker_of_a_tier_has_its_own() -> None:
+    nodes = {"a": Node(False), "b": Node(False)}
+    tiers = {"core": TierSeen("core", run=Run(number=1, node="a", asked_at=0.0, generation=1)), "core~2": TierSeen("core~2")}
+    load = {"a": 1, "b": 5}
+    assert choose_node(nodes, tiers["core~2"], apart(load, tiers, "core~2")) == "b"
+    assert choose_node(nodes, TierSeen("other"), apart(load, tiers, "other")) == "a"
