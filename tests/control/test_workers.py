@@ -70,8 +70,9 @@ def test_workers_come_and_leave_and_those_that_are_there_go_on(plane: Plane) -> 
     ids=["none", "many", "state", "all", "unknown"],
 )
 def test_a_number_that_cannot_be_is_refused_and_changes_nothing(plane: Plane, tiers: list[str], count: int, why: str) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(Refused, match=why) as refused:
         set_workers(plane.person, "f", tiers, count)
+    assert refused.value.code == ("scale-workers" if tiers != ["cor"] else "tier-unknown")
     assert workers(plane) == ALL
 
 
