@@ -69,7 +69,6 @@ def test_what_would_not_pay_stays_whole(sizes: tuple[int, ...]) -> None:
 @pytest.fixture
 def divide_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portions, "LEAST_BYTES", 1)
-    monkeypatch.setattr(portions, "LEAST_ROWS", 1)
 
 
 def fill(folder: FlowFolder, step: str) -> FlowFolder:

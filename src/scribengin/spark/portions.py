@@ -7,6 +7,7 @@ until the decision names it: one that dies, sleeps or is cut off costs time only
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from scribengin.spark.compiled import BatchInputs, Compiled, QueryParts
     from scribengin.state.intents import Intent
 
-LEAST_BYTES = 4 * 2**20
-LEAST_ROWS = 20_000
-"""of a portion, by what its streams say: a smaller one is read in less time than it takes to hand it out"""
+LEAST_BYTES = int(os.environ.get("SCRIBENGIN_PORTION_BYTES") or 4 * 2**20)
+"""of a portion, by what its streams say: a smaller one is read in less time than it takes to hand it out. Fault runs say less"""
 BYTES_A_ROW = 200
 """a guess, for streams that know only their rows"""
 
@@ -122,7 +122,7 @@ def divided(streams: Mapping[str, Sequence[SourceStream]], most: int) -> list[Ba
 def _bytes_of(stream: SourceStream) -> int:
     if stream.bytes:
         return stream.bytes
-    return (stream.rows or 0) * (LEAST_BYTES // LEAST_ROWS)
+    return (stream.rows or 0) * BYTES_A_ROW
 
 
 def _part(streams: Mapping[str, Sequence[SourceStream]], start: int, end: int) -> BatchPart:

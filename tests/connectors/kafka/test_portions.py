@@ -36,7 +36,6 @@ def test_each_row_is_in_the_topic_once(
     folder: FlowFolder, spark: SparkSession, cluster: KafkaCluster, topics: Any, monkeypatch: pytest.MonkeyPatch, step: str, broken: bool
 ) -> None:
     monkeypatch.setattr(portions, "LEAST_BYTES", 1)
-    monkeypatch.setattr(portions, "LEAST_ROWS", 1)
     source, sink = topics.make(4), topics.make()
     for partition in range(4):
         topics.write(source, range(partition, 400, 4), partition)

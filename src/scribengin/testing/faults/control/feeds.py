@@ -30,6 +30,8 @@ def copied(row: dict) -> dict:
 """
 _EDITED = "# version {version}\n"
 _PARTITIONS = 2
+WORKERS = 3
+"""of the flow whose Batches are shared"""
 
 
 class Feed(Protocol):
@@ -125,6 +127,26 @@ class FileFeed:
 
     def _keys(self, part: int) -> list[Key]:
         return [Key("run", part, seq) for seq in range(self.rows)]
+
+
+@dataclass
+class SharedFeed(FileFeed):
+    """The same with several workers, which share each Batch: a part is of several streams."""
+
+    name: str = "shared"
+    rows: int = 1600
+
+    @property
+    def label(self) -> str:
+        """See `Feed`."""
+        return "shared"
+
+    def write(self) -> None:
+        """See `Feed`."""
+        super().write()
+        flow = self.seen(self.folder / "flow.yaml")
+        text = flow.read_text().replace("format: json, schema", "format: json, split: 64KiB, schema")
+        flow.write_text(f"{text}tiers: {{core: {{steps: [done, kept], workers: {WORKERS}, resources: {{cores: 1}}}}}}\n")
 
 
 @dataclass

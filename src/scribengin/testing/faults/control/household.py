@@ -38,6 +38,8 @@ _UP = "scribengin.testing.faults.control.up_behind"
 _BESIDE = {"node", "master"}
 """commands that are processes of the household"""
 _API = re.compile(r" is up: API (http\S+?),")
+_SMALL = {"SCRIBENGIN_PORTION_BYTES": "65536"}
+"""so that workers of a tier share Batches of a few files"""
 _MARK = "FAULTS_HOUSEHOLD"
 """in the environment of all that is started here, and of all that it starts"""
 
@@ -102,7 +104,7 @@ class Household:
     @property
     def environment(self) -> dict[str, str]:
         """What its processes find, and what they are known by."""
-        return plain_environment() | dict(self.java) | {"SCRIBENGIN_HOME": str(self.home), _MARK: str(self.folder)}
+        return plain_environment() | dict(self.java) | {"SCRIBENGIN_HOME": str(self.home), _MARK: str(self.folder), **_SMALL}
 
     def start(self) -> None:
         """`scribengin up`, until it says that it is. Raises Hung where it does not."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.state.decisions import Decisions
-from scribengin.testing.faults.control.feeds import FileFeed, Load, TopicFeed
+from scribengin.testing.faults.control.feeds import FileFeed, Load, SharedFeed, TopicFeed
 from scribengin.testing.faults.control.household import Household, Refusal
 from scribengin.testing.faults.control.strikes import LifeTold, Struck
 from scribengin.testing.faults.drivers import Hung
@@ -119,7 +119,7 @@ class ControlLife:
 class Ground:
     """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there.
     `hosts`: so many take workers, the first is that of the master. `masters`: so many are up, the first that of `up`. `voting`: servers
-    of its ZooKeeper."""
+    of its ZooKeeper. `shared`: a flow with several workers lives beside the others."""
 
     folder: Path
     java: Mapping[str, str]
@@ -129,6 +129,7 @@ class Ground:
     hosts: int = 1
     masters: int = 1
     voting: int = 1
+    shared: bool = False
     limit_s: float = 400.0
     """for each recovery"""
 
@@ -166,6 +167,8 @@ def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack
         chain = TopicFeed(house.folder / "chained", ground.bootstrap, f"{told.seed}_{int(time.time()):x}")
         stack.callback(chain.remove)
         feeds.append(chain)
+    if ground.shared:
+        feeds.append(SharedFeed(house.folder / "shared", house.seen))
     house.start()
     for nth in range(1, ground.hosts):
         house.start_node(f"host{nth + 1}")

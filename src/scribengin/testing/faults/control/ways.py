@@ -6,9 +6,11 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from scribengin.registry.kinds import HELPER
 from scribengin.testing.faults.control.masters import leader_killed, leader_stopped, standby_killed
 from scribengin.testing.faults.control.processes import ports_of
 from scribengin.testing.faults.control.wire import HOWS
+from scribengin.worker.sharing import SILENT_S
 
 if TYPE_CHECKING:
     import random
@@ -188,6 +190,40 @@ def paused_and_resumed(life: ControlLife, rng: random.Random) -> str:
     return f"{feed.name} {verb}"
 
 
+def helper_killed(life: ControlLife, rng: random.Random) -> str:
+    """A worker that helps: killed, or asleep for longer than the others wait for it."""
+    house = life.house
+    helpers = sorted({part.worker for part in house.parts() if part.role == "python" and HELPER in part.worker})
+    if not helpers:
+        return "there was none"
+    worker, sleeps = rng.choice(helpers), rng.random() < 0.3
+    parts = [part for part in house.parts() if part.worker == worker and part.role != "keeper"]
+    life.struck()
+    house.strike(signal.SIGSTOP if sleeps else signal.SIGKILL, parts)
+    if sleeps:
+        house.pause(SILENT_S + rng.uniform(2.0, 10.0))
+        house.strike(signal.SIGCONT, parts)
+    life.mended()
+    return f"{worker} {'asleep' if sleeps else 'killed'}"
+
+
+def workers_scaled(life: ControlLife, rng: random.Random) -> str:
+    """Another number of workers, under load; now and then one of them is killed at once."""
+    house = life.house
+    count = rng.randrange(1, 5)
+    life.struck()
+    house.says("scale", "shared.core", "--workers", str(count))
+    house.pause(rng.uniform(0.0, 6.0))
+    hit = []
+    if rng.random() < 0.5:
+        workers = sorted({part.worker for part in house.parts() if part.role == "python" and part.worker.startswith("shared.")})
+        worker = rng.choice(workers)
+        hit = [part for part in house.parts() if part.worker == worker]
+        house.strike(signal.SIGKILL, hit)
+    life.mended()
+    return f"{count} workers{f', and {hit[0].worker} killed' if hit else ''}"
+
+
 def disk_full(life: ControlLife, rng: random.Random) -> str:
     """The disk on which everything lies is full for a while; then there is room again. A person may have to say so."""
     house = life.house
@@ -229,6 +265,8 @@ WAYS: dict[str, Way] = {
     "host-killed": host_killed,
     "version-applied": version_applied,
     "paused-and-resumed": paused_and_resumed,
+    "helper-killed": helper_killed,
+    "workers-scaled": workers_scaled,
     "disk-full": disk_full,
 }
 """By the names that reports and `ONLY=control:…` use."""
@@ -236,6 +274,8 @@ OF_HOSTS = frozenset({"host-stopped-a-minute", "host-killed"})
 """those that need a further host"""
 OF_MASTERS = frozenset({"leader-killed", "leader-stopped", "standby-killed"})
 """those that need three masters"""
+OF_WORKERS = frozenset({"helper-killed", "workers-scaled"})
+"""those that need a flow with several workers"""
 OF_ENSEMBLE = frozenset({"zookeeper-lost"})
 """those that need several ZooKeepers, before which there is no wire to cut"""
 ON_SMALL_DISK = frozenset({"disk-full"})
