@@ -77,7 +77,9 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("num_workers", "Storm", "workers", "of a tier, where flows are managed; each has `cores`, over which Spark spreads the work"),
     OldWord("connector", "Kafka Connect", "type"),
     OldWord("connector.class", "Kafka Connect", "type"),
-    OldWord("tasks.max", "Kafka Connect", "workers", "of a tier, where flows are managed; each has `cores`, over which Spark spreads the work"),
+    OldWord(
+        "tasks.max", "Kafka Connect", "workers", "of a tier, where flows are managed; each has `cores`, over which Spark spreads the work"
+    ),
     OldWord("transforms", "Kafka Connect", "steps"),
     OldWord("transform", "Kafka Connect", "steps"),
     OldWord("predicates", "Kafka Connect", "filter"),
