@@ -53,6 +53,7 @@ from scribengin.control.actions import (
     FreeLease,
     HoldBack,
     Kill,
+    NameGroup,
     Note,
     SetAside,
     Start,
@@ -335,6 +336,9 @@ class Story:
                 self._set_flow(replace(self.world.flows[name], under_way=under_way))
             case HoldBack(name, held_back):
                 self._set_flow(replace(self.world.flows[name], held_back=held_back))
+            case NameGroup(name, tier, _):
+                flow = self.world.flows[name]
+                self._set_flow(replace(flow, tiers={**flow.tiers, tier: replace(flow.tiers[tier], names=None)}))
             case Ask(name, _, wanted):
                 flow = self.world.flows[name]
                 self._set_flow(replace(flow, wish=Wish(wanted.version, wanted.state, flow.wish.generation + 1)))
@@ -432,6 +436,8 @@ def _said(action: Action) -> str:
         case HoldBack(_, held_back):
             shares = [f"{sink} by {hold.flow} to {hold.share:.0%}" for sink, hold in held_back.sinks.items()]
             return f"> hold back {', '.join(shares) or 'nothing'}"
+        case NameGroup(_, tier, name):
+            return f"> {tier} runs on group {name.group}"
         case Ask(_, id_, wanted):
             return f"> operation w{id_} wants it {wanted.state}, for {wanted.by}"
         case Advance(id_, reached):

@@ -9,10 +9,10 @@ from scribengin.control.mirror import Mirror
 from scribengin.control.refusals import MOST, read_wish, some_of
 from scribengin.core.errors import StateError
 from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
-from scribengin.registry.kinds import Desired, Host, Mapped
+from scribengin.registry.kinds import Desired, GroupName, Host, Mapped, TierSpec
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, put
-from scribengin.registry.tree import ATTEMPTS, CHANGES, DESIRED, GROUP, HOST, LIMIT, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import ATTEMPTS, CHANGES, DESIRED, GROUP, HOST, LIMIT, MAPPED, NODE_GROUP, REPORT, RUN, SPEC, STATUS, WANTED
 from tests.control.hands import Plane
 
 
@@ -230,6 +230,50 @@ def test_a_binding_to_a_node_that_never_was_is_refused_until_it_registers(store:
     assert len(plane.workers()) == 3
     plane.person.commit(HOST("ghost").create(Host(host="ghost")))
     plane.comes_to("tweets", "running", lambda status: not status.refused)
+
+
+GROUPS = {"near": {"here": 1.0}, "far": {"there": 1.0}}
+
+
+def grouped(plane: Plane, group: str, package: str) -> None:
+    tiers = {"main": TierSpec(group=group, hosts=GROUPS[group])}
+    submission = admin.Submission("grouped", package, "flow.yaml", "/base", tiers, groups=GROUPS)
+    admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
+
+
+def test_the_group_of_a_tier_is_written_and_may_be_changed_by_hand_until_a_version_says_otherwise(plane: Plane) -> None:
+    def group() -> str:
+        plane.rests()
+        found = read_record(plane.person, NODE_GROUP("grouped.main"))
+        assert isinstance(found, Stored)
+        return found.record.group
+
+    grouped(plane, "near", "0")
+    plane.comes_to("grouped", "running")
+    assert (group(), plane.node("grouped", "main")) == ("near", "here")
+    # as somebody writes it who knows of no other key
+    plane.person.commit(put(plane.person, NODE_GROUP("grouped.main"), GroupName(group="far")))
+    plane.comes_to("grouped", "running", lambda _: plane.node("grouped", "main") == "there")
+    assert group() == "far"
+    grouped(plane, "near", "1")  # says what the version before said: the person's word holds
+    plane.comes_to("grouped", "running", lambda status: status.version == 2)
+    assert (group(), plane.node("grouped", "main")) == ("far", "there")
+    grouped(plane, "far", "2")
+    plane.comes_to("grouped", "running", lambda status: status.version == 3)
+    grouped(plane, "near", "3")
+    plane.comes_to("grouped", "running", lambda _: plane.node("grouped", "main") == "here")
+    assert group() == "near"
+
+
+def test_a_group_by_hand_that_the_flow_has_not_is_refused_beside_it(plane: Plane) -> None:
+    grouped(plane, "near", "0")
+    plane.comes_to("grouped", "running")
+    plane.person.commit(put(plane.person, NODE_GROUP("grouped.main"), GroupName(group="south")))
+    status = plane.comes_to("grouped", "running", lambda status: bool(status.refused))
+    (refused,) = status.refused.values()
+    assert refused["why"] == 'names group "south", which is no group of hosts of flow grouped'
+    assert refused["remedy"] == "write one of these, or remove it: far, near"
+    assert plane.node("grouped", "main") == "here"
 
 
 def test_of_two_nodes_that_claim_a_tier_the_first_has_it_and_the_other_is_refused(store: MemoryStore, plane: Plane) -> None:

@@ -12,6 +12,7 @@ from scribengin.control.actions import (
     FreeLease,
     HoldBack,
     Kill,
+    NameGroup,
     Note,
     SetAside,
     Start,
@@ -33,6 +34,7 @@ from scribengin.registry.tree import (
     DESIRED,
     HELD_BACK,
     LEASE,
+    NODE_GROUP,
     OPERATION,
     RUN,
     SHARE,
@@ -78,7 +80,7 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack():
+            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack() | NameGroup():
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
@@ -236,3 +238,5 @@ def _written(action: Start | Writing) -> tuple[Spot[Any], Record]:
             return SHARE(flow), share
         case HoldBack(flow, held_back):
             return HELD_BACK(flow), held_back
+        case NameGroup(flow, tier, name):
+            return NODE_GROUP(f"{flow}.{tier}"), name

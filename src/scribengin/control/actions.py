@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.kinds import Desired, Operation, Run, Share, Status, TierWish, WorkflowOperation
+    from scribengin.registry.kinds import Desired, GroupName, Operation, Run, Share, Status, TierWish, WorkflowOperation
     from scribengin.registry.outside import HeldBack
     from scribengin.registry.records import Spot
 
@@ -124,7 +124,16 @@ class Allot:
     share: Share
 
 
-Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack
+@dataclass(frozen=True, slots=True)
+class NameGroup:
+    """Write on which group a tier runs."""
+
+    flow: str
+    tier: str
+    name: GroupName
+
+
+Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack | NameGroup
 """what a record is all there is to do for"""
 Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 
@@ -170,5 +179,7 @@ def said_of(action: Action) -> str:
             )
         case HoldBack(_, held_back):
             return f"{', '.join(sorted(held_back.sinks)) or 'none of its sinks'} held back by flows that read there"
+        case NameGroup(_, tier, name):
+            return f"tier {tier} runs on group {name.group}"
         case _:
             assert_never(action)

@@ -87,6 +87,7 @@ def apply_all(
                 watched=submission.watched,
                 labels=dict(submission.labels),
                 outside=submission.outside,
+                groups=submission.groups,
             )
             accepts = {"at": now, "by": by} if columns else {}
             desired = Desired(state="running", version=each.version, by=by, at=now, accepts=accepts)

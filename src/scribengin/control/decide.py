@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Allot, HoldBack, Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import Allot, HoldBack, Kill, NameGroup, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.operations import held_wishes, next_step
 from scribengin.control.pressure import held_back, is_news
 from scribengin.control.quotas import admit, divide
@@ -91,6 +91,9 @@ def _for_flow(
             if isinstance(action, Start) and _is_new(action.run, tiers[name].spare) and not admission.takes_spare(flow, tiers[name]):
                 continue
             yield action
+    for name, tier in tiers.items():
+        if tier.names is not None and tier.run is not None:  # the worker's own folder is there by then, with its rights
+            yield NameGroup(flow.name, name, tier.names)
     if is_news(flow.held_back, now := held_back(world, flow)):
         flow = replace(flow, held_back=now)
         yield HoldBack(flow.name, now)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
 from scribengin.control.quota_records import Quotas, read_quotas
-from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of, workers_of
+from scribengin.control.refusals import group_of, read_spec, read_wish, refusal, refused_limits, some_of, workers_of
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
 from scribengin.plan.meetings import MeetingIndex
 from scribengin.registry.contract import Damaged, Entry
-from scribengin.registry.kinds import UNDER_WAY, TierSpec, helper_name, is_helper, spec_of
+from scribengin.registry.kinds import UNDER_WAY, TierSpec, helper_name, is_helper, spec_of, tier_of
 from scribengin.registry.records import Newer, Record, Stored
 from scribengin.registry.tree import (
     DECOMMISSIONED,
@@ -26,6 +26,7 @@ from scribengin.registry.tree import (
     LEASE_TERM,
     LIMIT,
     MAPPED,
+    NODE_GROUP,
     OPERATION,
     QUOTA,
     REPORT,
@@ -193,7 +194,8 @@ class Observer:
             spec = self._mirror.stored(spot_of_spec)
             tiers += [(name, tier) for tier in self._tiers(name, spec.record if isinstance(spec, Stored) else None)]
         spots = [_spots_of(*tier) for tier in tiers]
-        self._mirror.fetch([spot.path for each in spots for spot in each[:-1]])
+        groups = [NODE_GROUP(f"{name}.{tier}").path for name, tier in tiers if not is_helper(tier)]
+        self._mirror.fetch([*(spot.path for each in spots for spot in each[:-1]), *groups])
         self._mirror.fetch([each.lease_term.path for each in spots if self._mirror.read(each.run.path) is None])
 
     def _tiers(self, flow: str, spec: Spec | None) -> list[str]:
@@ -220,6 +222,9 @@ class Observer:
         refused |= self._quotas.refused_of(spec.labels)
         counts, wrong = workers_of(self._mirror, name, spec)
         refused |= wrong
+        groups = {tier: group_of(self._mirror, name, tier, spec) for tier in spec.tiers if WANTED.fits(name, tier)}
+        for _, _, wrong in groups.values():
+            refused |= wrong
         wanted = _wanted(counts)
         names = self._tiers(name, spec)
         bound = self._bindings.bound.get(name, {})
@@ -228,6 +233,12 @@ class Observer:
             why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
         tiers = {tier: self._tier(name, tier, spec, bound.get(tier, ""), left=tier not in wanted) for tier in names}
+        for tier, (group, new, _) in groups.items():
+            for each in [tier, *(helper for helper in names if is_helper(helper) and tier_of(helper) == tier)]:
+                if group != tiers[each].group:
+                    tiers[each] = replace(tiers[each], group=group, hosts=spec.groups[group])
+                if each == tier and new is not None:
+                    tiers[each] = replace(tiers[each], names=new)
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
         self._place(name, spec.outside)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.control.world import Wish
 from scribengin.registry.contract import Damaged, Entry
+from scribengin.registry.kinds import GroupName
 from scribengin.registry.records import Newer, Stored
-from scribengin.registry.tree import DESIRED, LIMIT, SPEC, STATUS, WORKERS
+from scribengin.registry.tree import DESIRED, LIMIT, NODE_GROUP, SPEC, STATUS, WORKERS
 from scribengin.spec.tier_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -121,6 +122,25 @@ def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, int], d
     wrong = {tier: why for tier, count in found.record.tiers.items() if (why := why_not_workers(flow, spec, tier, count))}
     counts |= {tier: count for tier, count in found.record.tiers.items() if tier not in wrong}
     return counts, {spot.path: refusal(there, "; ".join(wrong.values()), remedy)} if wrong else {}
+
+
+def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, GroupName | None, dict[str, Any]]:
+    """(the group on which the tier runs, what is to be written of it, what stands there and cannot be). A person's word holds until a
+    version says otherwise."""
+    spot, said = NODE_GROUP(f"{flow}.{tier}"), spec.tiers[tier].group
+    there, found = mirror.read(spot.path), mirror.stored(spot)
+    remedy = f"write one of these, or remove it: {', '.join(sorted(spec.groups)) or 'the flow has no group of hosts'}"
+    if isinstance(found, Damaged) and found.raw.strip(b"{} \n"):
+        return said, None, {spot.path: refusal(there, found.why, remedy)}
+    if isinstance(found, Newer):
+        return said, None, {spot.path: refusal(there, "was written by a newer Scribengin", "run the newer version")}
+    if not isinstance(found, Stored) or not found.entry.value or (found.record.said and found.record.said != said):
+        return said, GroupName(group=said, said=said) if said else None, {}
+    name = found.record.group
+    if name not in spec.groups:
+        return said, None, {spot.path: refusal(there, f'names group "{name}", which is no group of hosts of flow {flow}', remedy)}
+    new = GroupName(group=name, said=said)
+    return name, None if new == found.record else new, {}
 
 
 def why_not_workers(flow: str, spec: Spec, tier: str, count: int) -> str:

@@ -15,6 +15,7 @@ from scribengin.plan.sharing import why_alone
 from scribengin.plan.standby import standby_of
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.outside import Outside
+from scribengin.registry.tree import HOST
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
 from scribengin.spec.model import Resources
@@ -43,6 +44,7 @@ class Submission:
     watched: Watched = NOT_WATCHED
     labels: Mapping[str, str] = field(default_factory=dict)
     outside: Outside = NOWHERE
+    groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def ends(self) -> tuple[str, Outside]:
@@ -62,7 +64,7 @@ class Applied:
 def submission_of(plan: FlowPlan, package: str, path: str, base: str) -> Submission:
     """Of a flow that was planned from the file `path` of a package."""
     flow = plan.flow
-    return Submission(flow.name, package, path, base, _tiers_of(plan), _watched_of(flow), flow.labels, outside_of(flow))
+    return Submission(flow.name, package, path, base, _tiers_of(plan), _watched_of(flow), flow.labels, outside_of(flow), _groups_of(flow))
 
 
 def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
@@ -100,6 +102,15 @@ def _group_of(flow: Flow, sink: Sink) -> Iterator[tuple[str, dict[str, float]]]:
 def _hosts_of(flow: Flow, tier: Tier | None) -> dict[str, float]:
     """Host → cost of the group on which a tier runs."""
     return {} if tier is None or tier.group is None else {member.at: member.cost for member in members_of(flow, tier.group)}
+
+
+def _groups_of(flow: Flow) -> dict[str, dict[str, float]]:
+    """The groups on which a tier may run: those whose members can all be hosts."""
+    return {
+        name: {member.at: member.cost for member in group.members}
+        for name, group in flow.groups.items()
+        if all(HOST.fits(member.at) for member in group.members)
+    }
 
 
 def _watched_of(flow: Flow) -> Watched:

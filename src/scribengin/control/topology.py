@@ -75,7 +75,8 @@ def plan_rollback(registry: Registry, flow: str, version: int, *, packages: Pack
     submissions = []
     for name, number in admin.going_back(registry, flow, version, only=only).items():
         spec = reading.version_of(registry, name, number)
-        submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), spec.watched, spec.labels, spec.outside))
+        about = (spec.watched, spec.labels, spec.outside, spec.groups)
+        submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), *about))
     return plan_topology(registry, submissions, packages=packages, state=lambda _: "")
 
 

@@ -15,7 +15,7 @@ from scribengin.registry.watched import Watched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.registry.kinds import Goal, Operation, Report, Run, Share, Status, TierWish, WorkflowOperation
+    from scribengin.registry.kinds import Goal, GroupName, Operation, Report, Run, Share, Status, TierWish, WorkflowOperation
     from scribengin.registry.outside import HeldBack, Waters
     from scribengin.registry.records import Spot
 
@@ -104,6 +104,8 @@ class TierSeen:
     """the group of hosts on which it runs; empty: any host"""
     hosts: Mapping[str, float] = field(default_factory=dict)
     """node or host name of each member of that group → cost"""
+    names: GroupName | None = None
+    """what is to be written of its group; None where it stands there"""
 
 
 class Delay(NamedTuple):

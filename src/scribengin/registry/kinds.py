@@ -127,6 +127,8 @@ class Spec(Record):
     """by which verbs, and rights, choose flows"""
     scaled: Mapping[str, Mapping[str, int]] = {}
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
+    groups: Mapping[str, Mapping[str, float]] = {}
+    """group of hosts of the flow file → node or host name of each member → cost"""
     watched: Watched = Watched()
     outside: Outside = Outside()
     """where it reads and writes; it meets other flows there"""
@@ -315,9 +317,11 @@ class Link(Record):
 
 
 class GroupName(Record):
-    """The group that a tier runs on."""
+    """The group that a tier runs on: as its version says, or another of the flow's that a person has written."""
 
     group: str
+    said: str = ""
+    """what the version said when a master wrote it: another version's word comes before a person's"""
 
 
 class Host(Record):
