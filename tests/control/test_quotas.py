@@ -53,6 +53,20 @@ def test_executors_are_counted_each(plane: Plane) -> None:
     assert list_quotas(plane.person)[0]["taken"]["cores"] == 6
 
 
+def test_helpers_come_as_far_as_there_is_room_and_the_flow_runs_without_the_others(plane: Plane) -> None:
+    set_quota(plane.person, SEARCH, cores=2, by="ann")
+    specs = {"main": TierSpec(workers=3)}
+    shared = admin.Submission("shared", "0", "flow.yaml", "/base", specs, labels={"team": "search"})
+    admin.apply(plane.person, shared, state=lambda _: "/state", by="me")
+    plane.comes_to("shared", "running", lambda _: len(plane.workers()) == 2)
+    plane.rests()
+    assert plane.status("shared").reason.startswith("tier main: 2 of 3 workers are there; main~")
+    assert list_quotas(plane.person)[0]["taken"]["cores"] == 2
+    set_quota(plane.person, SEARCH, cores=3, by="ann")
+    plane.comes_to("shared", "running", lambda status: not status.reason)
+    assert plane.workers() == ["shared.main-1", "shared.main~2-1", "shared.main~3-1"]
+
+
 class Counting:
     """A client, and how often it was asked for something."""
 

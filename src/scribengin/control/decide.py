@@ -16,7 +16,7 @@ from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
 from scribengin.control.workflow_operations import next_of
 from scribengin.control.world import UnderWay
-from scribengin.registry.kinds import UNDER_WAY, Share, tier_of
+from scribengin.registry.kinds import UNDER_WAY, Share, is_helper, tier_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -80,7 +80,7 @@ def _for_flow(
             # who is being removed is gone first: the next look shows it
             if isinstance(action, Start) and (flow.name, name) in left:
                 continue
-            if isinstance(action, Start) and _is_new(action.run, tiers[name].run) and flow.name in admission.waits:
+            if isinstance(action, Start) and _is_new(action.run, tiers[name].run) and not _may_start(flow, tiers[name], admission):
                 continue
             yield action
             if isinstance(action, Note | Start):
@@ -101,6 +101,11 @@ def _for_flow(
     status = standing(world, replace(flow, tiers=tiers), admission.waits.get(flow.name))
     if status != flow.status:
         yield Tell(flow.name, status)
+
+
+def _may_start(flow: FlowSeen, tier: TierSeen, admission: Admission) -> bool:
+    """Whether quotas let a worker start that was not ordered yet; of a helper it is known only now."""
+    return flow.name not in admission.waits and (not is_helper(tier.tier) or admission.takes_spare(flow, tier))
 
 
 def apart(load: Mapping[str, int], tiers: Mapping[str, TierSeen], name: str) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ from scribengin.control.world import Allowance, FlowSeen, TierSeen, Wish
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.registry.contract import Damaged, Delete
-from scribengin.registry.kinds import Quota, TierSpec
+from scribengin.registry.kinds import Quota, TierSpec, spec_of
 from scribengin.registry.records import Stored, put, read_record, read_records
 from scribengin.registry.tree import DESIRED, QUOTA, RUN, SHARE, SPARE, SPEC, STATUS, WANTED
 
@@ -181,7 +181,7 @@ def _flows(registry: Registry, quotas: Collection[Allowance]) -> list[FlowSeen]:
 
 
 def _tier(values: Mapping[str, Any], flow: str, tier: str, spec: Spec) -> TierSeen:
-    said = spec.tiers.get(tier, TierSpec())
+    said = spec_of(spec, tier) or TierSpec()
     wish, run, spare = (values.get(kind(flow, tier).path) for kind in (WANTED, RUN, SPARE))
     cores, memory_bytes, executors = said.cores, said.memory_bytes, said.executors
     return TierSeen(tier, cores=cores, memory_bytes=memory_bytes, wish=wish, run=run, spare=spare, executors=executors)

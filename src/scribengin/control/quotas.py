@@ -15,7 +15,7 @@ from scribengin.control.runs import needs_worker
 from scribengin.control.spares import waiting
 from scribengin.control.wishes import has_drained
 from scribengin.core.units import show_bytes
-from scribengin.registry.kinds import Share
+from scribengin.registry.kinds import Share, is_helper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -75,7 +75,7 @@ class Admission:
     _pools: list[_Pool] = field(default_factory=list)
 
     def takes_spare(self, flow: FlowSeen, tier: TierSeen) -> bool:
-        """Whether there is room for a spare of the tier, which it has then. A spare never goes before a flow that waits."""
+        """Whether there is room for a spare of the tier, or for a helper, which it has then. Neither goes before a flow that waits."""
         pools = [pool for pool in self._pools if pool.allowed.covers(flow.labels)]
         more = given_to(tier)
         if any(pool.allowed.closed or pool.first or not pool.has_room(more) for pool in pools):
@@ -217,13 +217,14 @@ def _comes_again(flow: FlowSeen, tier: TierSeen) -> bool:
 
 
 def _to_start(world: World, flow: FlowSeen) -> Iterator[TierSeen]:
-    """Its tiers that are to have a worker and have none, as far as a node could take it: what cannot start keeps nobody from anything."""
+    """Its tiers that are to have a worker and have none, as far as a node could take it: what cannot start keeps nobody from anything. A
+    helper is none of them: it comes where there is room, and no flow waits for it."""
     part = flow.under_way.operation.tiers if flow.under_way is not None else ()
     for name, tier in flow.tiers.items():
         # what is wanted of the flow comes to the tier in this very look
         asks = flow.wish.goal == "running" or (flow.wish.goal == "drained" and not has_drained(tier, flow.wish.generation))
         wanted = asks and (flow.wanted_tiers is None or name in flow.wanted_tiers)
-        if _runs(tier) or not (wanted or name in part or needs_worker(tier)):
+        if is_helper(name) or _runs(tier) or not (wanted or name in part or needs_worker(tier)):
             continue
         run = tier.run
         for_a_person = run is not None and run.permanent and run.generation == flow.wish.generation

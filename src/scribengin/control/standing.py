@@ -126,7 +126,7 @@ def _lacking(world: World, flow: FlowSeen, helpers: list[TierSeen]) -> tuple[str
         return f"{said}; no node has room for {first.tier}", f"start one, or ask for fewer: scribengin scale {flow.name}.{tier} --workers N"
     if first.run is not None and first.run.failures:
         return f"{said}; {first.tier}: {first.run.cause}", "it starts again by itself"
-    return f"{said}; {first.tier} is starting", ""
+    return f"{said}; {first.tier} is not there yet", ""
 
 
 def _behind(world: World, flow: FlowSeen) -> str | None:
