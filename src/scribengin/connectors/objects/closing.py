@@ -18,8 +18,8 @@ from scribengin.connectors.files.keeping import COMPLETE
 from scribengin.connectors.files.late_rows import closed_after
 from scribengin.connectors.files.roll_state import Open
 from scribengin.connectors.files.time_path import TimePath
-from scribengin.connectors.objects.manifests import DATA, INTERNAL, Manifests
-from scribengin.connectors.objects.turns import Frontier, hidden_root, is_visible, place_of
+from scribengin.connectors.objects.manifests import DATA, INTERNAL, Manifests, lineages
+from scribengin.connectors.objects.turns import Counted, Frontier, hidden_root, is_visible, place_of
 from scribengin.core.errors import Refused
 from scribengin.core.records import seal, unseal
 from scribengin.core.remedies import add_to_outputs, start_over
@@ -149,13 +149,15 @@ class OpenFolders:
 
     def markers(self, busy: Collection[str], *, listed: bool) -> list[dict[str, Any]]:
         """What the markers say of the folders that are closed, and had none; none of those that are `busy`: rows are hidden in them."""
+        closed = {folder: each for folder, each in self.now().items() if folder not in busy and self.is_closed(folder)}
+        # what earlier lineages have left may have been merged since it was counted
+        closed |= _count_again(self._store, closed.keys() & self.closing.open.keys())
         return [
             {
                 "key": marker_key(folder, listed=listed),
                 "said": marker_of(folder, counted._replace(version=1), self.closing.end_us(folder), self.closed_us),
             }
-            for folder, counted in sorted(self.now().items())
-            if folder not in busy and self.is_closed(folder)
+            for folder, counted in sorted(closed.items())
         ]
 
     def after(self, frontier: Frontier, outputs: Collection[tuple[Mapping[str, Any], int]], closed: Collection[str]) -> None:
@@ -180,6 +182,16 @@ _ALL = 2**31
 def _count(found: dict[str, Open], folder: str, rows: int, files: int, bytes_: int) -> None:
     before = found.get(folder, Open())
     found[folder] = Open(before.rows + rows, before.files + files, 0, before.bytes + bytes_)
+
+
+def _count_again(store: Store, folders: Collection[str]) -> dict[str, Open]:
+    """What lies in folders, of all lineages."""
+    found: dict[str, Open] = {}
+    for lineage in lineages(store) if folders else ():
+        for each in Counted.of(store, lineage).objects():
+            if (folder := place_of(each.said["name"])) in folders:
+                _count(found, folder, each.said["rows"], 1, each.said["bytes"])
+    return found
 
 
 def _key(lineage: str) -> str:
