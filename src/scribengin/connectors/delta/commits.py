@@ -8,6 +8,7 @@ collision the table is read again, and it is asked anew whether this Batch is in
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -238,10 +239,11 @@ class TableCommits:
     def _properties(version: int, told: Mapping[str, Any], closed_us: int = 0) -> Any:
         """`closed_us`: up to when folders by time are closed from this commit on; 0: that is not said."""
         library = client()
-        said = {"closed_until": moment_text(closed_us)} if closed_us > 0 else {}
+        # the one word of a commit that Spark's DESCRIBE HISTORY shows
+        said = {"userMetadata": json.dumps({"closed_until": moment_text(closed_us)})} if closed_us > 0 else {}
         closed = [library.Transaction(CLOSED, closed_us)] if closed_us > 0 else []
         return library.CommitProperties(
-            custom_metadata={APPLICATION: {**told, **said}},
+            custom_metadata={APPLICATION: dict(told), **said},
             max_commit_retries=0,
             app_transactions=[library.Transaction(APPLICATION, version), *closed],
         )
