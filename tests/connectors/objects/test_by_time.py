@@ -381,6 +381,19 @@ def test_what_is_read_again_and_again_is_little(tmp_path: Path, monkeypatch: pyt
     assert counted == list(range(7)), "a turn says what came before"
 
 
+def test_a_small_object_of_a_closed_folder_waits_for_no_other(tmp_path: Path) -> None:
+    at = folder(tmp_path, roll=MUCH)
+    writer = Writer(at)
+    writer.write(0, 10)
+    writer.write(1, 80)
+    assert at.keeper().keep().closed == 1
+    writer.write(2, 150)
+    assert at.keeper().keep().closed == 1
+    (_, turn) = Turns(at.store, "one").newest()
+    assert turn is not None
+    assert turn["frontier"]["low"] == 1, "a keeper that begins now does not read the manifest of the first Batch"
+
+
 def test_the_null_folder_and_what_is_no_folder_by_time_are_never_closed(tmp_path: Path) -> None:
     at = folder(tmp_path, partition_by=["id", HOURLY])
     Writer(at).write(0, None, 10, 2000)
