@@ -18,6 +18,7 @@ from scribengin.connectors.objects.closing import OpenFolders
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.orphans import find_orphans
 from scribengin.connectors.objects.reading import committed_at
+from scribengin.connectors.objects.roller import Roller
 from scribengin.connectors.objects.sink import ObjectsSink
 from scribengin.connectors.objects.turns import Turns
 from scribengin.connectors.objects.upkeep import StoreKeeper
@@ -279,6 +280,42 @@ def test_a_batch_that_is_published_in_part_closes_nothing(
     assert (at.marker(0) or {})["rows"] == 2
 
 
+@pytest.mark.parametrize("visible", ["manifest", "listing"])
+def test_rows_that_come_between_two_looks_are_in_the_marker_or_too_late(
+    request: pytest.FixtureRequest, tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    if visible == "listing":
+        at = At(object_stores.options(request.getfixturevalue("server"), prefix, visible="listing", roll=MUCH), object_options.SINK)
+    else:
+        at = folder(tmp_path, roll=MUCH)
+    writer = Writer(at)
+    decided = [writer.write(0, 10)]
+    at.keeper().keep(flush=True)
+    looks: list[str] = []
+
+    def between(name: str, look: Callable[..., None]) -> Callable[..., None]:
+        def looking(self: Any, *given: Any) -> None:
+            looks.append(name)
+            if len(looks) == 2:  # of whatever is looked at second
+                decided.append(writer.write(1, 20, 80))
+            look(self, *given)
+
+        return looking
+
+    monkeypatch.setattr(Roller, "_look", between("roller", Roller._look))
+    monkeypatch.setattr(OpenFolders, "look", between("counts", OpenFolders.look))
+    at.keeper().keep()
+    at.keeper().keep()
+    marker = at.marker(0)
+    assert marker is not None
+    assert (marker["rows"], marker["files"], marker["bytes"]) == at.counted(0)
+    assert marker["rows"] == 2
+    if visible == "listing":
+        listed = [entry for entry in at.store.list() if HOUR.format(0) in entry.key and not entry.key.startswith("_")]
+        assert sum(entry.size for entry in listed if "part-" in entry.key) == marker["bytes"], "all of it is seen"
+    assert at.wrong(*decided) == []
+
+
 # --- the next lineage ---
 
 
@@ -430,10 +467,14 @@ def test_without_close_nothing_more_is_asked_of_the_store(tmp_path: Path) -> Non
     assert at.ids(0) == [0]
 
 
-@pytest.mark.parametrize("kind", ["folder", "s3"])
+@pytest.mark.parametrize("kind", ["folder", "s3", pytest.param("hdfs", marks=pytest.mark.long)])
 def test_it_keeps_the_contract(request: pytest.FixtureRequest, tmp_path: Path, prefix: str, kind: str) -> None:
-    given = object_stores.options(request.getfixturevalue("server"), prefix, visible="listing") if kind == "s3" else {}
-    at = At(given, object_options.SINK) if given else folder(tmp_path)
+    if kind == "s3":
+        at = At(object_stores.options(request.getfixturevalue("server"), prefix, visible="listing"), object_options.SINK)
+    elif kind == "hdfs":
+        at = At(hdfs_places.options(request.getfixturevalue("hdfs"), prefix), hdfs_options.SINK)
+    else:
+        at = folder(tmp_path)
     rows = [{"id": n, "ts": START + dt.timedelta(minutes=n)} for n in range(6)]
     rows.append({"id": 7, "ts": None})
 

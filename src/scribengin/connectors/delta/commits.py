@@ -153,10 +153,17 @@ class TableCommits:
             raise self.place.fault(error, "cannot be emptied") from error
         return rows
 
+    def closed_us(self) -> int | None:
+        """See `by_time.closed_of`, of the table as it is now. Raises SinkError for one that cannot be read."""
+        try:
+            return closed_of(self.place.open())
+        except (client().exceptions.DeltaError, OSError) as error:
+            raise self.place.fault(error, "cannot be read") from error
+
     def reopen(self) -> None:
         """Let no folder by time be closed any more: whoever resets the table writes its rows again."""
         table = self.place.open()
-        if table is None or closed_of(table) is None:
+        if table is None or self.closed_us() is None:
             return
         library = client()
         properties = library.CommitProperties(max_commit_retries=0, app_transactions=[library.Transaction(CLOSED, 0)])

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.delta.audit import audit_table, first_of, rows_written, written_by_others
-from scribengin.connectors.delta.by_time import closed_before, closed_of, columns_of, parts_of, pin, with_time
+from scribengin.connectors.delta.by_time import closed_before, columns_of, parts_of, pin, with_time
 from scribengin.connectors.delta.columns import unlike, unnamed
 from scribengin.connectors.delta.commits import TableCommits
 from scribengin.connectors.delta.folder import FolderPlace
@@ -85,7 +85,7 @@ class DeltaSink(PublishedFiles):
         self._commits.claim(place, [each for each in lineages_in(self.path) if each.path != place.path])
         pin(self._table, place, self._parts, closes=self._delay_us is not None)
         # behind the claim: nothing that an earlier lineage has staged comes into the table any more
-        self._closed_us = closed_of(self._table.open()) if self._by_time else None
+        self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
         """What the table that is there does not take of the columns, a sentence each; and names that no table takes."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from scribengin.connectors.delta.audit import audit_table, first_of, records_of, rows_written, written_by_others
-from scribengin.connectors.delta.by_time import closed_before, closed_of, columns_of, parts_of, pin, with_time
+from scribengin.connectors.delta.by_time import closed_before, columns_of, parts_of, pin, with_time
 from scribengin.connectors.delta.columns import unlike, unnamed
 from scribengin.connectors.delta.commits import TableCommits
 from scribengin.connectors.delta.held import rows_of
@@ -80,7 +80,7 @@ class StoredDeltaSink(ObjectsSink):
         self._commits.claim(self._of(lineage), [each for each in self._table.lineages() if each.name != lineage])
         pin(self._table, self._of(lineage), self._parts, closes=self._rules.delay_us is not None)
         # behind the claim: nothing that an earlier lineage has staged comes into the table any more
-        self._closed_us = closed_of(self._table.open()) if self._by_time else None
+        self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
         """What the table that is there does not take of the columns, a sentence each; and names that no table takes."""

@@ -92,11 +92,11 @@ class Roller:
             if turn is not None and number > self._settled:
                 self.settle(turns, number, turn)
             frontier = Frontier.of(turn)
-            self._look(frontier)
             counts = self.open if not frontier.ended else None
             if counts is not None:
                 counts.follow(frontier)
                 counts.look()
+            self._look(frontier)  # behind that: of what is counted it knows all that is hidden
             groups, done.due_s = self._ready(counts, flush=flush)
             markers = [] if groups or counts is None else counts.markers(self.busy, listed=self.wants.listed)
             cleared = self._clear(turns, frontier.cleared, number, done)

@@ -53,6 +53,10 @@ class StoreKeeper:
         return self.options.get("close") is not None
 
     @property
+    def _by_time(self) -> bool:
+        return any(not isinstance(part, str) for part in self.options["partition_by"])
+
+    @property
     def look_s(self) -> float:
         """Between two looks, each of some requests."""
         wants = rolling_of(self.options)
@@ -92,7 +96,8 @@ class StoreKeeper:
                 roller = self._rollers[lineage] = Roller(store, lineage, wants or plain)
             elif lineage in self._ended and roller.now_s() < roller.ripe_s:
                 continue
-            if self.closes and lineage == there[-1]:
+            if self._by_time and lineage == there[-1]:
+                # also where the sink closes no more folders: another one may count by these turns
                 roller.busy = busy
                 closing = Closing.read(store, lineage) if roller.open is None else None
                 roller.open = roller.open if closing is None else OpenFolders(store, lineage, closing)
