@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scribengin.connectors.files.options import CLOSE, PARTITION_BY
+from scribengin.connectors.files.options import CLOSE_FOR_GOOD, PARTITION_BY
 from scribengin.connectors.objects.options import PLACE
 from scribengin.core.options import REQUIRED, NodeType, Option
 
@@ -25,7 +25,7 @@ SINK = NodeType(
             adds={"upsert": frozenset({"update"})},
         ),
         replace(PARTITION_BY, doc="columns by which the table's files are apart; as the last one a mapping: folders by event time"),
-        replace(CLOSE, doc="of folders by time: the table's log says up to when they are complete"),
+        replace(CLOSE_FOR_GOOD, doc="of folders by time: the table's log says up to when they are complete"),
         Option("key", "list", "upsert: the columns that tell rows apart", (), example="[id]"),
         Option(
             "version",

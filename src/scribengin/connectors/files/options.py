@@ -1,6 +1,7 @@
 """What a flow can say of `type: files`. Imports neither Spark nor Arrow."""
 
 import re
+from dataclasses import replace
 
 from scribengin.core.options import REQUIRED, NodeType, Option
 from scribengin.formats.dialect import CHECKS, LINE_ENDS, sink_delimiter, sink_null
@@ -215,18 +216,22 @@ PARTITION_BY = Option(
         Option("time_zone", "text", "of the folders' names", "UTC", example="Europe/Berlin"),
     ),
 )
+_DELAY = Option("delay", "duration", "closed when rows so much newer than its end have come", REQUIRED, example="10m", low=0)
+_LATE = Option("late", "choice", "what becomes of rows for a closed folder", "dead", ("dead", "reopen"))
 CLOSE = Option(
     "close",
     "section",
     "of folders by time: a marker says when one is complete",
     None,
     example="{delay: 10m, late: reopen}",
-    keys=(
-        Option("delay", "duration", "closed when rows so much newer than its end have come", REQUIRED, example="10m", low=0),
-        Option("late", "choice", "what becomes of rows for a closed folder", "dead", ("dead", "reopen")),
-    ),
+    keys=(_DELAY, _LATE),
 )
-"""of every sink with folders by time; those of stores and tables take `late: dead` alone"""
+CLOSE_FOR_GOOD = replace(
+    CLOSE,
+    example="{delay: 10m}",
+    keys=(_DELAY, replace(_LATE, doc="what becomes of rows for a closed folder; `reopen` is of `type: files`")),
+)
+"""of sinks whose folders stay closed; a check says why (`close-reopen`)"""
 
 SOURCE = NodeType(
     type="files",

@@ -1,6 +1,6 @@
 """What a flow can say of `type: objects`. Imports neither Arrow nor a client."""
 
-from scribengin.connectors.files.options import CLOSE, CSV_WRITTEN, PARTITION_BY, ROLL_KEYS, records_read
+from scribengin.connectors.files.options import CLOSE_FOR_GOOD, CSV_WRITTEN, PARTITION_BY, ROLL_KEYS, records_read
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 PLACE = (
@@ -93,7 +93,7 @@ SINK = NodeType(
             pace=True,
             keys=ROLL_KEYS,
         ),
-        CLOSE,
+        CLOSE_FOR_GOOD,
         *CSV_WRITTEN,
     ),
     abilities=frozenset({"exactly_once", "append"}),

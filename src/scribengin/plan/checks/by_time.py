@@ -29,7 +29,7 @@ def folders_by_time_are_right(subject: Subject) -> Iterator[Problem]:
         for index, part in enumerate(by):
             if isinstance(part, Mapping):
                 yield from _part(subject, sink, part, index, last=index == len(by) - 1)
-        if subject.sink_types[sink.type].option("close") is not None and not any(isinstance(part, Mapping) for part in by):
+        if sink.type in ("files", *_MARKED_ONCE) and not any(isinstance(part, Mapping) for part in by):
             for name in ("close", "keep"):
                 if sink.options.get(name) is not None:
                     message = f'{called(sink)} has "{name}", which is of folders by time, and has none'
