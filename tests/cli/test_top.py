@@ -52,6 +52,12 @@ def test_what_fires_what_is_silent_and_what_never_catches_up_is_told() -> None:
     assert "alert: stuck, late; nothing was heard of core for 1m30s" in line
 
 
+def test_a_flow_that_is_stopped_is_quiet() -> None:
+    line = drawn(state="stopped", reason="drained", now={**NOW, "silent": ["core"], "heard_s": 90.0, "orders": []})
+    assert line.split()[-1] == "drained", "its workers are not there, as they should be"
+    assert line.split()[4] == "1,200", "what waits is told"
+
+
 def test_what_holds_a_flow_up_that_is_behind_is_told_once() -> None:
     line = drawn(state="degraded", reason="it is behind: the oldest that waits is 64s old; enrich takes 80% of the Batch")
     assert "it is behind; enrich takes 81%" in line

@@ -60,10 +60,13 @@ def test_a_rate_is_kept_and_what_is_due_is_not_lost() -> None:
     assert reader.backlog().more
 
 
-def test_an_endless_sequence_has_no_last_look() -> None:
-    with pytest.raises(SourceError, match='sequence "numbers" has no end') as caught:
-        source_of().reader().split(Limits(), final=True)
-    assert caught.value.remedy == "give it `rows:`"
+@pytest.mark.parametrize("options", [{}, {"rate": 1000}])
+def test_an_endless_sequence_ends_where_it_is_when_it_is_drained(options: dict[str, Any]) -> None:
+    reader = source_of(**options).reader()
+    reader.split(Limits(max_rows=3))
+    assert reader.split(Limits(), final=True) == []
+    assert not reader.backlog().rows, "else a drain waits for more"
+    assert reader.split(Limits()) == []
 
 
 @pytest.mark.parametrize(

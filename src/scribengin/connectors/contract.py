@@ -108,8 +108,8 @@ class SourceReader(Protocol):
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
         """The next streams, each about one task's work, in the order in which their rows shall stand; [] when nothing is new.
 
-        `final` (`--once`): what is there now is finished, do not wait for files to settle. What was returned counts as
-        handed out. Raises SourceError, with place and remedy, for what can never be read again.
+        `final` (`--once`, a drain): what is there now is finished, an endless source is at its end, do not wait for files to settle.
+        What was returned counts as handed out. Raises SourceError, with place and remedy, for what can never be read again.
         """
 
     def backlog(self) -> Backlog:

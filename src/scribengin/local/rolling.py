@@ -112,8 +112,8 @@ def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
         for folder in wants_rolling(folders):
             roll_folder(folder, _may, flush=True)
         for place in kept_stores(flow, sinks):
-            if place.hides:
-                place.keep(flush=True)
+            if place.hides or place.closes:
+                place.keep(flush=place.hides)
     except ScribenginError as error:
         return error
     except OSError as error:

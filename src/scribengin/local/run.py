@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from scribengin.local.contract import RunResult, RunSettings
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.meetings import Meeting
+    from scribengin.spec.model import Source
 
 
 _TOLD_AT_ONCE = frozenset({"lookup-empty", "lookup-repeated", "pattern-unmatched"})
@@ -130,9 +131,24 @@ def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
 
 
 def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
-    """What a run refuses without Spark. Raises as `look_at_sources` and `check_before_spark`."""
+    """What a run refuses without Spark. Raises as `look_at_sources` and `check_before_spark`; InputError where it would not end by itself
+    that is to."""
+    if settings.once and settings.right is None:  # a drain comes with a right, and ends an endless source where it is
+        endless = [(tier, id_) for tier in flow.tiers for id_, source in tier.plan.flow.sources.items() if is_endless(source)]
+        if endless:
+            raise InputError(
+                [
+                    Problem("source", tier.place_of(id_), f'sequence "{id_}" has no end, so `--once` has none', "give it `rows:`")
+                    for tier, id_ in endless
+                ]
+            )
     look_at_sources(flow)
     check_before_spark(flow, adopt=settings.append_new_lineage)
+
+
+def is_endless(source: Source) -> bool:
+    """Whether a source never comes to an end by itself."""
+    return source.type == "sequence" and source.options.get("rows") is None
 
 
 def look_at_sources(prepared: PreparedFlow) -> None:

@@ -77,6 +77,7 @@ RULES: tuple[Rule, ...] = (
     writers.requests_are_said_once,
     tables.no_table_feeds_itself,
     by_time.folders_by_time_are_right,
+    by_time.closed_folders_stay_closed,
     python_steps.functions_are_there,
     python_steps.branches_are_declared,
     python_steps.frames_fail_whole,

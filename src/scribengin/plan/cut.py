@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
+from scribengin.plan.closed_folders import late_notes
 from scribengin.plan.describe import listed
 from scribengin.plan.dropped_rows import drop_notes
 from scribengin.plan.engines import in_the_tail
@@ -31,9 +32,8 @@ def build_plan(flow: Flow) -> Plan:
     forms = function_forms(flow)
     queries = tuple(_query(graph, resolved, forms, name, sinks) for name, sinks in query_sinks(flow).items())
     schemas = {id_: schema for id_ in graph.nodes if (schema := resolved.schema(id_)) is not None}
-    return Plan(
-        flow=flow, queries=queries, hints=(*_hints(flow, queries), *group_notes(flow), *drop_notes(graph, resolved)), schemas=schemas
-    )
+    hints = (*_hints(flow, queries), *group_notes(flow), *drop_notes(graph, resolved), *late_notes(flow))
+    return Plan(flow=flow, queries=queries, hints=hints, schemas=schemas)
 
 
 def function_forms(flow: Flow) -> dict[str, Form]:

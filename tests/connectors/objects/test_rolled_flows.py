@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from scribengin.cli.main import main
+from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.reading import committed_at
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
@@ -47,6 +51,31 @@ sinks:
     assert folder.run().balanced
     assert sum(each.rows for each in committed_at(place).objects) == 31
     assert len([entry for entry in store.list() if not entry.key.startswith("_")]) == 2
+
+
+def test_a_run_closes_folders_by_time_and_late_rows_are_dead_letters_wherever_they_go(folder: FlowFolder) -> None:
+    by_time = 'partition_by: [{time: ts, path: "dt=%Y-%m-%d/hour=%H"}], close: {delay: 10m}'
+    folder.flow(f"""
+version: 1
+name: closed
+sources:
+  rows: {{type: files, path: data, format: json, schema: "id BIGINT NOT NULL, ts TIMESTAMP", max_files: 1}}
+sinks:
+  there: {{from: rows, type: objects, url: "file://{folder.path}/there", format: json, {by_time}}}
+  lake: {{from: rows, type: delta, path: lake, {by_time}}}
+""")
+    for number, minutes in enumerate([(10, 20), (30, 75), (40, 130)]):
+        times = [f"2026-01-01T{minute // 60:02}:{minute % 60:02}:00Z" for minute in minutes]
+        folder.data(f"data/{number}.json", [{"id": 10 * number + nth, "ts": time} for nth, time in enumerate(times)])
+    outcome = folder.run()
+    assert outcome.balanced
+    assert {query.name: query.rows.as_json()["dead"] for query in outcome.queries} == {"there": 1, "lake": 1}
+    store = Address.of("there", SINK.filled({"url": f"file://{folder.path}/there", "format": "json"})).open()
+    markers = [json.loads(store.get(entry.key) or b"") for entry in store.list("data") if entry.key.endswith("_COMPLETE.json")]
+    assert [(each["folder"], each["rows"]) for each in markers] == [("dt=2026-01-01/hour=00/", 3), ("dt=2026-01-01/hour=01/", 1)]
+    table = DeltaTable(folder.path / "lake")
+    assert datetime.fromtimestamp((table.transaction_version("scribengin.closed") or 0) / 1e6, UTC).isoformat() == markers[1]["watermark"]
+    assert table.count() == 5
 
 
 @pytest.mark.long

@@ -105,9 +105,10 @@ CATALOG: tuple[Entry, ...] = (
         "output-form",
         "Existing output has another format or other folders",
         "`format` or `partition_by` of a `files` sink was changed, and the folder has files of the earlier form. Readers of the folder "
-        "would fail, or miss rows.",
+        "would fail, or miss rows. Or a sink to a store or a Delta table has closed folders by time, and its `partition_by` has another "
+        "`path` or `time_zone` now: a folder that is closed would be open.",
         "Write the option as it was, or give the sink another id and another folder. `evolve: any` on the sink "
-        "allows both forms in one folder.",
+        "allows both forms in one folder. Folders by time may change in a new lineage (`run --append-new-lineage`).",
         "tests/local/test_preflight.py::test_a_sink_in_another_form_says_what_was_found_and_what_is_to_come",
     ),
     met(

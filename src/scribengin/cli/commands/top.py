@@ -118,7 +118,7 @@ def _figures(now: dict[str, Any] | None) -> list[str]:
 def _why(row: dict[str, Any]) -> str:
     now = row["now"]
     firing = f"alert: {', '.join(row['alerts'])}" if row["alerts"] else ""
-    if now is None:
+    if now is None or row["state"] == "stopped":  # it has no worker that could be heard, and nothing holds it up
         return "; ".join(filter(None, [firing, row["reason"]]))
     names = " and ".join(now["silent"])
     silent = f"nothing was heard of {names} for {show_duration(now['heard_s'])}" if names else ""

@@ -8,15 +8,18 @@ collision the table is read again, and it is asked anew whether this Batch is in
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.delta.by_time import CLOSED, closed_of
 from scribengin.connectors.delta.client import client
 from scribengin.connectors.delta.columns import missing, table_schema, unlike
 from scribengin.connectors.delta.held import files_of, rows_of
 from scribengin.connectors.delta.merge import merge_rows
+from scribengin.connectors.files.closing import moment_text
 from scribengin.connectors.files.sink_folders import INTERNAL
 from scribengin.core.errors import FencedError, SinkError, StateError, Unreachable
 from scribengin.core.moments import now_text
@@ -75,7 +78,8 @@ class TableCommits:
             if table is None or self._stored(table) >> _HALF >= generation:
                 return
             try:
-                self._write(table, [], generation << _HALF, {"lineage": lineage.path.name, "claimed": now_text()})
+                told = {"lineage": lineage.path.name, "claimed": now_text()}
+                self._write(table, [], self._properties(generation << _HALF, told))
             except client().exceptions.CommitFailedError:
                 _wait(tried)
             except (client().exceptions.DeltaError, OSError) as error:
@@ -106,6 +110,7 @@ class TableCommits:
         version = self._number(lineage, number)
         schema = parse_schema(next(file["schema"] for file in record["files"] if "schema" in file))
         told = {name: record[name] for name in ("flow", "query", "sink", "lineage", "number", "hash", "term", "rows")}
+        closed_us: int = record.get("closed_us", 0)
         for tried in range(_TRIES):
             table = self._fresh(schema, lineage, number)
             stored = self._stored(table)
@@ -123,7 +128,7 @@ class TableCommits:
                 if self._mode == "upsert":
                     merge_rows(table, record["files"], opened, schema, self._key, self._version, self._properties(version, told))
                 else:
-                    self._add(table, record["files"], version, told)
+                    self._add(table, record["files"], self._properties(version, told, max(closed_us, closed_of(table) or 0)))
                 self.place.committed(files=self._mode == "upsert")
             except client().exceptions.CommitFailedError:
                 _wait(tried)
@@ -147,6 +152,26 @@ class TableCommits:
         except (client().exceptions.DeltaError, OSError) as error:
             raise self.place.fault(error, "cannot be emptied") from error
         return rows
+
+    def closed_us(self) -> int | None:
+        """See `by_time.closed_of`, of the table as it is now. Raises SinkError for one that cannot be read."""
+        try:
+            return closed_of(self.place.open())
+        except (client().exceptions.DeltaError, OSError) as error:
+            raise self.place.fault(error, "cannot be read") from error
+
+    def reopen(self) -> None:
+        """Let no folder by time be closed any more: whoever resets the table writes its rows again."""
+        table = self.place.open()
+        if table is None or self.closed_us() is None:
+            return
+        library = client()
+        properties = library.CommitProperties(max_commit_retries=0, app_transactions=[library.Transaction(CLOSED, 0)])
+        try:
+            self._write(table, [], properties)
+            self.place.committed(files=False)
+        except (library.exceptions.DeltaError, OSError) as error:
+            raise self.place.fault(error, "cannot be emptied") from error
 
     def _fresh(self, schema: Schema, lineage: Lineage, number: int) -> deltalake.DeltaTable:
         """The table as it is now; made for the first rows of a lineage where it is not there. Kept open: what was read of its log is not
@@ -195,7 +220,7 @@ class TableCommits:
             table.alter.add_columns(fields, commit_properties=client().CommitProperties(max_commit_retries=0))
             table.update_incremental()
 
-    def _add(self, table: deltalake.DeltaTable, files: Sequence[Mapping[str, Any]], version: int, told: Mapping[str, Any]) -> None:
+    def _add(self, table: deltalake.DeltaTable, files: Sequence[Mapping[str, Any]], properties: Any) -> None:
         transaction = client().transaction
         now_ms = time.time_ns() // 1_000_000
         actions: list[Any] = [
@@ -210,18 +235,24 @@ class TableCommits:
                 for each in files_of(table)
                 if each.partition in replaced
             ]
-        self._write(table, actions, version, told)
+        self._write(table, actions, properties)
 
-    def _write(self, table: deltalake.DeltaTable, actions: list[Any], version: int, told: Mapping[str, Any]) -> None:
+    @staticmethod
+    def _write(table: deltalake.DeltaTable, actions: list[Any], properties: Any) -> None:
         parted = list(table.metadata().partition_columns)
-        table.create_write_transaction(actions, "append", table.schema(), parted, commit_properties=self._properties(version, told))
+        table.create_write_transaction(actions, "append", table.schema(), parted, commit_properties=properties)
 
-    def _properties(self, version: int, told: Mapping[str, Any]) -> Any:
+    @staticmethod
+    def _properties(version: int, told: Mapping[str, Any], closed_us: int = 0) -> Any:
+        """`closed_us`: up to when folders by time are closed from this commit on; 0: that is not said."""
         library = client()
+        # the one word of a commit that Spark's DESCRIBE HISTORY shows
+        said = {"userMetadata": json.dumps({"closed_until": moment_text(closed_us)})} if closed_us > 0 else {}
+        closed = [library.Transaction(CLOSED, closed_us)] if closed_us > 0 else []
         return library.CommitProperties(
-            custom_metadata={APPLICATION: dict(told)},
+            custom_metadata={APPLICATION: dict(told), **said},
             max_commit_retries=0,
-            app_transactions=[library.Transaction(APPLICATION, version)],
+            app_transactions=[library.Transaction(APPLICATION, version), *closed],
         )
 
     def _stored(self, table: deltalake.DeltaTable) -> int:

@@ -1,5 +1,8 @@
 """What a flow can say of `type: delta`. Imports neither Arrow nor a client."""
 
+from dataclasses import replace
+
+from scribengin.connectors.files.options import CLOSE_FOR_GOOD, PARTITION_BY
 from scribengin.connectors.objects.options import PLACE
 from scribengin.core.options import REQUIRED, NodeType, Option
 
@@ -21,7 +24,8 @@ SINK = NodeType(
             ("append", "overwrite", "upsert"),
             adds={"upsert": frozenset({"update"})},
         ),
-        Option("partition_by", "list", "columns by which the table's files are apart", (), example="[country]"),
+        replace(PARTITION_BY, doc="columns by which the table's files are apart; as the last one a mapping: folders by event time"),
+        replace(CLOSE_FOR_GOOD, doc="of folders by time: the table's log says up to when they are complete"),
         Option("key", "list", "upsert: the columns that tell rows apart", (), example="[id]"),
         Option(
             "version",

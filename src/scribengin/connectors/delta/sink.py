@@ -17,16 +17,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.delta.audit import audit_table, first_of, rows_written, written_by_others
+from scribengin.connectors.delta.by_time import closed_before, columns_of, parts_of, pin, with_time
 from scribengin.connectors.delta.columns import unlike, unnamed
 from scribengin.connectors.delta.commits import TableCommits
 from scribengin.connectors.delta.folder import FolderPlace
 from scribengin.connectors.delta.held import rows_of
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
+from scribengin.connectors.files.late_rows import delay_us
 from scribengin.connectors.files.sink import PublishedFiles, reveal
 from scribengin.connectors.files.sink_claim import check_claim, check_clear, check_flow, claim
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in
 from scribengin.connectors.files.sink_records import summarize_commits
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules
+from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.remedies import add_to_outputs, start_over
@@ -56,7 +59,12 @@ class DeltaSink(PublishedFiles):
         options = place.options
         self._mode: str = options["mode"]
         self._key = tuple(options["key"]) if self._mode == "upsert" else ()
-        self._partition_by = tuple(options["partition_by"])
+        self._parts = parts_of(options)
+        self._partition_by = columns_of(self._parts)
+        self._by_time = any(isinstance(part, TimePath) for part in self._parts)
+        self._delay_us = delay_us(options)
+        self._closed_us: int | None = None
+        """by the table, when it was claimed: also what earlier lineages have closed"""
         self._evolve: str = options["evolve"]
         self._most_bytes: int | None = options["segment"]
         self._table = FolderPlace(place.node, self.path)
@@ -75,10 +83,14 @@ class DeltaSink(PublishedFiles):
         place = self._of(lineage)
         make_folder(place.path)
         self._commits.claim(place, [each for each in lineages_in(self.path) if each.path != place.path])
+        pin(self._table, place, self._parts, closes=self._delay_us is not None)
+        # behind the claim: nothing that an earlier lineage has staged comes into the table any more
+        self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
         """What the table that is there does not take of the columns, a sentence each; and names that no table takes."""
         table = self._table.open()
+        schema = with_time(schema, self._parts)
         found = unnamed(schema)
         if table is not None:
             found += unlike(schema, table, key=self._key, partition_by=self._partition_by, evolve=self._evolve, mode=self._mode)
@@ -88,9 +100,11 @@ class DeltaSink(PublishedFiles):
         """A stream for one unit."""
         place = self._staged_place(batch, unit, attempt)
         # what is going to be merged stays in its order
-        by = () if self._mode == "upsert" else self._partition_by
-        staging = FilesSinkStream(place, schema, encoder_for("parquet"), by, SegmentRules(most_bytes=self._most_bytes))
-        return DeltaSinkStream(staging, partial(footer, place.folder), place.doing, schema, self._key, self._partition_by)
+        by = () if self._mode == "upsert" else self._parts
+        closed_us = closed_before(self._of(batch.lineage), batch.number, self._closed_us) if self._by_time else None
+        rules = SegmentRules(most_bytes=self._most_bytes, closed_us=closed_us, refuses_late=True, delay_us=self._delay_us)
+        staging = FilesSinkStream(place, schema, encoder_for("parquet"), by, rules)
+        return DeltaSinkStream(staging, partial(footer, place.folder), place.doing, schema, self._key, self._parts)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
         """Compare what was decided with the records, the log and the files; see `audit`. `since`: see `group.contract.MemberSink`."""
@@ -120,6 +134,7 @@ class DeltaSink(PublishedFiles):
         if not dry_run:
             if rows:
                 self._commits.empty()
+            self._commits.reopen()
             remove_tree(self.path / INTERNAL)
         return rows
 

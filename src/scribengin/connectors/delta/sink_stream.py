@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from scribengin.connectors.contract import Receipt
+from scribengin.connectors.delta.by_time import with_time
 from scribengin.connectors.delta.statistics import statistics_of
 from scribengin.connectors.files.time_path import NULL
 from scribengin.core.storage import explained
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from scribengin.connectors.files.sink_stream import FilesSinkStream
+    from scribengin.connectors.files.time_path import TimePath
     from scribengin.connectors.objects.sink_stream import ObjectsSinkStream
     from scribengin.core.types import Schema
 
@@ -35,15 +37,15 @@ class DeltaSinkStream:
         doing: str,
         schema: Schema,
         key: Sequence[str],
-        partition_by: Sequence[str],
+        parts: Sequence[str | TimePath],
     ) -> None:
         """`footer` reads that of a segment; `doing` is for messages."""
         self._staging = staging
         self._footer = footer
         self._doing = doing
-        self._schema = schema
+        self._schema = with_time(schema, parts)
         self._key = tuple(key)
-        self._texts = tuple(name for name in partition_by if schema[name].type.name == "STRING")
+        self._texts = tuple(name for name in parts if isinstance(name, str) and schema[name].type.name == "STRING")
         """columns that an empty text, which Delta knows as null, could be in"""
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)

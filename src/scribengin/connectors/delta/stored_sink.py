@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from scribengin.connectors.delta.audit import audit_table, first_of, records_of, rows_written, written_by_others
+from scribengin.connectors.delta.by_time import closed_before, columns_of, parts_of, pin, with_time
 from scribengin.connectors.delta.columns import unlike, unnamed
 from scribengin.connectors.delta.commits import TableCommits
 from scribengin.connectors.delta.held import rows_of
 from scribengin.connectors.delta.sink import foreign_rows
 from scribengin.connectors.delta.sink_stream import DeltaSinkStream
 from scribengin.connectors.delta.stored import ROWS, StoredLineage, StorePlace
+from scribengin.connectors.files.time_path import TimePath
 from scribengin.connectors.objects.manifests import CLAIMS, INTERNAL, Manifests, Owners, another_flow
 from scribengin.connectors.objects.ranges import RangedFile
 from scribengin.connectors.objects.sink import ObjectsSink, summarize
@@ -48,7 +50,11 @@ class StoredDeltaSink(ObjectsSink):
         super().__init__(replace(place, options={**options, **as_objects}))
         self._mode: str = options["mode"]
         self._key = tuple(options["key"]) if self._mode == "upsert" else ()
-        self._partition_by = tuple(options["partition_by"])
+        self._parts = parts_of(options)
+        self._partition_by = columns_of(self._parts)
+        self._by_time = any(isinstance(part, TimePath) for part in self._parts)
+        self._closed_us: int | None = None
+        """by the table, when it was claimed: also what earlier lineages have closed"""
         self._evolve: str = options["evolve"]
         # what is going to be merged stays in its order
         self._rules = replace(self._rules, root=f"{ROWS}/", partition_by=()) if self._key else replace(self._rules, root="")
@@ -72,10 +78,14 @@ class StoredDeltaSink(ObjectsSink):
         owners.claim(owner=owner, lineage=lineage, sink=self.node, flow=self._flow, where=str(self._table), adopt=adopt, looked=True)
         self._owner = owner
         self._commits.claim(self._of(lineage), [each for each in self._table.lineages() if each.name != lineage])
+        pin(self._table, self._of(lineage), self._parts, closes=self._rules.delay_us is not None)
+        # behind the claim: nothing that an earlier lineage has staged comes into the table any more
+        self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
         """What the table that is there does not take of the columns, a sentence each; and names that no table takes."""
         table = self._table.open()
+        schema = with_time(schema, self._parts)
         found = unnamed(schema)
         if table is not None:
             found += unlike(schema, table, key=self._key, partition_by=self._partition_by, evolve=self._evolve, mode=self._mode)
@@ -83,17 +93,17 @@ class StoredDeltaSink(ObjectsSink):
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:  # type: ignore[override]
         """A stream for one unit; it writes nothing before its first row."""
-        staging = ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules)
+        closed_us = closed_before(self._of(batch.lineage), batch.number, self._closed_us) if self._by_time else None
+        staging = ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, replace(self._rules, closed_us=closed_us))
         doing = f'sink "{self.node}" cannot stage in {self._table}; nothing of the batch is visible, it is run again'
-        return DeltaSinkStream(staging, self._footer, doing, schema, self._key, self._partition_by)
+        return DeltaSinkStream(staging, self._footer, doing, schema, self._key, self._parts)
 
     def publish(self, decided: Decided) -> None:
         """Put the record, commit. Each of it may have been done before. Raises FencedError or StateError; see the contract."""
         batch = decided.batch
         Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=str(self._table))
         manifests = Manifests(self._store, batch.lineage)
-        self._check_turn(manifests, batch)
-        record = self._record(decided)
+        record = self._record(decided, self._check_turn(manifests, batch))
         faults.reached("publish.record.before")
         stored = manifests.commits.put(batch.number, record)
         faults.reached("publish.record.after")
@@ -144,6 +154,7 @@ class StoredDeltaSink(ObjectsSink):
             return rows
         if rows:
             self._commits.empty()
+        self._commits.reopen()
         for each in known:
             # what is recorded stays with the table's older versions
             kept = {file["name"] for _, record in records_of(each) for file in record["files"]}

@@ -54,25 +54,38 @@ def closed_now(
         if (len(sizes), sum(sizes.values())) != (known.files, known.bytes):  # others have put files there, or taken some away
             counted = [_rows(top / folder / name, keeping) for name in sizes]
             rows, unread = sum(each or 0 for each in counted), counted.count(None)
-        closed.append(
-            {
-                "folder": folder,
-                "version": known.version + 1,
-                "rows": rows,
-                "files": len(sizes),
-                "bytes": sum(sizes.values()),
-                "until": _moment(keeping.end_us(folder)),
-                "watermark": _moment(keeping.closed_us(newest_us)),
-            }
-            | ({"unread": unread} if unread else {})
+        marker = marker_of(
+            folder,
+            Open(rows, len(sizes), known.version + 1, sum(sizes.values())),
+            keeping.end_us(folder),
+            keeping.closed_us(newest_us),
         )
+        closed.append(marker | ({"unread": unread} if unread else {}))
     return closed
+
+
+def marker_of(folder: str, counted: Open, until_us: int | None, watermark_us: int | None) -> dict[str, Any]:
+    """What the marker of a folder says, wherever the folder lies; `counted.version` is the marker's own."""
+    return {
+        "folder": folder,
+        "version": counted.version,
+        "rows": counted.rows,
+        "files": counted.files,
+        "bytes": counted.bytes,
+        "until": moment_text(until_us),
+        "watermark": moment_text(watermark_us),
+    }
+
+
+def marker_bytes(said: Mapping[str, Any]) -> bytes:
+    """The content of a marker."""
+    return msgspec.json.format(msgspec.json.encode(said)) + b"\n"
 
 
 def write_draft(draft: Path, said: Mapping[str, Any]) -> None:
     """Of a marker, durable but for its name."""
     with SummedFile(draft) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(said)) + b"\n")
+        file.write(marker_bytes(said))
         file.sync()
 
 
@@ -215,5 +228,6 @@ class _Said(msgspec.Struct):
         return Open(self.rows, self.files, self.version, self.bytes)
 
 
-def _moment(moment_us: int | None) -> str | None:
+def moment_text(moment_us: int | None) -> str | None:
+    """A moment in microseconds since 1970, as markers say it."""
     return None if moment_us is None else datetime.fromtimestamp(moment_us / 1e6, UTC).isoformat()

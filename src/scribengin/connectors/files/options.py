@@ -1,6 +1,7 @@
 """What a flow can say of `type: files`. Imports neither Spark nor Arrow."""
 
 import re
+from dataclasses import replace
 
 from scribengin.core.options import REQUIRED, NodeType, Option
 from scribengin.formats.dialect import CHECKS, LINE_ENDS, sink_delimiter, sink_null
@@ -203,6 +204,35 @@ ROLL_KEYS = (
     Option("every", "duration", "merge what has waited for so long, whatever its size", 300.0, example="5m", low=0.1),
 )
 
+PARTITION_BY = Option(
+    "partition_by",
+    "list",
+    "columns that become folders (`column=value/`); as the last one a mapping: folders by event time",
+    (),
+    example="[country]",
+    keys=(
+        Option("time", "text", "the TIMESTAMP by which rows go to folders; it stays in the files", REQUIRED, example="ts"),
+        Option("path", "text", "the folders, of `%Y`, `%m`, `%d`, `%H`, `%M`", REQUIRED, example="dt=%Y-%m-%d/hour=%H"),
+        Option("time_zone", "text", "of the folders' names", "UTC", example="Europe/Berlin"),
+    ),
+)
+_DELAY = Option("delay", "duration", "closed when rows so much newer than its end have come", REQUIRED, example="10m", low=0)
+_LATE = Option("late", "choice", "what becomes of rows for a closed folder", "dead", ("dead", "reopen"))
+CLOSE = Option(
+    "close",
+    "section",
+    "of folders by time: a marker says when one is complete",
+    None,
+    example="{delay: 10m, late: reopen}",
+    keys=(_DELAY, _LATE),
+)
+CLOSE_FOR_GOOD = replace(
+    CLOSE,
+    example="{delay: 10m}",
+    keys=(_DELAY, replace(_LATE, doc="what becomes of rows for a closed folder; `reopen` is of `type: files`")),
+)
+"""of sinks whose folders stay closed; a check says why (`close-reopen`)"""
+
 SOURCE = NodeType(
     type="files",
     role="source",
@@ -276,18 +306,7 @@ SINK = NodeType(
             "auto",
             ("auto", "none", "gzip", "zstd", "snappy"),
         ),
-        Option(
-            "partition_by",
-            "list",
-            "columns that become folders (`column=value/`); as the last one a mapping: folders by event time",
-            (),
-            example="[country]",
-            keys=(
-                Option("time", "text", "the TIMESTAMP by which rows go to folders; it stays in the files", REQUIRED, example="ts"),
-                Option("path", "text", "the folders, of `%Y`, `%m`, `%d`, `%H`, `%M`", REQUIRED, example="dt=%Y-%m-%d/hour=%H"),
-                Option("time_zone", "text", "of the folders' names", "UTC", example="Europe/Berlin"),
-            ),
-        ),
+        PARTITION_BY,
         Option(
             "roll",
             "section",
@@ -298,17 +317,7 @@ SINK = NodeType(
             keys=ROLL_KEYS,
         ),
         Option("segment", "bytes", "a task begins another file when one has so much", None, example="1GiB", low=1, pace=True),
-        Option(
-            "close",
-            "section",
-            "of folders by time: a marker says when one is complete",
-            None,
-            example="{delay: 10m, late: reopen}",
-            keys=(
-                Option("delay", "duration", "closed when rows so much newer than its end have come", REQUIRED, example="10m", low=0),
-                Option("late", "choice", "what becomes of rows for a closed folder", "dead", ("dead", "reopen")),
-            ),
-        ),
+        CLOSE,
         Option(
             "keep", "duration", "folders by time that ended so long ago, by event time, are deleted", None, example="30d", low=1, pace=True
         ),

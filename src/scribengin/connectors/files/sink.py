@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import removed_name
 from scribengin.connectors.files.keeping import COMPLETE, Keeping
+from scribengin.connectors.files.late_rows import closed_after
 from scribengin.connectors.files.roll_audit import Rolled
 from scribengin.connectors.files.roll_heir import begin
 from scribengin.connectors.files.roll_state import is_rolled, outputs_of
@@ -252,7 +253,9 @@ class PublishedFiles(ABC):
             "term": batch.term,
             "rows": sum(receipt.rows for receipt in decided.receipts),
             "files": files,
-        } | ({"newest_us": max(times)} if times else {})
+            **({"newest_us": max(times)} if times else {}),
+            **closed_after(before, files),
+        }
 
     def _fenced(self, batch: BatchId, why: str) -> FencedError:
         return FencedError(

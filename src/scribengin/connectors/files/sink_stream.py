@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.closing import is_marked
+from scribengin.connectors.files.late_rows import LateRows, NewestTime
 from scribengin.connectors.files.roll_state import segment_id
 from scribengin.connectors.files.sink_partition import Partitions, too_long
 from scribengin.connectors.files.time_path import TimePath
@@ -78,6 +78,8 @@ class SegmentRules:
     refuses_late: bool = False
     """rows for one that is closed are refused; else they are hidden, and the roller opens it again"""
     top: Path | None = None
+    delay_us: int | None = None
+    """receipts say what their rows close, see `late_rows`; None: they need not"""
 
 
 class FilesSinkStream:
@@ -95,9 +97,9 @@ class FilesSinkStream:
     ) -> None:
         self.json_needs: tuple[str, ...] | None = () if rules.json and not partition_by else None
         self._rules = rules
-        self._time = next((part for part in partition_by if isinstance(part, TimePath)), None)
-        self._closed: dict[str, str] = {}
-        """folder → why it takes no more rows; empty where it does"""
+        by = next((part for part in partition_by if isinstance(part, TimePath)), None)
+        # by a marker only while it stands: a Batch that is run again when somebody has taken it away may write what was refused
+        self._late = LateRows(by, rules.closed_us, lambda folder: rules.top is not None and is_marked(rules.top, folder))
         self._place = place
         self._encoders = encoders
         self._partitions = Partitions(schema, partition_by) if partition_by else None
@@ -173,29 +175,16 @@ class FilesSinkStream:
             staged = self._place.staged_name(self._count)
             self._count += 1
             path, name = self._place.folder / staged, self._place.final_name(folder, nth)
-            hides = bool(self._why_closed(folder))
+            hides = bool(self._late.why_closed(folder))
             segment = _Segment(path, name, self._schema, self._encoders, self._rules, hides=hides)
         self._open[folder] = segment  # the last place is that of the one used last
         return segment
-
-    def _why_closed(self, folder: str) -> str:
-        """Empty where it is not. By the Batches before; and by a marker that an earlier lineage has left, or another `delay`: by that only
-        while it stands, so a Batch that is run again when somebody has taken it away may write what was refused."""
-        why = self._closed.get(folder)
-        if why is None:
-            closed_us, end_us = self._rules.closed_us, None if self._time is None else self._time.end_us(folder)
-            if closed_us is not None and end_us is not None and end_us <= closed_us:
-                why = f"{folder} is closed: rows of its time came too late for it"
-            elif folder and self._rules.top is not None and is_marked(self._rules.top, folder):
-                why = f"{folder} is closed, and was before this lineage began: its rows stay, and none is added"
-            self._closed[folder] = why = why or ""
-        return why
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
         """(reason, message), where the folder takes no rows."""
         if said := too_long(folder, most_name=_MOST_NAME, most_path=_MOST_PATH):
             return "too-large", said
-        why = self._why_closed(folder) if self._rules.refuses_late else ""
+        why = self._late.why_closed(folder) if self._rules.refuses_late else ""
         return ("late", why) if why else None
 
     def _finish_if_full(self, folder: str) -> None:
@@ -215,7 +204,7 @@ class _Segment:
         self._rules = rules
         self._hides = hides
         self._columns = schema.names
-        self._newest_us: int | None = None
+        self._newest = NewestTime()
         self._staged = path.name
         self._name = name
         self._file = SummedFile(path)
@@ -234,10 +223,7 @@ class _Segment:
     def write(self, batch: pa.RecordBatch, newest_us: int | None = None) -> None:
         self._encoder.write(batch)
         self._rows += batch.num_rows
-        if newest_us is not None:
-            # a time ahead of the clock must not close what is still to come
-            newest_us = min(newest_us, round(time.time() * 1e6))
-            self._newest_us = newest_us if self._newest_us is None else max(newest_us, self._newest_us)
+        self._newest.add(newest_us)
 
     def write_json(self, lines: bytes, rows: int) -> None:
         assert isinstance(self._encoder, JsonEncoder)
@@ -248,15 +234,14 @@ class _Segment:
         self._encoder.close()
         self._file.sync()
         self._file.close()
-        said = {
+        said: dict[str, Any] = {
             "staged": self._staged,
             "name": self._name + self._encoder.suffix,
             "rows": self._rows,
             "bytes": self._file.size,
             "crc": self._file.crc,
         }
-        if self._newest_us is not None:
-            said["newest_us"] = self._newest_us
+        said |= self._newest.as_json(self._rules.delay_us)
         below = self._rules.hidden_below
         if self._hides or (below is not None and self._file.size < below):
             said |= {"hidden": True} | ({"header": True} if self._rules.header else {})

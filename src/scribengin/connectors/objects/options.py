@@ -1,6 +1,6 @@
 """What a flow can say of `type: objects`. Imports neither Arrow nor a client."""
 
-from scribengin.connectors.files.options import CSV_WRITTEN, ROLL_KEYS, records_read
+from scribengin.connectors.files.options import CLOSE_FOR_GOOD, CSV_WRITTEN, PARTITION_BY, ROLL_KEYS, records_read
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 PLACE = (
@@ -82,7 +82,7 @@ SINK = NodeType(
             "auto",
             ("auto", "none", "gzip", "zstd", "snappy"),
         ),
-        Option("partition_by", "list", "columns that become folders (`column=value/`)", (), example="[country]"),
+        PARTITION_BY,
         Option("segment", "bytes", "a task begins another object when one has so much", None, example="256MiB", low=1, pace=True),
         Option(
             "roll",
@@ -93,6 +93,7 @@ SINK = NodeType(
             pace=True,
             keys=ROLL_KEYS,
         ),
+        CLOSE_FOR_GOOD,
         *CSV_WRITTEN,
     ),
     abilities=frozenset({"exactly_once", "append"}),

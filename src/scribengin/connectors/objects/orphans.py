@@ -63,7 +63,7 @@ def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Ite
         if lineage == claims[-1]["lineage"]:
             open_ |= {key for number, key in manifests.notes.staged() if number > newest}
         turns = Turns(store, lineage)
-        known |= {output["name"] for _, output in turns.outputs()}
+        known |= {*(output["name"] for _, output in turns.outputs()), *turns.markers()}
         through = turns.newest()[0]
         open_ |= {key for number, key in turns.notes.staged() if number > through}
     for entry in there:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import time
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from scribengin.connectors.files.closing import marker_bytes
 from scribengin.connectors.files.merging import merge_into, not_as_written
 from scribengin.connectors.files.roll_seen import Segment, cut, form_of
 from scribengin.connectors.files.roller import RollDone
@@ -27,6 +28,7 @@ from scribengin.core.remedies import start_over
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from scribengin.connectors.objects.closing import OpenFolders
     from scribengin.core.store import Store
 
 REPLACED_S = 900.0
@@ -61,6 +63,10 @@ class Roller:
     lineage: str
     wants: Rolling
     now_s: Callable[[], float] = time.time
+    open: OpenFolders | None = None
+    """of a sink that closes its folders by time, where this lineage is the one that writes there"""
+    busy: Collection[str] = ()
+    """folders in which other lineages hide rows: they are not closed"""
     _settled: int = -1
     _next: int = 0
     """the first Batch whose manifest was not read"""
@@ -84,21 +90,33 @@ class Roller:
             turns = Turns(self.store, self.lineage)
             number, turn = turns.newest()
             if turn is not None and number > self._settled:
-                self._settle(turns, number, turn)
+                self.settle(turns, number, turn)
             frontier = Frontier.of(turn)
-            self._look(frontier)
-            groups, done.due_s = self._ready(flush=flush)
+            counts = self.open if not frontier.ended else None
+            if counts is not None:
+                counts.follow(frontier)
+                counts.look()
+            self._look(frontier)  # behind that: of what is counted it knows all that is hidden
+            groups, done.due_s = self._ready(counts, flush=flush)
+            markers = [] if groups or counts is None else counts.markers(self.busy, listed=self.wants.listed)
             cleared = self._clear(turns, frontier.cleared, number, done)
-            if not groups and cleared == frontier.cleared and self._low() < frontier.low + _MOVES:
+            moves = max(self._low() - frontier.low, 0 if counts is None else counts.next - 1 - frontier.scanned)
+            if not groups and not markers and cleared == frontier.cleared and moves < _MOVES:
                 break
             outputs = self._merge_all(turns, number + 1, groups)
             if outputs is None:
                 lost += 1
                 continue
-            record = {"outputs": outputs, "frontier": self._after(frontier, outputs, cleared).as_json(), "at_s": self.now_s()}
+            after = self._after(frontier, outputs, cleared)
+            if counts is not None:
+                bytes_ = {each.place: each.file["bytes"] for group in groups for each in group}
+                made = [(output, sum(bytes_[batch, nth] for batch, nth, *_ in output["inputs"])) for output in outputs]
+                counts.after(after, made, {each["said"]["folder"] for each in markers})
+            record = {"outputs": outputs, "closed": markers, "frontier": after.as_json(), "at_s": self.now_s()}
             if not self._put(turns, number + 1, record):
                 lost += 1
                 continue
+            done.closed += len(markers)
             done.segments += sum(len(output["inputs"]) for output in outputs)
             done.files += len(outputs)
             done.bytes += sum(output["bytes"] for output in outputs)
@@ -141,12 +159,18 @@ class Roller:
         # of CSV that was written before it could be merged nobody knows how
         return file["name"].startswith(f"{DATA}/") and file["bytes"] < self.wants.size and ("form" in file or "csv" not in suffix)
 
-    def _ready(self, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
+    @property
+    def waiting(self) -> set[str]:
+        """Folders in which segments wait to be merged."""
+        return {folder for folder, runs in self._waiting.items() if any(runs)}
+
+    def _ready(self, counts: OpenFolders | None, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
         """(what is to be one object each, in how many seconds the next is due)."""
         groups: list[list[Segment]] = []
         due_s: float | None = None
         written_s: dict[str, float] = {}
-        for runs in self._waiting.values():
+        for folder, runs in self._waiting.items():
+            now = flush or (counts is not None and counts.is_closed(folder))
             for nth, run in enumerate(runs):
                 full, rest = cut(run, self.wants.size)
                 groups += full
@@ -157,7 +181,7 @@ class Roller:
                 written_s[name] = self._written_s[name] if name in self._written_s else self._since_s(name)
                 waits_s = self.wants.every_s - (self.now_s() - written_s[name])
                 # written so long after now: one of the two clocks was put back, and nobody knows how long it has waited
-                if flush or nth < len(runs) - 1 or not 0 < waits_s <= 2 * self.wants.every_s:
+                if now or nth < len(runs) - 1 or not 0 < waits_s <= 2 * self.wants.every_s:
                     groups.append(rest)
                 else:
                     due_s = min(waits_s, due_s if due_s is not None else waits_s)
@@ -225,7 +249,7 @@ class Roller:
         for output in outputs:
             done[place_of(output["name"])] = tuple(output["inputs"][-1][:2])
         low = max(frontier.low, self._low(merged))
-        return Frontier(low, {folder: place for folder, place in done.items() if place[0] >= low}, cleared)
+        return replace(frontier, low=low, done={folder: place for folder, place in done.items() if place[0] >= low}, cleared=cleared)
 
     def _low(self, merged: Collection[tuple[int, int]] = ()) -> int:
         """Nothing of Batches below waits, where these wait no more."""
@@ -243,7 +267,7 @@ class Roller:
         if stored != record:
             self._throw_away(turns, number)
             return False
-        self._settle(turns, number, record)
+        self.settle(turns, number, record)
         return True
 
     def _throw_away(self, turns: Turns, number: int) -> None:
@@ -253,12 +277,15 @@ class Roller:
 
     # --- what a turn says ---
 
-    def _settle(self, turns: Turns, number: int, turn: Mapping[str, Any]) -> None:
+    def settle(self, turns: Turns, number: int, turn: Mapping[str, Any]) -> None:
         """Do what the turn says, as far as it is not done."""
         for output in turn["outputs"]:
             if "upload" in output:
                 complete(self.store, later_of(self.store), output, f"turn {number}")
             faults.reached("roll.renamed")
+        for marker in turn.get("closed", ()):
+            self.store.put(marker["key"], marker_bytes(marker["said"]))
+            faults.reached("roll.marked")
         for staged, key in list(turns.notes.staged()):
             if staged <= number:
                 its = turn if staged == number else turns.log.read(staged) or {"outputs": ()}

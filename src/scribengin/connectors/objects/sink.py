@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.files.late_rows import closed_after, delay_us
 from scribengin.connectors.files.sink_records import found_besides, summarize_commits
+from scribengin.connectors.files.time_path import TimePath
 from scribengin.connectors.objects.address import Address
 from scribengin.connectors.objects.again import audit_objects
+from scribengin.connectors.objects.heirs import begin
 from scribengin.connectors.objects.later import complete, later_of
 from scribengin.connectors.objects.manifests import CLAIMS, DATA, INTERNAL, Manifests, Owners, another_flow, is_closed, lineages
 from scribengin.connectors.objects.orphans import find_orphans
@@ -57,13 +61,14 @@ class ObjectsSink:
         self._listed = listed
         self._rules = Rules(
             encoder_for(self.format, compression=options.get("compression") or "auto", options=options),
-            tuple(options["partition_by"]),
+            tuple(part if isinstance(part, str) else TimePath.of(part) for part in options["partition_by"]),
             "" if listed else f"{DATA}/",
             listed and rolls,
             self.format == "json",
             (options.get("delimiter", ","), options.get("null", ""), options.get("header", True)) if self.format == "csv" else None,
             options["segment"],
             listed and not rolls,
+            delay_us(options),
         )
         self._opened: Store | None = None
         self._restorable: bool | None = None
@@ -76,8 +81,17 @@ class ObjectsSink:
         self._address = self._address.with_login()
         Owners(self._store).claim(owner=owner, lineage=lineage, sink=self.node, flow=self._flow, where=str(self._address), adopt=adopt)
         self._owner = owner
+        self._begin(lineage)
         if self._listed:
             self._uploads()  # tells now that no key of access is given
+
+    def _begin(self, lineage: str) -> None:
+        """Take over what earlier lineages have left of folders by time."""
+        by = next((part for part in self._rules.partition_by if isinstance(part, TimePath)), None)
+        if by is not None:
+            closes = self._rules.delay_us is not None
+            marked = begin(self._store, lineage, by, closes=closes, sink=self.node, where=str(self._address))
+            self._rules = replace(self._rules, looks_for_markers=marked)
 
     def look_at_place(self) -> None:
         """See LookedAtSink."""
@@ -85,7 +99,14 @@ class ObjectsSink:
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ObjectsSinkStream:
         """A stream for one unit; it writes nothing before its first row."""
-        return ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules)
+        return ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules_of(batch))
+
+    def _rules_of(self, batch: BatchId) -> Rules:
+        """With what is closed by the Batches before it: the same whenever it is run."""
+        if not any(isinstance(part, TimePath) for part in self._rules.partition_by):
+            return self._rules
+        before = Manifests(self._store, batch.lineage).commits.newest_below(batch.number)
+        return replace(self._rules, closed_us=None if before is None else before[1].get("closed_us"))
 
     def publish(self, decided: Decided) -> None:
         """Put the manifest; then, for who lists, complete the uploads. Raises FencedError or StateError; see the contract."""
@@ -93,8 +114,7 @@ class ObjectsSink:
         where = str(self._address)
         Owners(self._store).check(owner=self._owner, lineage=batch.lineage, sink=self.node, where=where)
         manifests = Manifests(self._store, batch.lineage)
-        self._check_turn(manifests, batch)
-        record = self._record(decided)
+        record = self._record(decided, self._check_turn(manifests, batch))
         faults.reached("publish.record.before")
         stored = manifests.commits.put(batch.number, record)
         faults.reached("publish.record.after")
@@ -200,11 +220,14 @@ class ObjectsSink:
     def _uploads(self) -> Later:
         return later_of(self._store)
 
-    def _check_turn(self, manifests: Manifests, batch: BatchId) -> None:
-        """Raise FencedError where a Batch stands there that this one cannot follow."""
+    def _check_turn(self, manifests: Manifests, batch: BatchId) -> Mapping[str, Any] | None:
+        """The manifest that the Batch follows; None for the first. Raise FencedError where one stands there that it cannot follow."""
         newest = manifests.commits.newest()
-        if newest is None or newest == batch.number:
-            return
+        if newest is None:
+            return None
+        if newest == batch.number:
+            followed = manifests.commits.newest_below(batch.number)
+            return None if followed is None else followed[1]
         if newest > batch.number:
             raise self._fenced(batch, f"batch {newest} exists already")
         before = manifests.commits.read(newest)
@@ -212,9 +235,11 @@ class ObjectsSink:
             raise self._fenced(batch, "a newer lineage has taken over")
         if before is not None and before["term"] > batch.term:
             raise self._fenced(batch, f"batch {newest} exists under the newer term {before['term']}, this one has {batch.term}")
+        return before
 
-    def _record(self, decided: Decided) -> dict[str, Any]:
+    def _record(self, decided: Decided, before: Mapping[str, Any] | None) -> dict[str, Any]:
         batch = decided.batch
+        files = [dict(segment) for receipt in decided.receipts for segment in receipt.segments]
         return {
             "owner": self._owner,
             "flow": batch.flow,
@@ -226,7 +251,8 @@ class ObjectsSink:
             "term": batch.term,
             "format": self.format,
             "rows": sum(receipt.rows for receipt in decided.receipts),
-            "files": [dict(segment) for receipt in decided.receipts for segment in receipt.segments],
+            "files": files,
+            **closed_after(before, files),
         }
 
     def _complete(self, files: list[Mapping[str, Any]], batch: BatchId) -> None:

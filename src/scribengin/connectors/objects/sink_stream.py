@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Receipt
+from scribengin.connectors.files.late_rows import LateRows, NewestTime
 from scribengin.connectors.files.sink_partition import Partitions, too_long
+from scribengin.connectors.files.time_path import TimePath
+from scribengin.connectors.objects.closing import is_marked
 from scribengin.connectors.objects.later import later_of
 from scribengin.connectors.objects.manifests import Manifests
 from scribengin.connectors.objects.turns import hidden_root
@@ -41,7 +44,7 @@ class Rules:
     """How a sink's objects are made."""
 
     encoders: EncoderFactory
-    partition_by: tuple[str, ...]
+    partition_by: tuple[str | TimePath, ...]
     root: str
     """what the keys of objects begin with; of a lineage's that are hidden, `hidden_root` comes before"""
     hidden: bool
@@ -53,6 +56,12 @@ class Rules:
     most_bytes: int | None
     listed: bool
     """uploads are completed when their Batch is published"""
+    delay_us: int | None = None
+    """receipts say what their rows close, see `late_rows`; None: they need not"""
+    closed_us: int | None = None
+    """a folder whose time was over by then is closed"""
+    looks_for_markers: bool = False
+    """a folder with a marker is closed, too: an earlier lineage may have left one"""
 
 
 class ObjectsSinkStream:
@@ -70,6 +79,9 @@ class ObjectsSinkStream:
         self.json_needs: tuple[str, ...] | None = () if rules.json and not rules.partition_by else None
         self._notes = Manifests(store, batch.lineage).notes
         self._later: Later | None = None
+        by = next((part for part in rules.partition_by if isinstance(part, TimePath)), None)
+        marked = rules.looks_for_markers and by is not None
+        self._late = LateRows(by, rules.closed_us, lambda folder: marked and is_marked(store, folder))
         self._partitions = Partitions(schema, rules.partition_by) if rules.partition_by else None
         self._schema = self._partitions.rest if self._partitions is not None else schema
         self._suffix = ""
@@ -81,7 +93,7 @@ class ObjectsSinkStream:
         self._keys: list[str] = []
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows; those whose folder no key can name are refused."""
+        """Stage the rows. Those are refused that come too late for a folder that is closed, or whose folder no key can name."""
         refused: list[Bad] = []
         if self._partitions is None:
             if batch.num_rows:
@@ -89,11 +101,11 @@ class ObjectsSinkStream:
                 self._finish_if_full("")
         else:
             for part in self._partitions.split(batch):
-                why = too_long(part.folder, most_name=_MOST_NAME, most_path=_MOST_FOLDER)
-                if why:
-                    refused += [Bad(int(place), "too-large", why) for place in part.places]
+                bad = self._refused(part.folder)
+                if bad is not None:
+                    refused += [Bad(int(place), *bad) for place in part.places]
                     continue
-                self._segment(part.folder).write(part.rows)
+                self._segment(part.folder).write(part.rows, part.newest_us)
                 self._finish_if_full(part.folder)
         faults.reached("stage.mid_write")
         return sorted(refused, key=lambda bad: bad.ordinal)
@@ -131,6 +143,13 @@ class ObjectsSinkStream:
         with suppress(Exception):
             self._notes.sweep(self._batch.number, self._keys)
 
+    def _refused(self, folder: str) -> tuple[str, str] | None:
+        """(reason, message), where the folder takes no rows."""
+        if said := too_long(folder, most_name=_MOST_NAME, most_path=_MOST_FOLDER):
+            return "too-large", said
+        why = self._late.why_closed(folder)
+        return ("late", why) if why else None
+
     def _segment(self, folder: str) -> _Segment:
         segment = self._open.pop(folder, None)
         if segment is None:
@@ -148,10 +167,10 @@ class ObjectsSinkStream:
 
     def _begun(self, key: str) -> _Segment:
         if not self._rules.listed:
-            return _Segment(self._store.writer(key), key, self._schema, self._rules.encoders)
+            return _Segment(self._store.writer(key), key, self._schema, self._rules)
         if self._later is None:
             self._later = later_of(self._store)
-        return _LaterSegment(self._later.writer(key), key, self._schema, self._rules.encoders)
+        return _LaterSegment(self._later.writer(key), key, self._schema, self._rules)
 
     def _finish_if_full(self, folder: str) -> None:
         most = self._rules.most_bytes
@@ -175,12 +194,14 @@ def _form(rules: Rules, schema: Schema) -> dict[str, Any]:
 class _Segment:
     """One object in the making."""
 
-    def __init__(self, writer: StoreWriter, name: str, schema: Schema, encoders: EncoderFactory) -> None:
+    def __init__(self, writer: StoreWriter, name: str, schema: Schema, rules: Rules) -> None:
         self._writer = writer
         self._name = name
+        self._delay_us = rules.delay_us
+        self._newest = NewestTime()
         self._rows = 0
         try:
-            self._encoder: Encoder = encoders(writer.file, schema)
+            self._encoder: Encoder = rules.encoders(writer.file, schema)
         except BaseException:
             writer.abort()
             raise
@@ -190,9 +211,10 @@ class _Segment:
         """Bytes of it that have left the encoder."""
         return self._writer.size
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, newest_us: int | None = None) -> None:
         self._encoder.write(batch)
         self._rows += batch.num_rows
+        self._newest.add(newest_us)
 
     def write_json(self, lines: bytes, rows: int) -> None:
         assert isinstance(self._encoder, JsonEncoder)
@@ -202,7 +224,8 @@ class _Segment:
     def finish(self) -> dict[str, Any]:
         self._encoder.close()
         self._writer.finish()
-        return {"name": self._name, "rows": self._rows, "bytes": self._writer.size, "crc": self._writer.crc}
+        said = {"name": self._name, "rows": self._rows, "bytes": self._writer.size, "crc": self._writer.crc}
+        return said | self._newest.as_json(self._delay_us)
 
     def abort(self) -> None:
         with suppress(Exception):
@@ -213,8 +236,8 @@ class _Segment:
 class _LaterSegment(_Segment):
     """One that is not seen before its Batch is published."""
 
-    def __init__(self, writer: LaterWriter, name: str, schema: Schema, encoders: EncoderFactory) -> None:
-        super().__init__(writer, name, schema, encoders)
+    def __init__(self, writer: LaterWriter, name: str, schema: Schema, rules: Rules) -> None:
+        super().__init__(writer, name, schema, rules)
         self._later = writer
 
     def finish(self) -> dict[str, Any]:

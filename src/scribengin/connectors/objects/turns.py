@@ -5,9 +5,10 @@
     <url>/_scribengin/<lineage>/merging/<turn>/<key>   says, without content, that a roller is about to write the key, or has
 
 A turn names each object that was made and the segments whose rows it holds: from then on these count no more. So a reader who takes the
-manifests first and the turns then sees each row once. Any number of rollers may be at it: of two with the same number one is late, throws
-away what it has made, and goes on from what stands there. What a turn makes visible is finished before the next is put, so only the newest
-can be unfinished; segments are deleted by a later turn, when readers that had taken their names are done.
+manifests first and the turns then sees each row once. It names the markers of folders by time that are closed, too. Any number of rollers
+may be at it: of two with the same number one is late, throws away what it has made, and goes on from what stands there. What a turn makes
+visible is finished before the next is put, so only the newest can be unfinished; segments are deleted by a later turn, when readers that
+had taken their names are done.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.files.roll_state import NOWHERE, folder_of
+from scribengin.connectors.files.roll_state import NOWHERE, Open, folder_of
 from scribengin.connectors.objects.manifests import DATA, INTERNAL, Manifests, Notes
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.shelf import StoreShelf
@@ -46,6 +47,12 @@ class Frontier:
     """folder → the last place that waits no more, where that is not below `low`"""
     cleared: int = -1
     """segments that turns up to this one have merged are deleted"""
+    scanned: int = -1
+    """Batches up to this one are counted in `open`"""
+    open: Mapping[str, Open] = field(default_factory=dict)
+    """folder by time → what no marker counts there, of sinks that close such; see `closing`"""
+    ended: bool = False
+    """another lineage writes there now, and has taken `open` over: this one closes no folder any more"""
 
     @staticmethod
     def of(turn: Mapping[str, Any] | None) -> Frontier:
@@ -53,11 +60,16 @@ class Frontier:
         if turn is None:
             return Frontier()
         body = turn["frontier"]
-        return Frontier(body["low"], {folder: (batch, nth) for folder, (batch, nth) in body["done"].items()}, body["cleared"])
+        done = {folder: (batch, nth) for folder, (batch, nth) in body["done"].items()}
+        open_ = {folder: Open(*each) for folder, each in body.get("open", {}).items()}
+        return Frontier(body["low"], done, body["cleared"], body.get("scanned", -1), open_, body.get("ended", False))
 
     def as_json(self) -> dict[str, Any]:
         """The form in a turn."""
-        return {"low": self.low, "done": {folder: list(place) for folder, place in self.done.items()}, "cleared": self.cleared}
+        done = {folder: list(place) for folder, place in self.done.items()}
+        closing = {"scanned": self.scanned, "open": {folder: list(each) for folder, each in self.open.items()}, "ended": self.ended}
+        said = {"low": self.low, "done": done, "cleared": self.cleared}
+        return said | (closing if self.ended or self.scanned >= 0 else {})
 
     def is_done(self, folder: str, place: tuple[int, int]) -> bool:
         """Whether the segment of that place waits no more."""
@@ -81,6 +93,10 @@ class Turns:
     def outputs(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """(turn, what it says of an object), in the order in which they were made."""
         return ((number, output) for number, turn in self.log.since() for output in turn["outputs"])
+
+    def markers(self) -> Iterator[str]:
+        """The keys of the markers of folders that were closed."""
+        return (marker["key"] for _, turn in self.log.since() for marker in turn.get("closed", ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +140,12 @@ class Counted:
 
 
 def named(store: Store, lineage: str) -> Iterator[str]:
-    """The keys of all objects that manifests and turns name, segments too that were merged."""
+    """The keys of all objects that manifests and turns name, segments too that were merged, and markers."""
     for _, record in Manifests(store, lineage).committed():
         yield from (file["name"] for file in record["files"])
-    yield from (output["name"] for _, output in Turns(store, lineage).outputs())
+    turns = Turns(store, lineage)
+    yield from (output["name"] for _, output in turns.outputs())
+    yield from turns.markers()
 
 
 def root_of(name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.upkeep import Upkept
+from scribengin.connectors.objects.closing import Closing, OpenFolders
 from scribengin.connectors.objects.manifests import lineages
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.roller import Roller, Rolling
@@ -47,6 +48,15 @@ class StoreKeeper:
         return bool(self.options["visible"] == "listing")
 
     @property
+    def closes(self) -> bool:
+        """Whether folders by time get markers."""
+        return self.options.get("close") is not None
+
+    @property
+    def _by_time(self) -> bool:
+        return any(not isinstance(part, str) for part in self.options["partition_by"])
+
+    @property
     def look_s(self) -> float:
         """Between two looks, each of some requests."""
         wants = rolling_of(self.options)
@@ -55,7 +65,7 @@ class StoreKeeper:
     @property
     def wanted(self) -> bool:
         """Whether there may be something to keep."""
-        return self.hides or rolling_of(self.options) is not None
+        return self.hides or self.closes or rolling_of(self.options) is not None
 
     def keep(self, *, flush: bool = False) -> Upkept:
         """All that is due now; with `flush` all that waits. Raises what a Roller does."""
@@ -66,27 +76,41 @@ class StoreKeeper:
         if time.monotonic() - self._lineages[0] >= LINEAGES_S:
             self._lineages = (time.monotonic(), lineages(store))
         there = self._lineages[1]
-        hides = wants is None and any(next(iter(store.list(hidden_root(each).rstrip("/"))), None) is not None for each in there)
-        if wants is None and not hides:
+        hides = (
+            wants is None
+            and not self.closes
+            and any(next(iter(store.list(hidden_root(each).rstrip("/"))), None) is not None for each in there)
+        )
+        if wants is None and not hides and not self.closes:
             self._idle = True
             return Upkept()
+        # without `roll` nothing is merged but what is hidden
+        plain = Rolling(listed=True) if self.hides else Rolling(size=0)
         done = []
+        busy: set[str] = set()
         for lineage in there:
             # who wrote there before writes no more: what it has left to wait would wait for ever
             ended = wants is None or lineage != there[-1]
             roller = self._rollers.get(lineage)
             if roller is None:
-                roller = self._rollers[lineage] = Roller(store, lineage, wants or Rolling(listed=self.hides))
+                roller = self._rollers[lineage] = Roller(store, lineage, wants or plain)
             elif lineage in self._ended and roller.now_s() < roller.ripe_s:
                 continue
+            if self._by_time and lineage == there[-1]:
+                # also where the sink closes no more folders: another one may count by these turns
+                roller.busy = busy
+                closing = Closing.read(store, lineage) if roller.open is None else None
+                roller.open = roller.open if closing is None else OpenFolders(store, lineage, closing)
             done.append(roller.run(flush=flush or ended))
-            if ended:
+            busy |= roller.waiting if self.hides else set()
+            if ended and not (self.closes and lineage == there[-1]):
                 self._ended.add(lineage)
         return Upkept(
             merged=sum(each.segments for each in done),
             merged_files=sum(each.files for each in done),
             merged_bytes=sum(each.bytes for each in done),
             files=sum(each.removed for each in done),
+            closed=sum(each.closed for each in done),
             due_s=min((each.due_s for each in done if each.due_s is not None), default=None),
         )
 

@@ -78,6 +78,8 @@ class SequenceReader:
         self._splits = splits
         self._next = 0
         self._began: tuple[float, int] | None = None
+        self._over = False
+        """it has no end of its own, and was told to come to one"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Go on behind the last row that was handed out."""
@@ -85,9 +87,10 @@ class SequenceReader:
             self._next = max([self._next, *(stream.place["end"] for stream in streams)])
 
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
-        """The next rows, cut into `splits` streams of like size. Raises SourceError for `final` on an endless sequence."""
-        if final and self._rows is None:
-            raise SourceError(f'sequence "{self._node}" has no end, so `--once` has none', remedy="give it `rows:`")
+        """The next rows, cut into `splits` streams of like size. With `final` an endless sequence ends where it is."""
+        self._over = self._over or (final and self._rows is None)
+        if self._over:
+            return []
         end = min(self._next + self._max_rows, self._next + (limits.max_rows or self._max_rows), self._due(final=final))
         count = end - self._next
         if count <= 0:
@@ -99,6 +102,8 @@ class SequenceReader:
 
     def backlog(self) -> Backlog:
         """The rows that are due, or all that are left where there is an end and no rate."""
+        if self._over:
+            return Backlog(rows=0)
         rows = max(0, self._due(final=False) - self._next) if self._rate or self._rows is not None else None
         return Backlog(rows=rows, more=self._rows is None)
 

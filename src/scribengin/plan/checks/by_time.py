@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Problem
     from scribengin.spec.model import Sink
 
+_ONCE = "a marker in a store is written once: another process could put back one that was taken away"
+_MARKED_ONCE = {"objects": _ONCE, "hdfs": _ONCE, "delta": "what the table's log says to be complete stays so for its readers"}
+"""types whose folders stay closed → why"""
 _EXAMPLE = 'partition_by: [{time: ts, path: "dt=%Y-%m-%d/hour=%H"}]'
 
 
@@ -26,11 +29,26 @@ def folders_by_time_are_right(subject: Subject) -> Iterator[Problem]:
         for index, part in enumerate(by):
             if isinstance(part, Mapping):
                 yield from _part(subject, sink, part, index, last=index == len(by) - 1)
-        if sink.type == "files" and not any(isinstance(part, Mapping) for part in by):
+        if sink.type in ("files", *_MARKED_ONCE) and not any(isinstance(part, Mapping) for part in by):
             for name in ("close", "keep"):
                 if sink.options.get(name) is not None:
                     message = f'{called(sink)} has "{name}", which is of folders by time, and has none'
                     yield subject.problem_at_key("partition-no-time", path_of(sink, name), message, f"add {_EXAMPLE}, or take it out")
+
+
+def closed_folders_stay_closed(subject: Subject) -> Iterator[Problem]:
+    """Only a folder's marker can be taken away again; and a row that replaces another may be of a time that is closed."""
+    for sink in subject.flow.sinks.values():
+        if sink.type in _MARKED_ONCE and (sink.options.get("close") or {}).get("late") == "reopen":
+            message = f"{called(sink)} has late: reopen, and {_MARKED_ONCE[sink.type]}"
+            remedy = "write late: dead, by which late rows are dead letters; or write to `type: files`, which can open a folder again"
+            yield subject.problem_at_key("close-reopen", path_of(sink, "close", "late"), message, remedy)
+        if sink.options.get("mode") == "upsert":
+            for index, part in enumerate(sink.options.get("partition_by") or ()):
+                if isinstance(part, Mapping):
+                    message = f"{called(sink)} has mode: upsert, by which a row may leave its folder by time, also one that is closed"
+                    remedy = "write mode: append or overwrite; or partition by a column"
+                    yield subject.problem("partition-time", path_of(sink, "partition_by", index, "time"), message, remedy)
 
 
 def _part(subject: Subject, sink: Sink, part: Mapping[str, str], index: int, *, last: bool) -> Iterator[Problem]:

@@ -318,7 +318,7 @@ CATALOG: tuple[Entry, ...] = (
         "partition-time",
         "Folders by a time that cannot be",
         "The `time` of `partition_by` is a TIMESTAMP of the rows and the last of its folders; the path begins with the year, leaves no unit"
-        " out, and names columns that the rows do not have.",
+        " out, and names columns that the rows do not have. A Delta table with `mode: upsert` has none.",
         "Write a path such as `dt=%Y-%m-%d/hour=%H`, and the name of a region as `time_zone`.",
         'kept: {from: orders, type: files, path: out, format: json, partition_by: [{time: ts, path: "hour=%H"}]}',
         slot="sink",
@@ -332,6 +332,18 @@ CATALOG: tuple[Entry, ...] = (
         "kept: {from: orders, type: files, path: out, format: json, keep: 30d}",
         slot="sink",
         fix=("keep: 30d", 'partition_by: [{time: ts, path: "day=%Y-%m-%d"}], keep: 30d'),
+    ),
+    Entry(
+        "close-reopen",
+        "Folders that cannot be opened again",
+        "`late: reopen` takes a folder's marker away when late rows come. Files can do that. In an object store and in HDFS a marker is "
+        "written once, since a process that slept could put back one that was taken away; what the log of a Delta table says to be complete"
+        " stays so.",
+        "Write `late: dead`: late rows are dead letters, which `dead list` shows; or write to `type: files`.",
+        "kept: {from: orders, type: objects, url: s3://shop/kept, format: json, "
+        'partition_by: [{time: ts, path: "day=%Y-%m-%d"}], close: {delay: 10m, late: reopen}}',
+        slot="sink",
+        fix=("late: reopen", "late: dead"),
     ),
     Entry(
         "partition-all",

@@ -1,0 +1,67 @@
+"""Folders by event time of a table: the columns by which its files are apart, and up to which moment all of them are closed.
+
+The folders' names become STRING columns, as `country=DE` becomes one. What is closed stands in the table's log, as the version of the
+application `scribengin.closed`: microseconds since 1970; none, or one that is not above 0: nothing is. It comes by the commit that adds the
+rows by which it was reached, so of any version of the table a reader knows what is complete in it. It only grows, but for a reset.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.files.time_path import TimePath
+from scribengin.connectors.objects.closing import check_folders
+from scribengin.core.records import seal, unseal
+from scribengin.core.types import Field, Schema, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import deltalake
+
+    from scribengin.connectors.delta.places import Lineage, TablePlace
+
+CLOSED = "scribengin.closed"
+_KIND, _FORMAT = "closing", 1
+
+
+def parts_of(options: Mapping[str, Any]) -> tuple[str | TimePath, ...]:
+    """`partition_by`, with its time as a TimePath."""
+    return tuple(part if isinstance(part, str) else TimePath.of(part) for part in options["partition_by"])
+
+
+def columns_of(parts: Sequence[str | TimePath]) -> tuple[str, ...]:
+    """The columns by which files are apart, those that the time makes too."""
+    return tuple(name for part in parts for name in ((part,) if isinstance(part, str) else part.names))
+
+
+def with_time(schema: Schema, parts: Sequence[str | TimePath]) -> Schema:
+    """The columns of the table, where `schema` has those of the rows."""
+    made = (name for part in parts if isinstance(part, TimePath) for name in part.names)
+    return Schema((*schema.fields, *(Field(name, Type("STRING")) for name in made)))
+
+
+def closed_of(table: deltalake.DeltaTable | None) -> int | None:
+    """Up to when all folders of a table are closed, in microseconds since 1970; None: none is."""
+    stands = None if table is None else table.transaction_version(CLOSED)
+    return stands if stands is not None and stands > 0 else None
+
+
+def closed_before(lineage: Lineage, number: int, closed_us: int | None) -> int | None:
+    """Up to when folders are closed for a Batch of that number: by the Batches before it, and by the table when it was claimed."""
+    before = lineage.commits.newest_below(number)
+    moments = (closed_us, None if before is None else before[1].get("closed_us"))
+    return max((each for each in moments if each is not None), default=None)
+
+
+def pin(place: TablePlace, lineage: Lineage, parts: Sequence[str | TimePath], *, closes: bool) -> None:
+    """Note how a lineage that closes its folders names them. Raises Refused where it did otherwise when it began to."""
+    by = next((part for part in parts if isinstance(part, TimePath)), None)
+    name = f"{lineage.path.parent.name}/{lineage.path.name}/closing.json"
+    data = place.read(name)
+    if by is not None and data is None and closes:
+        place.put(name, seal(_KIND, _FORMAT, by.as_json()))
+    elif by is not None and data is not None:
+        stands = TimePath.of(unseal(data, _KIND, _FORMAT, Path(str(place), name)))
+        check_folders(stands, by, sink=place.node, where=str(place))
