@@ -370,3 +370,50 @@ def test_what_a_feeder_has_put_into_a_channel_waits_there_when_the_feeder_alone_
     numbers.run()
     numbers.check()
     assert waiting(numbers) == 0
+
+
+LONGER = FLOW.replace("  sorted: {from: more,", "  whole: {from: more, filter: id >= 0}\n  sorted: {from: whole,")
+assert LONGER != FLOW
+THREE = "tiers: {a: {steps: [some]}, b: {steps: [more]}, c: {steps: [sorted, low, high]}}\n"
+BETWEEN = "tiers: {a: {steps: [some]}, b: {steps: [more]}, d: {steps: [whole]}, c: {steps: [sorted, low, high]}}\n"
+BEHIND = "tiers: {a: {steps: [some]}, b: {steps: [more, whole]}, c: {steps: [sorted, low, high]}}\n"
+BEFORE = "tiers: {a: {steps: [some]}, d: {steps: [more]}, b: {steps: [whole]}, c: {steps: [sorted, low, high]}}\n"
+MERGED = "tiers: {a: {steps: [some]}, b: {steps: [more, whole, sorted, low, high]}}\n"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        ((LONGER, BETWEEN), (LONGER, BEHIND), (FLOW, THREE)),
+        pytest.param(((LONGER, BEFORE), (LONGER, MERGED), (LONGER, BETWEEN), (FLOW, THREE), (LONGER, BETWEEN)), marks=pytest.mark.long),
+    ],
+    ids=["between and out", "before, merged and again"],
+)
+def test_a_tier_is_put_between_two_others_merged_and_taken_out_and_every_record_comes_out_once(
+    numbers: Numbers, cuts: tuple[tuple[str, str], ...]
+) -> None:
+    numbers.cut(THREE).more().run()
+    for flow, tiers in cuts:
+        numbers.cut(tiers, flow).more()
+        for point in faults.MOVE_POINTS:
+            assert numbers.move(f"{point}:die") == -signal.SIGKILL, f"{point} is never reached"
+        numbers.run()
+        numbers.check()
+        assert set(numbers.fates().values()) == {"unchanged"}, numbers.says()
+
+
+@pytest.mark.timeout(600)
+def test_a_tier_is_put_between_two_others_when_what_waits_behind_its_place_is_read_whatever_waits_before_it(numbers: Numbers) -> None:
+    numbers.cut(THREE).more().run()
+    numbers.more().run(tier="a")
+    numbers.run(tier="b")
+    numbers.more().run(tier="a")
+    says = numbers.cut(BETWEEN, LONGER).says()
+    assert '20 rows in channel "more_to_c" have not been read by' in says["b.more_to_d"]
+    with pytest.raises(Refused, match="have not been read"):
+        numbers.run()
+    numbers.cut(THREE).run(tier="c")
+    assert "refused" not in numbers.cut(BETWEEN, LONGER).fates().values()
+    numbers.run()
+    numbers.check()

@@ -238,3 +238,74 @@ def test_a_query_whose_letters_wait_to_be_replayed_is_not_left_for_another_and_s
     changes, moves = flow_changes(without, None, list(stored.values()), [], lambda query, source: query.sources[source])
     (gone,) = [change for change in changes.queries if change.fate == "gone"]
     assert (moves.refusals, gone.says.partition("; 2 ")[2]) == ((), "dead letters wait to be replayed until one does again")
+
+
+def chain(names: str, stateful: str = "", **tiers: str) -> Flow:
+    """tweets → each of `names` → kept; `tiers`: name → steps. Those in `stateful` keep state."""
+    nodes: list[Any] = [source()]
+    for id_ in names.split():
+        above = nodes[-1].id
+        counted = Aggregate((), (("n", "count(*)"),), WindowSpec("ts", 3600.0, 3600.0))
+        nodes.append(step(id_, above, counted if id_ in stateful.split() else Filter("id > 1")))
+    made = flow(*nodes, sink("kept", nodes[-1].id))
+    return replace(made, tiers={name: Tier(name, tuple(steps.split())) for name, steps in tiers.items()})
+
+
+THREE = chain("a b c", x="a", y="b", z="c kept")
+FOUR = chain("a b m c", x="a", y="b", w="m", z="c kept")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reads", "left"),
+    [
+        (THREE, FOUR, {"y.b_to_w": {"a": ("y.b_to_z", 3)}, "w.m_to_z": {}, "z.kept": {}}, {"y.b_to_z": ["y.b_to_w"]}),
+        (
+            THREE,
+            chain("a b m c", x="a", y="b m", z="c kept"),
+            {"y.m_to_z": {"a": ("y.b_to_z", 3)}, "z.kept": {}},
+            {"y.b_to_z": ["y.m_to_z"]},
+        ),
+        (FOUR, THREE, {"y.b_to_z": {"a": ("y.b_to_w", 3)}, "z.kept": {}}, {"y.b_to_w": ["y.b_to_z"], "w.m_to_z": ["y.b_to_z"]}),
+        (
+            FOUR,
+            chain("a b m c", x="a", y="b", z="m c kept"),
+            {"y.b_to_z": {"a": ("y.b_to_w", 3)}, "z.kept": {}},
+            {"w.m_to_z": ["y.b_to_z"]},
+        ),
+        (FOUR, chain("a b m c", x="a", y="b m", z="c kept"), {"y.m_to_z": {"a": ("y.b_to_w", 3)}}, {"w.m_to_z": ["y.m_to_z"]}),
+        (
+            THREE,
+            chain("a m b c", x="a", w="m", y="b", z="c kept"),
+            {"x.a_to_w": {"tweets": ("x.a_to_y", 3)}, "w.m_to_y": {}, "y.b_to_z": {}},
+            {"x.a_to_y": ["x.a_to_w"]},
+        ),
+    ],
+    ids=["put between", "step before a cut", "taken out", "merged forward", "merged back", "put behind the first"],
+)
+def test_a_tier_comes_and_goes_between_two_others_which_go_on_where_those_behind_its_place_ended(
+    before: Flow, after: Flow, reads: dict[str, dict[str, tuple[str, int]]], left: dict[str, list[str]]
+) -> None:
+    changes, moves = compared(before, after)
+    assert not changes.refused
+    arrivals = {label_of(*arrival.key): arrival for arrival in moves.arrivals}
+    assert {
+        label: {source: (donor.query.label, donor.position) for source, donor in arrival.donors.items()}
+        for label, arrival in arrivals.items()
+    } == reads
+    leaving = {label_of(*key): [label_of(*each) for each in to] for key, to in moves.leaving.items()}
+    assert {label: leaving[label] for label in left} == left
+
+
+def test_what_waits_behind_the_place_of_a_new_tier_is_to_be_read_first_and_what_waits_before_it_stays() -> None:
+    changes, moves = compared(THREE, FOUR, kept={"read": {"b": 90}})
+    (refusal,) = moves.refusals
+    assert (refusal.why, refusal.drains) == ('10 rows in channel "b_to_z" have not been read by "z.kept"', True)
+    assert "--once" in next(change for change in changes.queries if change.label == "y.b_to_w").remedy
+    changes, _ = compared(THREE, FOUR, b_to_z={"read": {"a": 90}})
+    assert not changes.refused
+
+
+def test_a_step_that_kept_state_and_goes_with_its_tier_is_told_of() -> None:
+    changes, moves = compared(chain("a b c", "b", x="a", y="b", z="c kept"), chain("a c", x="a", z="c kept"))
+    assert moves.refusals
+    assert 'what "y.b_to_z" remembers' in next(change.says for change in changes.queries if change.label == "x.a_to_z")

@@ -44,7 +44,8 @@ class Donor:
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A Query that goes on in place of `after`. `donors`: source → the log it goes on with; `passed`: channel's source → rows of it that
-    others have read; `adopts`: sink → the lineages of which one has written there last."""
+    others have read; `adopts`: sink → the lineages of which one has written there last; `through`: leaving Queries whose part it takes
+    over with theirs, as they fed them."""
 
     tier: str
     query: QueryPlan
@@ -52,6 +53,7 @@ class Arrival:
     donors: Mapping[str, Donor] = field(default_factory=dict)
     passed: Mapping[str, int] = field(default_factory=dict)
     adopts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    through: tuple[StoredQuery, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -61,11 +63,12 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a Query cannot begin in place of others."""
+    """Why a Query cannot begin in place of others. `drains`: it can once the old plan has taken what is under way."""
 
     key: Key
     why: str
     remedy: str
+    drains: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +82,11 @@ class Moves:
 
 
 class _Unsafe(Exception):
-    def __init__(self, why: str, remedy: str = DRAIN) -> None:
+    def __init__(self, why: str, remedy: str = DRAIN, *, drains: bool = False) -> None:
         super().__init__(why)
         self.why = why
         self.remedy = remedy
+        self.drains = drains
 
 
 def plan_moves(
@@ -149,12 +153,14 @@ class _Planner:
             if key in self._staying:
                 continue
             after = self._before_it(key, set())
-            for query in after:
-                leaving[query.key].append(key)
             try:
                 arrival = self._arrival(key, after)
             except _Unsafe as error:
-                refusals.append(Refusal(key, error.why, error.remedy))
+                refusals.append(Refusal(key, error.why, error.remedy, drains=error.drains))
+                arrival = None
+            for query in after if arrival is None else (*after, *arrival.through):
+                leaving[query.key].append(key)
+            if arrival is None:
                 continue
             if arrival.donors or arrival.adopts or after or any(query.key == key for query in (*self._past, *self._live.values())):
                 arrivals.append(arrival)
@@ -202,13 +208,16 @@ class _Planner:
         self._check(query, after)
         channels = self._arriving(key[0], query)
         donors, passed = {}, {}
+        way: dict[Key, StoredQuery] = {}
         for source in query.sources:
-            donor = self._of_channel(channels[source], after) if source in channels else self._of_source(source, after)
+            donor = self._of_channel(channels[source], after, way) if source in channels else self._of_source(source, after, way)
             if donor is not None:
                 donors[source] = donor
                 if source in channels:
                     passed[source] = sum(each.written.get(channels[source].id, 0) for each in self._all())
-        return Arrival(key[0], query, after, donors, passed, self._adopts(query))
+        through = tuple(each for each in way.values() if each.key not in self._staying and each not in after)
+        self._check(query, through)
+        return Arrival(key[0], query, after, donors, passed, self._adopts(query), through)
 
     def _all(self) -> Iterator[StoredQuery]:
         yield from self._live.values()
@@ -222,7 +231,7 @@ class _Planner:
             if query.stateful:
                 raise _Unsafe(f'it would keep state, and "{stored.label}", in whose place it would go on, has none', "")
             if stored.pending:
-                raise _Unsafe(f'"{stored.label}" has begun to hand over a Batch, and not all of it is through')
+                raise _Unsafe(f'"{stored.label}" has begun to hand over a Batch, and not all of it is through', drains=True)
             if stored.waiting:
                 raise _Unsafe(f'{letters(stored.waiting)} to be replayed in "{stored.label}", in whose place it would go on')
             for sink in query.sinks:
@@ -244,13 +253,14 @@ class _Planner:
         channels = self._known.channels if self._known is not None else ()
         return any(each.gone and each.identity == channel.identity for each in channels)
 
-    def _of_channel(self, channel: KnownChannel, after: tuple[StoredQuery, ...]) -> Donor | None:
-        """Where reading a channel begins: at its start where it is new, else where those ended who read it."""
+    def _of_channel(self, channel: KnownChannel, after: tuple[StoredQuery, ...], way: dict[Key, StoredQuery]) -> Donor | None:
+        """Where reading a channel begins: at its start where it is new, else where those ended who read it, themselves or by way of
+        tiers between."""
         before = self._before.get(channel.id)
         if before is not None and before.identity == channel.identity:
-            readers = [query for query in after if channel.source in lies_in(query, self._known)]
-            if readers:
-                return self._agreed(channel.source, [Donor(each, channel.source, each.sources.get(channel.source, 0)) for each in readers])
+            donors = [donor for query in after for donor in self._positions(query, channel.source, channel, set(), way)]
+            if donors:
+                return self._agreed(channel.source, donors)
             if not after:
                 return None
             raise _Unsafe(f'it would begin to read channel "{channel.id}", which is there already, in the middle', "")
@@ -267,27 +277,34 @@ class _Planner:
             raise _Unsafe(f'what lies in the place of channel "{channel.id}" was written by another channel', _ELSEWHERE)
         return None
 
-    def _of_source(self, source: str, after: tuple[StoredQuery, ...]) -> Donor | None:
+    def _of_source(self, source: str, after: tuple[StoredQuery, ...], way: dict[Key, StoredQuery]) -> Donor | None:
         """Where reading a source begins: where all those ended in whose place it goes on. None where none of them read it."""
-        return self._agreed(source, [donor for query in after for donor in self._positions(query, source, set())])
+        return self._agreed(source, [donor for query in after for donor in self._positions(query, source, None, set(), way)])
 
-    def _positions(self, query: StoredQuery, source: str, seen: set[Key]) -> Iterator[Donor]:
-        """How far a Query has come in a source, itself and by way of the channels that it reads."""
+    def _positions(
+        self, query: StoredQuery, source: str, wanted: KnownChannel | None, seen: set[Key], way: dict[Key, StoredQuery]
+    ) -> Iterator[Donor]:
+        """How far a Query has come in a source, or in the channel `wanted`, itself and by way of the channels that it reads. `way` gets
+        the Queries on that way."""
         seen.add(query.key)
         channels = lies_in(query, self._known)
-        if source in query.reads and source not in channels:
+        there = channels.get(source)
+        if source in query.reads and (None if there is None else there.identity) == (None if wanted is None else wanted.identity):
+            way[query.key] = query
             yield Donor(query, source, query.sources.get(source, 0))
         for channel in channels.values():
             feeder = next((each for each in self._live.values() if channel.id in each.sinks), None)
-            if feeder is None or feeder.key in seen:
+            if feeder is None or feeder.key in seen or (wanted is not None and channel.identity == wanted.identity):
                 continue
-            donors = list(self._positions(feeder, source, seen))
+            donors = list(self._positions(feeder, source, wanted, seen, way))
             if donors and (rows := undelivered(channel, query, self._all())) != 0:
                 if rows < 0:
                     raise _Unsafe(f'"{query.label}" has read rows of channel "{channel.id}" more than once', "")
-                raise _Unsafe(f'{rows:,} rows in channel "{channel.id}" have not been read by "{query.label}"')
+                raise _Unsafe(f'{rows:,} rows in channel "{channel.id}" have not been read by "{query.label}"', drains=True)
             if donors and feeder.pending:
-                raise _Unsafe(f'"{feeder.label}" has begun to hand over a Batch, and not all of it is through')
+                raise _Unsafe(f'"{feeder.label}" has begun to hand over a Batch, and not all of it is through', drains=True)
+            if donors:
+                way[query.key] = query
             yield from donors
 
     def _agreed(self, source: str, donors: list[Donor]) -> Donor | None:
