@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from scribengin.state.topology import KnownChannel
 
 
-def changes_and_moves(prepared: PreparedFlow) -> tuple[Changes, Moves]:
-    """What running the plan would change, and the moves that belong to it. Raises Refused while a move is under way."""
+def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple[Changes, Moves]:
+    """What running the plan would change, and the moves that belong to it; `drained` as for `plan_moves`. Raises Refused while a move is
+    under way."""
     name = prepared.name
     if Journal(prepared.root, name).there:
         raise Refused(
@@ -62,7 +63,8 @@ def changes_and_moves(prepared: PreparedFlow) -> tuple[Changes, Moves]:
             code="move-unfinished",
         )
     stored = read_stored(prepared.root, prepared.plan)
-    return flow_changes(prepared.plan, stored.topology, stored.live, stored.past, partial(reached, prepared.root, name))
+    known = partial(reached, prepared.root, name)
+    return flow_changes(prepared.plan, stored.topology, stored.live, stored.past, known, drained=drained)
 
 
 def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:

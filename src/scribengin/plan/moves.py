@@ -63,12 +63,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a Query cannot begin in place of others. `drains`: it can once the old plan has taken what is under way."""
+    """Why a Query cannot begin in place of others."""
 
     key: Key
     why: str
     remedy: str
-    drains: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +81,10 @@ class Moves:
 
 
 class _Unsafe(Exception):
-    def __init__(self, why: str, remedy: str = DRAIN, *, drains: bool = False) -> None:
+    def __init__(self, why: str, remedy: str = DRAIN) -> None:
         super().__init__(why)
         self.why = why
         self.remedy = remedy
-        self.drains = drains
 
 
 def plan_moves(
@@ -95,13 +93,16 @@ def plan_moves(
     live: Iterable[StoredQuery],
     past: Iterable[StoredQuery],
     reached: Callable[[StoredQuery, str], Hashable],
+    *,
+    drained: bool = False,
 ) -> Moves:
     """What must move. `live` are the stored Queries, `past` the lineages that earlier moves have left. `reached` tells what of a source a
-    stored Query has decided, as a value that is equal where the same was read."""
+    stored Query has decided, as a value that is equal where the same was read. `drained`: as it will be when the old plan has read all that
+    is under way."""
     stored = {each.key: each for each in live}
     if not plan.flow.tiers and all(tier == MAIN for tier, _ in stored):
         return Moves()  # never cut: Queries that change are compared one by one
-    return _Planner(plan, known, stored, list(past), reached).plan()
+    return _Planner(plan, known, stored, list(past), reached, drained=drained).plan()
 
 
 def lies_in(query: StoredQuery, known: Topology | None) -> dict[str, KnownChannel]:
@@ -134,8 +135,11 @@ class _Planner:
         live: Mapping[Key, StoredQuery],
         past: list[StoredQuery],
         reached: Callable[[StoredQuery, str], Hashable],
+        *,
+        drained: bool,
     ) -> None:
         self._flow = plan.flow
+        self._drained = drained
         self._live = live
         self._past = past
         self._known = known
@@ -156,7 +160,7 @@ class _Planner:
             try:
                 arrival = self._arrival(key, after)
             except _Unsafe as error:
-                refusals.append(Refusal(key, error.why, error.remedy, drains=error.drains))
+                refusals.append(Refusal(key, error.why, error.remedy))
                 arrival = None
             for query in after if arrival is None else (*after, *arrival.through):
                 leaving[query.key].append(key)
@@ -230,8 +234,8 @@ class _Planner:
                 raise _Unsafe(f'what "{stored.label}" remembers cannot be taken along into another tier', "")
             if query.stateful:
                 raise _Unsafe(f'it would keep state, and "{stored.label}", in whose place it would go on, has none', "")
-            if stored.pending:
-                raise _Unsafe(f'"{stored.label}" has begun to hand over a Batch, and not all of it is through', drains=True)
+            if stored.pending and not self._drained:
+                raise _Unsafe(f'"{stored.label}" has begun to hand over a Batch, and not all of it is through')
             if stored.waiting:
                 raise _Unsafe(f'{letters(stored.waiting)} to be replayed in "{stored.label}", in whose place it would go on')
             for sink in query.sinks:
@@ -297,12 +301,13 @@ class _Planner:
             if feeder is None or feeder.key in seen or (wanted is not None and channel.identity == wanted.identity):
                 continue
             donors = list(self._positions(feeder, source, wanted, seen, way))
-            if donors and (rows := undelivered(channel, query, self._all())) != 0:
-                if rows < 0:
-                    raise _Unsafe(f'"{query.label}" has read rows of channel "{channel.id}" more than once', "")
-                raise _Unsafe(f'{rows:,} rows in channel "{channel.id}" have not been read by "{query.label}"', drains=True)
-            if donors and feeder.pending:
-                raise _Unsafe(f'"{feeder.label}" has begun to hand over a Batch, and not all of it is through', drains=True)
+            rows = undelivered(channel, query, self._all()) if donors else 0
+            if rows < 0:
+                raise _Unsafe(f'"{query.label}" has read rows of channel "{channel.id}" more than once', "")
+            if rows > 0 and not self._drained:
+                raise _Unsafe(f'{rows:,} rows in channel "{channel.id}" have not been read by "{query.label}"')
+            if donors and feeder.pending and not self._drained:
+                raise _Unsafe(f'"{feeder.label}" has begun to hand over a Batch, and not all of it is through')
             if donors:
                 way[query.key] = query
             yield from donors

@@ -30,6 +30,7 @@ _EFFECTS = {
     "in place": "in place: nothing is touched that runs",
     "next Batch": "from the next Batch on",
     "restart": "restart, state kept",
+    "drain": "read to its end first, then restart, state kept",
     "new checkpoint": "new checkpoint",
     "refused": "refused as things are",
 }
