@@ -417,3 +417,62 @@ def test_a_tier_is_put_between_two_others_when_what_waits_behind_its_place_is_re
     assert "refused" not in numbers.cut(BETWEEN, LONGER).fates().values()
     numbers.run()
     numbers.check()
+
+
+WINDOWS = """
+version: 1
+name: windows
+sources: {n: {type: files, path: data, format: json, schema: "id BIGINT, ts TIMESTAMP", watermark: ts 1s}}
+steps:
+  some: {from: n, filter: id >= 0}
+  per: {from: some, aggregate: {by: [], window: {time: ts, size: 1h}, columns: {n: count(*)}}}
+  told: {from: per, select: {n: n, window_start: window_start}}
+sinks: {kept: {from: told, type: files, path: out, format: json}}
+"""
+COUNTED = "tiers: {a: {steps: [some]}, b: {steps: [per, told, kept]}}\n"
+RENAMED = "tiers: {a: {steps: [some]}, other: {steps: [per, told, kept]}}\n"
+CUT_BEHIND = "tiers: {a: {steps: [some]}, other: {steps: [per]}, c: {steps: [told, kept]}}\n"
+CUT_LATER = "tiers: {a: {steps: [some]}, other: {steps: [per, told]}, c: {steps: [kept]}}\n"
+
+
+def hour(folder: FlowFolder, number: int, hour: int, rows: int) -> None:
+    """A file with so many rows of that hour."""
+    ids = range(number * 1000, number * 1000 + rows)
+    folder.data(f"data/{number:04d}.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour:02d}:{id_ % 60:02d}:00Z"} for id_ in ids])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "cuts",
+    [(CUT_BEHIND,), pytest.param((RENAMED, CUT_BEHIND, CUT_LATER, COUNTED), marks=pytest.mark.long)],
+    ids=["cut behind", "renamed, cut behind, later, and merged"],
+)
+def test_a_step_with_state_goes_on_with_it_in_another_tier_wherever_the_move_is_killed(
+    folder: FlowFolder, mover: Mover, cuts: tuple[str, ...]
+) -> None:
+    def ran(tiers: str) -> None:
+        result = folder.flow(WINDOWS + tiers).run()
+        assert result.state == "finished", result.problems
+        assert result.balanced, result.violations
+
+    hour(folder, 0, 10, 7)
+    ran(COUNTED)
+    for number, tiers in enumerate(cuts, 1):
+        hour(folder, number, 10, 5)
+        path = folder.flow(WINDOWS + tiers).path / "flow.yaml"
+        fates = {change.label: change for change in planned_changes(prepare(path, state=None)).queries}
+        assert not any(change.fate == "refused" for change in fates.values())
+        assert sum("with the state of" in change.says for change in fates.values()) == 1
+        for point in faults.MOVE_POINTS:
+            assert mover.move(path, f"{point}:die") == -signal.SIGKILL, f"{point} is never reached"
+        ran(tiers)
+        audit = audit_flow(prepare(path, state=None))
+        assert audit.balanced, [violation for report in audit.reports for violation in report.violations]
+    hour(folder, 50, 20, 3)
+    hour(folder, 51, 23, 1)
+    ran(cuts[-1])
+    ran(cuts[-1])
+    counted = {row["window_start"][11:13]: row["n"] for row in folder.read("out")}
+    assert counted == {"10": 7 + 5 * len(cuts), "20": 3}
+    audit = audit_flow(prepare(folder.path / "flow.yaml", state=None))
+    assert audit.balanced, [violation for report in audit.reports for violation in report.violations]

@@ -1,10 +1,10 @@
 """Moves Queries from the tiers where they ran to those where they are going to run, when a flow was cut, fused or cut otherwise.
 
 Under the leases, before any lineage is opened, and in this order: finish what the old Queries have decided; write down what is going to
-be done; give way to what was asked of them meanwhile, or confirm what was written; leave the lineages that stand in the way; copy the
-logs of the sources; begin the new lineages where the old ones ended; let them take over the sinks; mark what was left; remember how the
-flow is cut; strike out what was written down. A start that finds something confirmed completes it first, whatever the flow looks like by
-then; what is only written down it strikes out, and begins anew.
+be done; give way to what was asked of them meanwhile, or confirm what was written; lift the state that goes on elsewhere; leave the
+lineages that stand in the way; copy the logs of the sources; begin the new lineages where the old ones ended; set down the state; let the
+new ones take over the sinks; mark what was left; remember how the flow is cut; strike out what was written down. A start that finds
+something confirmed completes it first, whatever the flow looks like by then; what is only written down it strikes out, and begins anew.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scribengin.spec.model import Sink
 from scribengin.state.channels import ChannelFolder
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, new_id, read_lineage
+from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, lift_state, new_id, read_lineage, set_down
 from scribengin.state.moves import Journal, Moved, write_moved
 from scribengin.state.recovery import recover_query
 from scribengin.state.replays import settle
@@ -157,18 +157,22 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
             {source: donor.position for source, donor in arrival.donors.items()},
             "moved" if arrival.after else "anew",
             dict(arrival.passed),
+            first=0 if arrival.state is None or arrival.state.last_batch is None else arrival.state.last_batch + 1,
         )
         logs = {source: [donor.query.tier, donor.query.name, donor.query.lineage, donor.source] for source, donor in arrival.donors.items()}
         adopts = {sink: list(lineages) for sink, lineages in arrival.adopts.items()}
         each = {"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts}
-        arrivals.append(each | {"tables": _tables(prepared.plan.flow, arrival)})
+        state = [] if arrival.state is None else [arrival.state.tier, arrival.state.name, arrival.state.lineage]
+        arrivals.append(each | {"tables": _tables(prepared.plan.flow, arrival), "state": state})
     known = {channel.id: channel for cuts in (topology, stored.topology or topology) for channel in cuts.channels if not channel.gone}
     live = {query.key: query for query in stored.live}
+    carried = {each.state.key: [node.id for node in each.query.nodes if node.stateful] for each in moves.arrivals if each.state is not None}
     leaving = []
     for key, to in moves.leaving.items():
         sinks = {sink: dict(known[sink].sink) for sink in live[key].sinks if sink in known}
         names = [f"{tier}.{name}" for tier, name in to]
-        leaving.append({"tier": key[0], "query": key[1], "lineage": live[key].lineage, "to": names, "sinks": sinks})
+        stateful = carried.get(key, [])
+        leaving.append({"tier": key[0], "query": key[1], "lineage": live[key].lineage, "to": names, "sinks": sinks, "stateful": stateful})
     return {"arrivals": arrivals, "leaving": leaving, "topology": topology.as_json()}
 
 
@@ -251,6 +255,11 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
     lineages = {key: _lineage(each) for key, each in zip(folders, body["arrivals"], strict=True)}
     tables = {key: each.get("tables", {}) for key, each in zip(folders, body["arrivals"], strict=True)}
     left = {(each["tier"], each["query"]): each for each in body["leaving"]}
+    for each, folder in zip(body["arrivals"], folders.values(), strict=True):
+        if given := each.get("state"):
+            tier, query, lineage = given
+            lift_state(StateFolder(root, flow, tier).query(query), lineage, folder)
+    faults.reached("move.lifted")
     for key, folder in folders.items():
         if key in left:
             _mark(folder, left[key])
@@ -265,6 +274,10 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
         for sink, (tier, query, lineage) in tables[key].items():
             goes_on_from(folder, sink, lineages[key].id, (tier, query, lineage))
         faults.reached("move.begun")
+    for each, folder in zip(body["arrivals"], folders.values(), strict=True):
+        if each.get("state"):
+            set_down(folder)
+    faults.reached("move.carried")
     topology = Topology.from_json(body["topology"])
     channels = {channel.id: channel for channel in topology.channels if not channel.gone}
     for each in body["arrivals"]:
@@ -288,7 +301,7 @@ def _mark(folder: QueryFolder, left: Mapping[str, Any]) -> None:
     """Beside the lineage that is left, as long as it is the one that is there."""
     lineage = read_lineage(folder)
     if lineage is not None and lineage.id == left["lineage"]:
-        write_moved(folder, Moved(left["lineage"], tuple(left["to"]), left["sinks"]))
+        write_moved(folder, Moved(left["lineage"], tuple(left["to"]), left["sinks"], tuple(left.get("stateful", ()))))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -78,10 +78,13 @@ def _left(change: QueryChange, key: Key, moves: Moves) -> QueryChange:
 
 
 def _moved(arrival: Arrival) -> str:
-    who = listed([f"{query.label} ({query.progress})" for query in arrival.after])
+    state = arrival.state
+    others = [query for query in arrival.after if query is not state]
+    who = listed([f"{query.label} ({query.progress})" for query in ([state] if state is not None else others)])
     where = [f"{source} from position {donor.position}" for source, donor in arrival.donors.items()]
     fresh = [f"{source} from its start" for source in arrival.query.sources if source not in arrival.donors]
-    return f"goes on in place of {who}, in a new lineage: reads {listed([*where, *fresh])}; what was written stays"
+    how = "with the state of" if state is not None else "in place of"
+    return f"goes on {how} {who}, in a new lineage: reads {listed([*where, *fresh])}; what was written stays"
 
 
 def _anew(arrival: Arrival) -> str:

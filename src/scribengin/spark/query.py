@@ -123,6 +123,8 @@ class QueryRun:
     idle: IdleInputs | None = None
     """of a Query that keeps state, while it runs"""
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
+    first: int = 0
+    """the number of the lineage's first Batch"""
 
     def run(self) -> None:
         """Until finished, stopped or failed; never raises. A Batch that came through lets the tries begin again."""
@@ -260,6 +262,7 @@ class QueryRun:
             reports,
             self.idle,
             self.tally,
+            self.first,
         )
 
         def batch(frame: DataFrame, number: int) -> None:
