@@ -469,10 +469,31 @@ def test_a_step_with_state_goes_on_with_it_in_another_tier_wherever_the_move_is_
         audit = audit_flow(prepare(path, state=None))
         assert audit.balanced, [violation for report in audit.reports for violation in report.violations]
     hour(folder, 50, 20, 3)
-    hour(folder, 51, 23, 1)
-    ran(cuts[-1])
-    ran(cuts[-1])
+    for number in (51, 52):  # a Batch moves the watermark, and one more closes what it has passed
+        hour(folder, number, 23, 1)
+        ran(cuts[-1])
     counted = {row["window_start"][11:13]: row["n"] for row in folder.read("out")}
     assert counted == {"10": 7 + 5 * len(cuts), "20": 3}
     audit = audit_flow(prepare(folder.path / "flow.yaml", state=None))
+    assert audit.balanced, [violation for report in audit.reports for violation in report.violations]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("point", ["commit.before", pytest.param("decide.before", marks=pytest.mark.long)])
+def test_a_step_with_state_takes_in_once_what_was_decided_and_not_noted_by_spark_before_it_moved(folder: FlowFolder, point: str) -> None:
+    path = folder.flow(WINDOWS + "tiers: {a: {steps: [some, per, told, kept]}}\n").path / "flow.yaml"
+    hour(folder, 0, 10, 7)
+    assert folder.run().state == "finished"
+    hour(folder, 1, 10, 5)
+    struck = os.environ | {faults.VARIABLE: f"{point}:die"}
+    command = [sys.executable, "-m", "scribengin.cli", "run", str(path), "--once"]
+    assert subprocess.run(command, env=struck, capture_output=True, check=False, timeout=300).returncode == -signal.SIGKILL
+    folder.flow(WINDOWS + "tiers: {b: {steps: [some, per]}, c: {steps: [told, kept]}}\n")
+    hour(folder, 50, 20, 3)
+    for number in (51, 52):
+        hour(folder, number, 23, 1)
+        result = folder.run()
+        assert (result.state, result.balanced) == ("finished", True), (result.problems, result.violations)
+    assert {row["window_start"][11:13]: row["n"] for row in folder.read("out")} == {"10": 12, "20": 3}
+    audit = audit_flow(prepare(path, state=None))
     assert audit.balanced, [violation for report in audit.reports for violation in report.violations]

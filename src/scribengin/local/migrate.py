@@ -29,12 +29,14 @@ from scribengin.plan.split import CHANNEL
 from scribengin.plan.topology import topology_of
 from scribengin.spec.model import Sink
 from scribengin.state.channels import ChannelFolder
+from scribengin.state.decisions import Decisions, decision_as_json, decision_from_json, input_hash
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, lift_state, new_id, read_lineage, set_down
 from scribengin.state.moves import Journal, Moved, write_moved
 from scribengin.state.recovery import recover_query
 from scribengin.state.replays import settle
+from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import Topology, read_topology, tiers_with_state, write_topology
 
 if TYPE_CHECKING:
@@ -157,13 +159,14 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
             {source: donor.position for source, donor in arrival.donors.items()},
             "moved" if arrival.after else "anew",
             dict(arrival.passed),
-            first=0 if arrival.state is None or arrival.state.last_batch is None else arrival.state.last_batch + 1,
+            first=0 if arrival.state is None or arrival.state.last_batch is None else arrival.state.last_batch,
         )
         logs = {source: [donor.query.tier, donor.query.name, donor.query.lineage, donor.source] for source, donor in arrival.donors.items()}
         adopts = {sink: list(lineages) for sink, lineages in arrival.adopts.items()}
-        each = {"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts}
-        state = [] if arrival.state is None else [arrival.state.tier, arrival.state.name, arrival.state.lineage]
-        arrivals.append(each | {"tables": _tables(prepared.plan.flow, arrival), "state": state})
+        each: dict[str, Any] = {"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts}
+        if (state := arrival.state) is not None:
+            each |= {"state": [state.tier, state.name, state.lineage], "last": _last_in_the_state(prepared, state, begun)}
+        arrivals.append(each | {"tables": _tables(prepared.plan.flow, arrival)})
     known = {channel.id: channel for cuts in (topology, stored.topology or topology) for channel in cuts.channels if not channel.gone}
     live = {query.key: query for query in stored.live}
     carried = {each.state.key: [node.id for node in each.query.nodes if node.stateful] for each in moves.arrivals if each.state is not None}
@@ -174,6 +177,20 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
         stateful = carried.get(key, [])
         leaving.append({"tier": key[0], "query": key[1], "lineage": live[key].lineage, "to": names, "sinks": sinks, "stateful": stateful})
     return {"arrivals": arrivals, "leaving": leaving, "topology": topology.as_json()}
+
+
+def _last_in_the_state(prepared: PreparedFlow, state: StoredQuery, begun: Lineage) -> dict[str, Any] | None:
+    """The last Batch that was decided for a state that goes on, as one of the new lineage: without its rows, which the old one has
+    written. Where Spark has not noted it yet, it takes its records in again by that. None before the first Batch."""
+    folder = StateFolder(prepared.root, prepared.name, state.tier).query(state.name)
+    last = Decisions(folder.decisions).newest()
+    if last is None:
+        return None
+    batch = replace(last.batch, query=begun.query, lineage=begun.id, term=0)
+    streams = {each.source: tuple(SourceLog(folder.sources, each.source).range(each.start, each.end)) for each in last.sources}
+    made_from = input_hash(batch, last.sources, streams, last.plan)
+    kept = replace(last, batch=batch, input_hash=made_from, receipts=(), dead=(), counts={}, behind={}, trails=(), taken={}, noticed=())
+    return decision_as_json(replace(kept, offers=(), refused=None))
 
 
 def _tables(flow: Flow, arrival: Arrival) -> dict[str, list[str]]:
@@ -277,6 +294,8 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
     for each, folder in zip(body["arrivals"], folders.values(), strict=True):
         if each.get("state"):
             set_down(folder)
+        if last := each.get("last"):
+            Decisions(folder.decisions).decide(decision_from_json(last))
     faults.reached("move.carried")
     topology = Topology.from_json(body["topology"])
     channels = {channel.id: channel for channel in topology.channels if not channel.gone}

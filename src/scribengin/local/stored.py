@@ -102,7 +102,7 @@ def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, top
         tuple(id_ for id_ in lineage.parts if id_ in flow.sinks or id_ in channels),
         written,
         read,
-        _pending(folder, lineage, newest.batch.number + 1 if newest else lineage.first),
+        _pending(folder, lineage, newest.batch.number + 1 if newest else 0),
         lineage.origin,
         letters_waiting(folder),
         lineage.types,
@@ -113,11 +113,7 @@ def _pending(folder: QueryFolder, lineage: Lineage, number: int) -> bool:
     """Some of its newest Batches may be at their place, and some not: units that commit one by one, and what waits for a channel."""
     intent = Intents(folder.intents / lineage.id).read(number)
     waiting = any(read_left(folder.work(id_), lineage.id).batches for id_ in lineage.parts)
-    # what the state holds of a decided Batch is whole when Spark has noted it
-    unsettled = (
-        bool(lineage.state_fingerprint) and number > lineage.first and not (folder.checkpoint / "commits" / str(number - 1)).exists()
-    )
-    return waiting or unsettled or (intent is not None and intent.units > 0)
+    return waiting or (intent is not None and intent.units > 0)
 
 
 def letters_waiting(folder: QueryFolder) -> int:

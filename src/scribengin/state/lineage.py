@@ -44,7 +44,8 @@ class Lineage:
     types: Mapping[str, str] = field(default_factory=dict)
     """sink → its type, also of those that have left; without those whose plan did not say it"""
     first: int = 0
-    """the number of its first Batch: where it goes on with the state of another Query, the one behind the last of that"""
+    """the number of its first Batch: where it goes on with the state of another Query, that of the last one in there, of which it has
+    no rows"""
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
