@@ -303,7 +303,7 @@ def _says(before: Any, after: Any) -> str:
     said = [f"{key} {old.get(key, 'default')} -> {new.get(key, 'default')}" for key in {**old, **new} if old.get(key) != new.get(key)]
     if getattr(before, "trigger_s", None) != getattr(after, "trigger_s", None):
         said.append("trigger")
-    return listed(said) or "its definition differs"
+    return listed(said) if said else "its definition differs"
 
 
 def _rest(old: Flow, new: Flow) -> Iterator[Change]:
