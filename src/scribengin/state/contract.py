@@ -173,6 +173,12 @@ class Decision:
         """True where a place may still refuse rows."""
         return bool(self.offers) and self.refused is None
 
+    @property
+    def empty(self) -> bool:
+        """True of a record for which nothing ran: a state was spread anew, or goes on in another lineage. A sink that is told beforehand
+        what a Batch follows was told nothing of it, and has no part in it."""
+        return not (self.counts or self.receipts or self.behind)
+
     def of_sink(self, sink: str) -> Decided:
         """The part that one sink publishes."""
         receipts = tuple(receipt for receipt in self.receipts if receipt.sink == sink)
