@@ -86,7 +86,9 @@ def command(
             plan = client.plan_topology(wanted, packages).plan
             return Answer({**_as_json(plan), **_spread_json(spreads), "applied": []}, warnings, show=lambda: _show(plan, spreads))
         done = client.apply_topology(wanted, packages)
-        rows = {each.flow: msgspec.to_builtins(wait_for(client, each.flow, ("running",), wait)) for each in done.applied}
+        rows = {
+            each.flow: msgspec.to_builtins(wait_for(client, each.flow, ("running",), wait, version=each.version)) for each in done.applied
+        }
     flows = [{"flow": each.flow, "version": each.version, "changed": each.changed, "status": rows[each.flow]} for each in done.applied]
 
     def show() -> None:
