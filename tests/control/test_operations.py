@@ -329,3 +329,14 @@ def test_a_reader_that_has_failed_for_good_is_to_be_fixed_before_its_channels_go
     ):
         cut_otherwise(plane)
     assert reading.read_flow(plane.person, "f").desired.version == 1
+
+
+@pytest.mark.parametrize("kind", ["recut whose reader fails", "recut that is refused in the end"])
+def test_a_recut_that_fails_leaves_the_version_before(kind: str) -> None:
+    end = end_of(played(kind, []))
+    assert end["wanted"] == ("running", 1)
+    assert end["state"] == ("running", 1)
+    assert end["operation"][1] in (
+        "tier store could not read all that waits in its channels: the store refuses it",
+        "tier store: 7 rows have not been read",
+    )
