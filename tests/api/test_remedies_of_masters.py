@@ -189,7 +189,7 @@ def test_a_reader_that_has_failed_is_tried_again_by_the_command_before_its_chann
     failed = Run(number=1, node="here", asked_at=1.0, generation=1, ended_at=2.0, cause="the disk is full", permanent=True)
     bench.person.commit(put(bench.person, RUN("numbers", "main"), failed))
     comes = admin.Submission("numbers", "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
-    asked: dict[str, Any] = {"state": lambda _: str(tmp_path), "by": "bob", "recut": {"numbers": Recut(("main",), {"main": ()})}}
+    asked: dict[str, Any] = {"state": lambda _: str(tmp_path), "by": "bob", "recut": {"numbers": Recut("main", ("main",), {"main": ()})}}
     with pytest.raises(Refused, match="has failed: the disk is full") as refused:
         admin.apply_all(bench.person, [comes], {"numbers": 1}, **asked)
     assert refused.value.code == "plan-refused"

@@ -66,7 +66,14 @@ def cut_otherwise(plane: Plane) -> None:
         "store": TierSpec(feeders=("more",)),
     }
     submission = admin.Submission("f", "1", "flow.yaml", "/base", cut)
-    recut = {"f": Recut(("store",), TIERS)}
+    recut = {"f": Recut("store", ("store",), TIERS)}
+    admin.apply_all(plane.person, [submission], {"f": 1}, state=lambda _: "/state", by="me", recut=recut)
+    plane.comes_to("f", "running")
+
+
+def cut_with_nothing_to_read(plane: Plane) -> None:
+    submission = admin.Submission("f", "1", "flow.yaml", "/base", {"whole": TierSpec()})
+    recut = {"f": Recut("edge", (), TIERS)}
     admin.apply_all(plane.person, [submission], {"f": 1}, state=lambda _: "/state", by="me", recut=recut)
     plane.comes_to("f", "running")
 
@@ -88,6 +95,7 @@ KINDS: dict[str, tuple[Callable[[Plane], None], set[str], str]] = {
     "repartition": (spread, {"core"}, "done"),
     "rewind that fails": (failed, {"core", "edge"}, "failed"),
     "recut": (cut_otherwise, {"store"}, "done"),
+    "recut with nothing to read": (cut_with_nothing_to_read, {"edge"}, "done"),
     "recut whose reader fails": (cut_otherwise_behind_a_reader_that_fails, set(), "failed"),
     "recut that is refused in the end": (cut_otherwise_and_not_all_was_through, {"store"}, "failed"),
 }

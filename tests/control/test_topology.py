@@ -291,7 +291,7 @@ def test_a_tier_that_is_put_between_two_others_begins_when_the_version_that_runs
     write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
     path.write_text(INSERTED)
     plan = person.plans(path)
-    assert plan.flows[0].recut == Recut(("z",), {"x": (), "y": ("x",), "z": ("y",)})
+    assert plan.flows[0].recut == Recut("z", ("z",), {"x": (), "y": ("x",), "z": ("y",)})
     assert effects(plan)["channel b_to_z"] == "drain"
     assert plan.flows[0].effect == "drain"
     assert person.applies(path) == {"chain": (2, True)}
@@ -313,6 +313,19 @@ def test_what_lies_in_channels_that_another_version_cut_is_not_to_be_read_by_the
     operate.cancel(person.registry, "chain", "1", by="me")
     again = person.plans(path).flows[0]
     assert again.recut is None, "what lies there was cut by another version than the one that is wanted"
+
+
+def test_a_flow_in_one_piece_is_cut_by_one_worker_before_those_of_its_tiers_start(person: Person) -> None:
+    whole = CHAIN.partition("tiers:")[0]
+    path = person.writes("chain.yaml", whole)
+    person.applies(path)
+    person.has_run(path, rows=7)
+    path.write_text(CHAIN)
+    plan = person.plans(path)
+    assert plan.flows[0].recut == Recut("main", (), {"main": ()})
+    assert plan.flows[0].effect == "restart"
+    person.applies(path)
+    assert (begun(person).tiers, begun(person).arguments["read"]) == (("main",), [])
 
 
 def test_what_is_cut_otherwise_and_would_remember_something_else_is_done_in_two_steps(person: Person) -> None:

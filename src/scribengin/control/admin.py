@@ -221,8 +221,7 @@ def _begun(
     _refuse_failed_readers(registry, comes.flow, recut.tiers)
     feeders = {tier: list(names) for tier, names in recut.feeders.items()}
     arguments: dict[str, Any] = {"version": comes.version, "read": list(recut.tiers), "feeders": feeders}
-    # one worker looks whether all is through, and moves what moves
-    return Operation(kind="recut", step="drain", tiers=recut.tiers[:1], version=version, arguments=arguments, by=by, at=now, since=now)
+    return Operation(kind="recut", step="drain", tiers=(recut.mover,), version=version, arguments=arguments, by=by, at=now, since=now)
 
 
 def _refuse_failed_readers(registry: Registry, flow: str, tiers: Sequence[str]) -> None:

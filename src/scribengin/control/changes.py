@@ -89,9 +89,10 @@ class Anew:
 
 @dataclass(frozen=True, slots=True)
 class Recut:
-    """What the version that runs does before a flow that is cut otherwise goes on: `tiers` read all that waits in their channels. `feeders`
-    of each of its tiers, as it is cut now."""
+    """What the version that runs does before a flow that is cut otherwise goes on: `tiers` read all that waits in their channels, and a
+    worker of tier `mover` moves the Queries. `feeders` of each of its tiers, as it is cut now."""
 
+    mover: str
     tiers: tuple[str, ...]
     feeders: Mapping[str, tuple[str, ...]]
 
@@ -155,19 +156,21 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
 
 
 def _recut(new: PreparedFlow, old: PreparedFlow, spec: Spec) -> Recut | None:
-    """What is to be read before Queries go on in other places, where the version that is wanted can do it: none is where nothing moves, no
-    channel goes, or another version wrote what lies there."""
+    """What is to be done before Queries go on in other places, where the version that is wanted can do it: nothing where none moves, or
+    where another version wrote what lies there. Workers that start side by side would each wait for the leases that the others hold."""
     changes, moves = changes_and_moves(new)
     going = {channel.name for channel in changes.channels if channel.drains}
-    if not going or not (moves.arrivals or moves.refusals or any(each.fate == "refused" for each in changes.channels)):
+    moving = {query.tier for arrival in moves.arrivals for query in (*arrival.after, *arrival.through)}
+    if not (moving or moves.refusals or any(each.fate == "refused" for each in changes.channels)) or not moving <= spec.tiers.keys():
         return None
     known = read_topology(new.root, new.name)
     there = {channel.id: channel for channel in known.channels if not channel.gone} if known is not None else {}
-    runs = {channel.identity: channel for channel in topology_of(old.plan).channels}
-    if not all(id_ in there and there[id_].identity in runs for id_ in going):
+    runs = {channel.identity for channel in topology_of(old.plan).channels}
+    if not going <= there.keys() or not {channel.identity for channel in there.values()} <= runs:
         return None
     readers = tuple(tier.tier for tier in old.plan.tiers if any(there[id_].reading == tier.tier for id_ in going))
-    return Recut(readers, {name: tuple(tier.feeders) for name, tier in spec.tiers.items()})
+    mover = next((tier.tier for tier in old.plan.tiers if tier.tier in (readers or moving)), old.plan.tiers[0].tier)
+    return Recut(mover, readers, {name: tuple(tier.feeders) for name, tier in spec.tiers.items()})
 
 
 def _first(submission: Submission, new: PreparedFlow) -> Compared:

@@ -132,7 +132,11 @@ def standing_of(flow: FlowSeen, under_way: UnderWay) -> tuple[FlowState, str, st
     if operation.step == "drain":
         reading = [name for name in operation.arguments["read"] if not _has_read(flow, name)]
         ending = [name for name, tier in sorted(flow.tiers.items()) if not at_rest(tier) and name not in reading]
-        said = [f"{', '.join(reading)} to read all that waits in channels"] if reading else []
+        failed = [
+            tier.run.cause for name in reading if (tier := flow.tiers.get(name)) and tier.run and tier.run.failures and tier.run.cause
+        ]
+        ill = f" ({failed[0]})" if failed else ""
+        said = [f"{', '.join(reading)} to read all that waits in channels{ill}"] if reading else []
         said += [f"the end of {', '.join(ending)}"] if ending else []
         give_up = f"then it runs as version {flow.wish.version}; to give it up: scribengin ops cancel {flow.name} {under_way.id}"
         return "draining", f"{what} waits for {' and '.join(said)}" if said else f"{what} begins", give_up
