@@ -203,7 +203,7 @@ def test_a_flow_is_cut_cut_otherwise_fused_and_cut_again_and_every_record_comes_
     for tiers in cuts:
         numbers.cut(tiers).more().run()
         numbers.check()
-        assert set(numbers.fates().values()) == {"unchanged"}, numbers.says()
+        assert set(numbers.fates().values()) == {"unchanged"}, "; ".join(f"{k}={v}" for k, v in numbers.says().items())
 
 
 @pytest.mark.timeout(900)
@@ -400,7 +400,7 @@ def test_a_tier_is_put_between_two_others_merged_and_taken_out_and_every_record_
             assert numbers.move(f"{point}:die") == -signal.SIGKILL, f"{point} is never reached"
         numbers.run()
         numbers.check()
-        assert set(numbers.fates().values()) == {"unchanged"}, numbers.says()
+        assert set(numbers.fates().values()) == {"unchanged"}, "; ".join(f"{k}={v}" for k, v in numbers.says().items())
 
 
 @pytest.mark.timeout(600)

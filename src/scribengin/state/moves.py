@@ -48,8 +48,10 @@ def has_moved(part: QueryFolder) -> bool:
 
 
 def write_moved(part: QueryFolder, moved: Moved) -> None:
-    """Under the lease. Done again it changes nothing."""
-    put_if_absent(part.path / "moved.json", seal(_MOVED, _FORMAT, asdict(moved)))
+    """Under the lease. Done again it changes nothing; what a move that was cut short has left of an earlier lineage gives way."""
+    there = read_moved(part)
+    if there is None or there.lineage != moved.lineage:
+        replace(part.path / "moved.json", seal(_MOVED, _FORMAT, asdict(moved)))
 
 
 class Journal:
