@@ -431,6 +431,7 @@ sinks: {kept: {from: told, type: files, path: out, format: json}}
 """
 COUNTED = "tiers: {a: {steps: [some]}, b: {steps: [per, told, kept]}}\n"
 RENAMED = "tiers: {a: {steps: [some]}, other: {steps: [per, told, kept]}}\n"
+JOINED = "tiers: {a: {steps: [some]}, third: {steps: [per, told, kept]}}\n"
 CUT_BEHIND = "tiers: {a: {steps: [some]}, other: {steps: [per]}, c: {steps: [told, kept]}}\n"
 CUT_LATER = "tiers: {a: {steps: [some]}, other: {steps: [per, told]}, c: {steps: [kept]}}\n"
 
@@ -444,7 +445,7 @@ def hour(folder: FlowFolder, number: int, hour: int, rows: int) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "cuts",
-    [(CUT_BEHIND,), pytest.param((RENAMED, CUT_BEHIND, CUT_LATER, COUNTED), marks=pytest.mark.long)],
+    [(CUT_BEHIND,), pytest.param((RENAMED, CUT_BEHIND, CUT_LATER, JOINED), marks=pytest.mark.long)],
     ids=["cut behind", "renamed, cut behind, later, and merged"],
 )
 def test_a_step_with_state_goes_on_with_it_in_another_tier_wherever_the_move_is_killed(
