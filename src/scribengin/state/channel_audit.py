@@ -136,7 +136,7 @@ class _Walk:
                 self._take(log, ranges.start)
                 self._tally.skip(self._intake.reached)
             # what a state that goes on had taken last, another lineage has counted
-            passed_over = self._take(log, ranges.end) or decision.empty
+            passed_over = self._take(log, ranges.end) or decision.carried
             self._count(decision, passed_over=passed_over)
 
     def _take(self, log: SourceLog, end: int) -> bool:
