@@ -17,6 +17,7 @@ from scribengin.cli.going import OperationFailed, wait_for_operation
 from scribengin.client.models import Submit
 from scribengin.connectors.contract import BatchId
 from scribengin.control import admin, operate
+from scribengin.control.changes import Recut
 from scribengin.control.world import RunId
 from scribengin.core.errors import InputError, Refused, Unreachable
 from scribengin.core.secret import Secret
@@ -179,6 +180,23 @@ def test_a_flow_that_was_submitted_meanwhile_is_compared_by_the_command(bench: B
     assert stale.value.code == "plan-stale"
     [command] = commands_of(stale.value.remedy, FILE="numbers.yaml")
     assert [each["version"] for each in typed(*command)["result"]["flows"]] == [1]
+
+
+@pytest.mark.executes("plan-refused")
+def test_a_reader_that_has_failed_is_tried_again_by_the_command_before_its_channels_go(bench: Bench, typed: Typed, tmp_path: Path) -> None:
+    bench.master()
+    submitted(typed)
+    failed = Run(number=1, node="here", asked_at=1.0, generation=1, ended_at=2.0, cause="the disk is full", permanent=True)
+    bench.person.commit(put(bench.person, RUN("numbers", "main"), failed))
+    comes = admin.Submission("numbers", "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    asked: dict[str, Any] = {"state": lambda _: str(tmp_path), "by": "bob", "recut": {"numbers": Recut("main", ("main",), {"main": ()})}}
+    with pytest.raises(Refused, match="has failed: the disk is full") as refused:
+        admin.apply_all(bench.person, [comes], {"numbers": 1}, **asked)
+    assert refused.value.code == "plan-refused"
+    [command] = commands_of(refused.value.remedy)
+    before = bench.person.read(DESIRED("numbers").path)
+    assert typed(*command)["status"] == 0
+    assert bench.person.read(DESIRED("numbers").path) != before, "wanted anew, what waits for a person is tried again"
 
 
 @pytest.mark.executes("role-lacking")

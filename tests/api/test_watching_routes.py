@@ -103,6 +103,18 @@ def test_attempts_say_what_failed_and_why_they_ended() -> None:
     assert [failure["cause"] for failure in attempt["failures"]] == ["steps.py:12: KeyError: 'id'"]
 
 
+def test_a_tier_that_was_taken_out_of_a_flow_is_not_missed() -> None:
+    asked = Asked()
+    asked.tells(QueryView("kept", "running", lag_rows=7))
+    asked.clock.advance(seconds=600)
+    ended = Run(number=1, node="a", asked_at=0.0, generation=1, ended_at=asked.clock())
+    for wanted, silent in ((frozenset({"main"}), ["main"]), (frozenset({"other"}), None)):
+        flow = FlowSeen("tweets", Wish(2, "running", 2), {"main": TierSeen("main", run=ended)}, wanted_tiers=wanted)
+        asked.watch.seen(World(asked.clock(), {"tweets": flow}), asked.election.term)
+        now = asked("GET", "/v1/flows/tweets/metrics").json()["now"]
+        assert (None if now is None else now["silent"]) == silent
+
+
 def test_alerts_are_shown_and_tested() -> None:
     asked = Asked()
     (alert,) = asked("GET", "/v1/flows/tweets/alerts").json()

@@ -18,10 +18,10 @@ class Plane:
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
 
 
-def seen(state, *ready, reason="", after=""):
+def seen(state, *ready, reason="", after="", version=1):
     """Tiers a, b, …, by whether each is ready."""
     tiers = tuple(TierRow(name, "running", ready=each) for name, each in zip("abc", ready, strict=False))
-    wanted = WantedState(state="running", version=1, by="", at="", revision=7)
+    wanted = WantedState(state="running", version=version, by="", at="", revision=7)
     return FlowView("drift", wanted, FlowStatus(state, reason=reason, next=after, generation=7), tiers)
 
 
@@ -41,6 +41,13 @@ def test_a_flow_that_fails_on_its_first_batch_is_an_error_with_its_cause():
     with pytest.raises(NotReached, match="flow drift is failed: tier main: query kept: no such id") as caught:
         wait_for(Plane(seen("running", False), failed), "drift", ("running",), Wait(60.0))
     assert caught.value.remedy == "fix it; then: scribengin resume drift"
+
+
+def test_a_version_that_is_given_up_for_the_one_before_is_an_error_at_once():
+    plane = Plane(seen("running", True), seen("draining", version=2), seen("running", True))
+    with pytest.raises(NotReached, match="is not to run as version 2 any more, but as version 1") as caught:
+        wait_for(plane, "drift", ("stopped",), Wait(60.0), version=2)
+    assert caught.value.remedy == "see why: scribengin ops drift"
 
 
 def test_started_waits_for_the_start_alone():

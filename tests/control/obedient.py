@@ -72,6 +72,8 @@ class Plane:
 
     lives: list[int] = field(default_factory=list)
     part: Callable[[RunId, Operation], str] = lambda _id, _operation: ""
+    ill: frozenset[str] = frozenset()
+    """tiers whose workers fail for good when they are to read all that is there"""
 
     def __post_init__(self) -> None:
         self.store = MemoryStore()
@@ -82,6 +84,8 @@ class Plane:
         self.life = Life()
         self.masters = 0
         self.most_at_work = 0
+        self.drained: list[tuple[str, int]] = []
+        """(tier, version) in the order in which they had read all"""
         self.parts: list[tuple[str, str]] = []
         """(tier, operation) in the order in which they were done"""
         self._next_master()
@@ -177,7 +181,11 @@ class Plane:
             self.parts.append((id_.tier, now.task))
             error = self.part(id_, operation.record)
             self._says(id_, report, now.generation, state="starting", task=now.task, task_error=error)
+        elif now.goal == "drained" and id_.tier in self.ill:
+            self._says(id_, report, now.generation, state="failed", cause="the store refuses it", permanent=True)
+            self._ends(id_)
         elif now.goal == "drained":
+            self.drained.append((id_.tier, version))
             self._says(id_, report, now.generation, state="drained")
             self._ends(id_)
         else:

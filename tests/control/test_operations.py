@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.control import admin, reading
+from scribengin.control.changes import Recut
 from scribengin.control.happened import read_happened
 from scribengin.control.operate import begin, cancel, list_operations
 from scribengin.control.operation_records import KEPT_OPERATIONS
 from scribengin.core.errors import Refused
-from scribengin.registry.kinds import Operation
+from scribengin.registry.kinds import Operation, TierSpec
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import CHANGES, DESIRED, OPERATION, RUN
 from tests.control.obedient import Plane, applied
@@ -56,12 +57,47 @@ def spread(plane: Plane) -> None:
     plane.comes_to("f", "running")
 
 
+def cut_otherwise(plane: Plane) -> None:
+    """A tier is put between core and store."""
+    cut = {
+        "edge": TierSpec(),
+        "core": TierSpec(feeders=("edge",)),
+        "more": TierSpec(feeders=("core",)),
+        "store": TierSpec(feeders=("more",)),
+    }
+    submission = admin.Submission("f", "1", "flow.yaml", "/base", cut)
+    recut = {"f": Recut("store", ("store",), TIERS)}
+    admin.apply_all(plane.person, [submission], {"f": 1}, state=lambda _: "/state", by="me", recut=recut)
+    plane.comes_to("f", "running")
+
+
+def cut_with_nothing_to_read(plane: Plane) -> None:
+    submission = admin.Submission("f", "1", "flow.yaml", "/base", {"whole": TierSpec()})
+    recut = {"f": Recut("edge", (), TIERS)}
+    admin.apply_all(plane.person, [submission], {"f": 1}, state=lambda _: "/state", by="me", recut=recut)
+    plane.comes_to("f", "running")
+
+
+def cut_otherwise_behind_a_reader_that_fails(plane: Plane) -> None:
+    plane.ill = frozenset({"store"})
+    cut_otherwise(plane)
+
+
+def cut_otherwise_and_not_all_was_through(plane: Plane) -> None:
+    plane.part = lambda _id, _operation: "7 rows have not been read"
+    cut_otherwise(plane)
+
+
 KINDS: dict[str, tuple[Callable[[Plane], None], set[str], str]] = {
     "rewind": (rewound, {"edge"}, "done"),
     "offsets": (set_while_stopped, {"core", "edge"}, "done"),
     "renew": (begun_anew, {"core", "store"}, "done"),
     "repartition": (spread, {"core"}, "done"),
     "rewind that fails": (failed, {"core", "edge"}, "failed"),
+    "recut": (cut_otherwise, {"store"}, "done"),
+    "recut with nothing to read": (cut_with_nothing_to_read, {"edge"}, "done"),
+    "recut whose reader fails": (cut_otherwise_behind_a_reader_that_fails, set(), "failed"),
+    "recut that is refused in the end": (cut_otherwise_and_not_all_was_through, {"store"}, "failed"),
 }
 
 
@@ -247,3 +283,68 @@ def test_a_record_that_is_written_by_hand_is_taken_up_and_one_that_is_struck_out
     plane.person.commit(made, desired.replace(desired.record.parse(by_hand)))
     plane.comes_to("f", "running")
     assert plane.parts == [("main", "x1")]
+
+
+def test_a_flow_that_is_cut_otherwise_reads_what_waits_as_it_was_cut_and_only_then_starts_as_it_comes() -> None:
+    plane = Plane()
+    applied(plane, "f", **TIERS)
+    plane.comes_to("f", "running")
+    started: list[tuple[str, int]] = []
+    obey = plane._obey
+
+    def noting(id_: Any) -> None:
+        if (id_.tier, plane.workers[id_][2]) not in started:
+            started.append((id_.tier, plane.workers[id_][2]))
+        obey(id_)
+
+    plane._obey = noting  # type: ignore[method-assign]
+    cut_otherwise(plane)
+    assert plane.drained == [("store", 1)]
+    assert reading.read_flow(plane.person, "f").desired.version == 2
+    assert {each for each in started if each[1] == 2} == {("edge", 2), ("core", 2), ("more", 2), ("store", 2)}
+    first = next(index for index, (_, version) in enumerate(started) if version == 2)
+    assert all(version == 2 for _, version in started[first:]), "none of the old ones works once a new one does"
+
+
+def test_a_recut_waits_for_a_reader_and_given_up_the_version_before_goes_on() -> None:
+    plane = Plane()
+    applied(plane, "f", **TIERS)
+    plane.comes_to("f", "running")
+    obey = plane._obey
+    plane._obey = lambda id_: None if id_.tier == "store" else obey(id_)  # type: ignore[method-assign]
+    with pytest.raises(AssertionError, match="never came to running"):
+        cut_otherwise(plane)
+    status = reading.read_flow(plane.person, "f").status
+    assert status is not None
+    assert (status.state, "waits for store to read all that waits in channels" in status.reason) == ("draining", True)
+    assert "scribengin ops cancel f 1" in status.next
+    plane._obey = obey  # type: ignore[method-assign]
+    cancel(plane.person, "f", "1", by="me")
+    plane.comes_to("f", "running")
+    assert reading.read_flow(plane.person, "f").desired.version == 1
+
+
+def test_a_reader_that_has_failed_for_good_is_to_be_fixed_before_its_channels_go() -> None:
+    plane = Plane()
+    applied(plane, "f", **TIERS)
+    plane.ill = frozenset({"store"})
+    plane.comes_to("f", "running")
+    admin.want(plane.person, "f", "drained", by="me")
+    for _ in range(20):
+        plane.turn()
+    with pytest.raises(
+        Refused, match="tier store is to read all that waits in its channels before they go, and has failed: the store refuses it"
+    ):
+        cut_otherwise(plane)
+    assert reading.read_flow(plane.person, "f").desired.version == 1
+
+
+@pytest.mark.parametrize("kind", ["recut whose reader fails", "recut that is refused in the end"])
+def test_a_recut_that_fails_leaves_the_version_before(kind: str) -> None:
+    end = end_of(played(kind, []))
+    assert end["wanted"] == ("running", 1)
+    assert end["state"] == ("running", 1)
+    assert end["operation"][1] in (
+        "tier store could not read all that waits in its channels: the store refuses it",
+        "tier store: 7 rows have not been read",
+    )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.contract import BatchId, Receipt
-from scribengin.control import admin, reading
+from scribengin.control import admin, operate, reading
+from scribengin.control.changes import Recut
 from scribengin.control.reading import wanted
 from scribengin.control.submit import submissions
 from scribengin.control.topology import TopologyPlan, apply_topology, check_agreed, plan_rollback, plan_topology
@@ -18,6 +19,7 @@ from scribengin.core.storage import make_folder
 from scribengin.local.prepare import prepare
 from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
+from scribengin.plan.topology import topology_of
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.outside import Level, Waters
 from scribengin.registry.records import Stored, read_record
@@ -25,9 +27,12 @@ from scribengin.registry.tree import DESIRED, OPERATION, SPEC
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import open_lineage
+from scribengin.state.topology import write_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from scribengin.registry.kinds import Operation
 
 FLOW = """\
 version: 1
@@ -254,6 +259,94 @@ def test_going_back_to_what_cannot_keep_its_state_needs_a_word_too(person: Perso
     operation = read_record(person.registry, OPERATION("counted", "1"))
     assert isinstance(operation, Stored)
     assert operation.record.version == 2, "the version that knows the checkpoint leaves it"
+
+
+CHAIN = """\
+version: 1
+name: chain
+sources: {rows: {type: files, path: data, format: json, schema: "id BIGINT"}}
+steps:
+  a: {from: rows, filter: id > 1}
+  b: {from: a, filter: id > 2}
+  c: {from: b, filter: id > 3}
+sinks: {kept: {from: c, type: files, path: out, format: json}}
+tiers: {x: {steps: [a]}, y: {steps: [b]}, z: {steps: [c]}}
+"""
+INSERTED = CHAIN.replace("  c: {from: b,", "  m: {from: b, filter: id > 0}\n  c: {from: m,").replace("z: {", "w: {steps: [m]}, z: {")
+
+
+def begun(person: Person) -> Operation:
+    """The operation with which the version of `chain` that is wanted begins."""
+    desired = read_record(person.registry, DESIRED("chain"))
+    assert isinstance(desired, Stored)
+    operation = read_record(person.registry, OPERATION("chain", desired.record.operation))
+    assert isinstance(operation, Stored)
+    return operation.record
+
+
+def test_a_tier_that_is_put_between_two_others_begins_when_the_version_that_runs_has_read_what_waits(person: Person) -> None:
+    path = person.writes("chain.yaml", CHAIN)
+    person.applies(path)
+    person.has_run(path, rows=7)
+    write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
+    path.write_text(INSERTED)
+    plan = person.plans(path)
+    assert plan.flows[0].recut == Recut("z", ("z",), {"x": (), "y": ("x",), "z": ("y",)})
+    assert effects(plan)["channel b_to_z"] == "drain"
+    assert plan.flows[0].effect == "drain"
+    assert person.applies(path) == {"chain": (2, True)}
+    asked = begun(person)
+    assert (asked.kind, asked.step, asked.tiers, asked.version) == ("recut", "drain", ("z",), 1)
+    assert asked.arguments == {"version": 2, "read": ["z"], "feeders": {"x": [], "y": ["x"], "z": ["y"]}}
+    operate.cancel(person.registry, "chain", "1", by="me")
+    assert reading.read_flow(person.registry, "chain").desired.version == 1
+
+
+def test_what_lies_in_channels_that_another_version_cut_is_not_to_be_read_by_the_one_that_is_wanted(person: Person) -> None:
+    path = person.writes("chain.yaml", INSERTED)
+    person.applies(path)
+    person.has_run(path, rows=7)
+    write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
+    path.write_text(CHAIN)
+    person.applies(path)
+    write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
+    operate.cancel(person.registry, "chain", "1", by="me")
+    again = person.plans(path).flows[0]
+    assert again.recut is None, "what lies there was cut by another version than the one that is wanted"
+
+
+def test_a_flow_in_one_piece_is_cut_by_one_worker_before_those_of_its_tiers_start(person: Person) -> None:
+    whole = CHAIN.partition("tiers:")[0]
+    path = person.writes("chain.yaml", whole)
+    person.applies(path)
+    person.has_run(path, rows=7)
+    path.write_text(CHAIN)
+    plan = person.plans(path)
+    assert plan.flows[0].recut == Recut("main", (), {"main": ()})
+    assert plan.flows[0].effect == "restart"
+    person.applies(path)
+    assert (begun(person).tiers, begun(person).arguments["read"]) == (("main",), [])
+
+
+def test_what_is_cut_otherwise_and_would_remember_something_else_is_done_in_two_steps(person: Person) -> None:
+    windowed = CHAIN.replace("id BIGINT", "id BIGINT, ts TIMESTAMP").replace('ts TIMESTAMP"', 'ts TIMESTAMP", watermark: ts 1m')
+    per = "{from: a, aggregate: {by: [id], window: {time: ts, size: 1h}, columns: {n: count(*)}}}"
+    windowed = windowed.replace("{from: rows, filter: id > 1}", per.replace("from: a", "from: rows"))
+    windowed = windowed.replace("filter: id > 2", "select: {id: id, n: n}")
+    path = person.writes("chain.yaml", windowed)
+    person.applies(path)
+    person.has_run(path, rows=7)
+    write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
+    both = (
+        windowed.replace("by: [id]", "by: [ts]")
+        .replace("id: id, n: n", "n: n")
+        .replace("  c: {from: b, filter: id > 3}", "  c: {from: b, filter: n > 3}")
+    )
+    path.write_text(
+        both.replace("  c: {from: b,", "  m: {from: b, filter: n > 0}\n  c: {from: m,").replace("z: {", "w: {steps: [m]}, z: {")
+    )
+    told = refused(lambda: person.applies(path, accept="again"))
+    assert (told.code, "change one after the other" in told.remedy) == ("plan-refused", True)
 
 
 def test_a_hash_agrees_to_what_the_plan_says(person: Person) -> None:

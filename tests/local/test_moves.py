@@ -203,7 +203,7 @@ def test_a_flow_is_cut_cut_otherwise_fused_and_cut_again_and_every_record_comes_
     for tiers in cuts:
         numbers.cut(tiers).more().run()
         numbers.check()
-        assert set(numbers.fates().values()) == {"unchanged"}, numbers.says()
+        assert set(numbers.fates().values()) == {"unchanged"}, "; ".join(f"{k}={v}" for k, v in numbers.says().items())
 
 
 @pytest.mark.timeout(900)
@@ -370,3 +370,131 @@ def test_what_a_feeder_has_put_into_a_channel_waits_there_when_the_feeder_alone_
     numbers.run()
     numbers.check()
     assert waiting(numbers) == 0
+
+
+LONGER = FLOW.replace("  sorted: {from: more,", "  whole: {from: more, filter: id >= 0}\n  sorted: {from: whole,")
+assert LONGER != FLOW
+THREE = "tiers: {a: {steps: [some]}, b: {steps: [more]}, c: {steps: [sorted, low, high]}}\n"
+BETWEEN = "tiers: {a: {steps: [some]}, b: {steps: [more]}, d: {steps: [whole]}, c: {steps: [sorted, low, high]}}\n"
+BEHIND = "tiers: {a: {steps: [some]}, b: {steps: [more, whole]}, c: {steps: [sorted, low, high]}}\n"
+BEFORE = "tiers: {a: {steps: [some]}, d: {steps: [more]}, b: {steps: [whole]}, c: {steps: [sorted, low, high]}}\n"
+MERGED = "tiers: {a: {steps: [some]}, b: {steps: [more, whole, sorted, low, high]}}\n"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        ((LONGER, BETWEEN), (LONGER, BEHIND), (FLOW, THREE)),
+        pytest.param(((LONGER, BEFORE), (LONGER, MERGED), (LONGER, BETWEEN), (FLOW, THREE), (LONGER, BETWEEN)), marks=pytest.mark.long),
+    ],
+    ids=["between and out", "before, merged and again"],
+)
+def test_a_tier_is_put_between_two_others_merged_and_taken_out_and_every_record_comes_out_once(
+    numbers: Numbers, cuts: tuple[tuple[str, str], ...]
+) -> None:
+    numbers.cut(THREE).more().run()
+    for flow, tiers in cuts:
+        numbers.cut(tiers, flow).more()
+        for point in faults.MOVE_POINTS:
+            assert numbers.move(f"{point}:die") == -signal.SIGKILL, f"{point} is never reached"
+        numbers.run()
+        numbers.check()
+        assert set(numbers.fates().values()) == {"unchanged"}, "; ".join(f"{k}={v}" for k, v in numbers.says().items())
+
+
+@pytest.mark.timeout(600)
+def test_a_tier_is_put_between_two_others_when_what_waits_behind_its_place_is_read_whatever_waits_before_it(numbers: Numbers) -> None:
+    numbers.cut(THREE).more().run()
+    numbers.more().run(tier="a")
+    numbers.run(tier="b")
+    numbers.more().run(tier="a")
+    says = numbers.cut(BETWEEN, LONGER).says()
+    assert '20 rows in channel "more_to_c" have not been read by' in says["b.more_to_d"]
+    with pytest.raises(Refused, match="have not been read"):
+        numbers.run()
+    numbers.cut(THREE).run(tier="c")
+    assert "refused" not in numbers.cut(BETWEEN, LONGER).fates().values()
+    numbers.run()
+    numbers.check()
+
+
+WINDOWS = """
+version: 1
+name: windows
+sources: {n: {type: files, path: data, format: json, schema: "id BIGINT, ts TIMESTAMP", watermark: ts 1s}}
+steps:
+  some: {from: n, filter: id >= 0}
+  per: {from: some, aggregate: {by: [], window: {time: ts, size: 1h}, columns: {n: count(*)}}}
+  told: {from: per, select: {n: n, window_start: window_start}}
+sinks: {kept: {from: told, type: files, path: out, format: json}}
+"""
+COUNTED = "tiers: {a: {steps: [some]}, b: {steps: [per, told, kept]}}\n"
+RENAMED = "tiers: {a: {steps: [some]}, other: {steps: [per, told, kept]}}\n"
+JOINED = "tiers: {a: {steps: [some]}, third: {steps: [per, told, kept]}}\n"
+CUT_BEHIND = "tiers: {a: {steps: [some]}, other: {steps: [per]}, c: {steps: [told, kept]}}\n"
+CUT_LATER = "tiers: {a: {steps: [some]}, other: {steps: [per, told]}, c: {steps: [kept]}}\n"
+
+
+def hour(folder: FlowFolder, number: int, hour: int, rows: int) -> None:
+    """A file with so many rows of that hour."""
+    ids = range(number * 1000, number * 1000 + rows)
+    folder.data(f"data/{number:04d}.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour:02d}:{id_ % 60:02d}:00Z"} for id_ in ids])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "cuts",
+    [(CUT_BEHIND,), pytest.param((RENAMED, CUT_BEHIND, CUT_LATER, JOINED), marks=pytest.mark.long)],
+    ids=["cut behind", "renamed, cut behind, later, and merged"],
+)
+def test_a_step_with_state_goes_on_with_it_in_another_tier_wherever_the_move_is_killed(
+    folder: FlowFolder, mover: Mover, cuts: tuple[str, ...]
+) -> None:
+    def ran(tiers: str) -> None:
+        result = folder.flow(WINDOWS + tiers).run()
+        assert result.state == "finished", result.problems
+        assert result.balanced, result.violations
+
+    hour(folder, 0, 10, 7)
+    ran(COUNTED)
+    for number, tiers in enumerate(cuts, 1):
+        hour(folder, number, 10, 5)
+        path = folder.flow(WINDOWS + tiers).path / "flow.yaml"
+        fates = {change.label: change for change in planned_changes(prepare(path, state=None)).queries}
+        assert not any(change.fate == "refused" for change in fates.values())
+        assert sum("with the state of" in change.says for change in fates.values()) == 1
+        for point in faults.MOVE_POINTS:
+            assert mover.move(path, f"{point}:die") == -signal.SIGKILL, f"{point} is never reached"
+        ran(tiers)
+        audit = audit_flow(prepare(path, state=None))
+        assert audit.balanced, [violation for report in audit.reports for violation in report.violations]
+    hour(folder, 50, 20, 3)
+    for number in (51, 52):  # a Batch moves the watermark, and one more closes what it has passed
+        hour(folder, number, 23, 1)
+        ran(cuts[-1])
+    counted = {row["window_start"][11:13]: row["n"] for row in folder.read("out")}
+    assert counted == {"10": 7 + 5 * len(cuts), "20": 3}
+    audit = audit_flow(prepare(folder.path / "flow.yaml", state=None))
+    assert audit.balanced, [violation for report in audit.reports for violation in report.violations]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("point", ["commit.before", pytest.param("decide.before", marks=pytest.mark.long)])
+def test_a_step_with_state_takes_in_once_what_was_decided_and_not_noted_by_spark_before_it_moved(folder: FlowFolder, point: str) -> None:
+    path = folder.flow(WINDOWS + "tiers: {a: {steps: [some, per, told, kept]}}\n").path / "flow.yaml"
+    hour(folder, 0, 10, 7)
+    assert folder.run().state == "finished"
+    hour(folder, 1, 10, 5)
+    struck = os.environ | {faults.VARIABLE: f"{point}:die"}
+    command = [sys.executable, "-m", "scribengin.cli", "run", str(path), "--once"]
+    assert subprocess.run(command, env=struck, capture_output=True, check=False, timeout=300).returncode == -signal.SIGKILL
+    folder.flow(WINDOWS + "tiers: {b: {steps: [some, per]}, c: {steps: [told, kept]}}\n")
+    hour(folder, 50, 20, 3)
+    for number in (51, 52):
+        hour(folder, number, 23, 1)
+        result = folder.run()
+        assert (result.state, result.balanced) == ("finished", True), (result.problems, result.violations)
+    assert {row["window_start"][11:13]: row["n"] for row in folder.read("out")} == {"10": 12, "20": 3}
+    audit = audit_flow(prepare(path, state=None))
+    assert audit.balanced, [violation for report in audit.reports for violation in report.violations]

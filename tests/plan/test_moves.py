@@ -123,12 +123,13 @@ def test_queries_that_have_not_read_the_same_refuse_to_become_one() -> None:
     assert '"kept" (position 3) and "other" (position 3) have not read the same of tweets' in refused.says
 
 
-def test_a_query_with_state_cannot_be_moved_and_the_remedy_is_a_reset() -> None:
+def test_state_whose_step_is_fed_by_another_name_cannot_be_taken_along_and_the_plan_says_how_it_is_made_again() -> None:
     changes, _ = compared(declared(stateful=True), declared(stateful=True, **CUT))
     refused = next(change for change in changes.queries if change.label == "y.kept")
     assert refused.fate == "refused"
-    assert "remembers" in refused.says
+    assert 'what "kept" remembers (after Batch 9) cannot be taken along' in refused.says
     assert "scribengin reset" in refused.remedy
+    assert "read its sources from their start" in refused.remedy
     changes, _ = compared(declared(), declared(stateful=True, **CUT))
     assert "would keep state" in next(change for change in changes.queries if change.label == "y.kept").says
 
@@ -238,3 +239,136 @@ def test_a_query_whose_letters_wait_to_be_replayed_is_not_left_for_another_and_s
     changes, moves = flow_changes(without, None, list(stored.values()), [], lambda query, source: query.sources[source])
     (gone,) = [change for change in changes.queries if change.fate == "gone"]
     assert (moves.refusals, gone.says.partition("; 2 ")[2]) == ((), "dead letters wait to be replayed until one does again")
+
+
+def chain(names: str, stateful: str = "", **tiers: str) -> Flow:
+    """tweets → each of `names` → kept; `tiers`: name → steps. Those in `stateful` keep state."""
+    nodes: list[Any] = [source()]
+    for id_ in names.split():
+        above = nodes[-1].id
+        counted = Aggregate((), (("n", "count(*)"),), WindowSpec("ts", 3600.0, 3600.0))
+        nodes.append(step(id_, above, counted if id_ in stateful.split() else Filter("id > 1")))
+    made = flow(*nodes, sink("kept", nodes[-1].id))
+    return replace(made, tiers={name: Tier(name, tuple(steps.split())) for name, steps in tiers.items()})
+
+
+THREE = chain("a b c", x="a", y="b", z="c kept")
+FOUR = chain("a b m c", x="a", y="b", w="m", z="c kept")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reads", "left"),
+    [
+        (THREE, FOUR, {"y.b_to_w": {"a": ("y.b_to_z", 3)}, "w.m_to_z": {}, "z.kept": {}}, {"y.b_to_z": ["y.b_to_w"]}),
+        (
+            THREE,
+            chain("a b m c", x="a", y="b m", z="c kept"),
+            {"y.m_to_z": {"a": ("y.b_to_z", 3)}, "z.kept": {}},
+            {"y.b_to_z": ["y.m_to_z"]},
+        ),
+        (FOUR, THREE, {"y.b_to_z": {"a": ("y.b_to_w", 3)}, "z.kept": {}}, {"y.b_to_w": ["y.b_to_z"], "w.m_to_z": ["y.b_to_z"]}),
+        (
+            FOUR,
+            chain("a b m c", x="a", y="b", z="m c kept"),
+            {"y.b_to_z": {"a": ("y.b_to_w", 3)}, "z.kept": {}},
+            {"w.m_to_z": ["y.b_to_z"]},
+        ),
+        (FOUR, chain("a b m c", x="a", y="b m", z="c kept"), {"y.m_to_z": {"a": ("y.b_to_w", 3)}}, {"w.m_to_z": ["y.m_to_z"]}),
+        (
+            THREE,
+            chain("a m b c", x="a", w="m", y="b", z="c kept"),
+            {"x.a_to_w": {"tweets": ("x.a_to_y", 3)}, "w.m_to_y": {}, "y.b_to_z": {}},
+            {"x.a_to_y": ["x.a_to_w"]},
+        ),
+    ],
+    ids=["put between", "step before a cut", "taken out", "merged forward", "merged back", "put behind the first"],
+)
+def test_a_tier_comes_and_goes_between_two_others_which_go_on_where_those_behind_its_place_ended(
+    before: Flow, after: Flow, reads: dict[str, dict[str, tuple[str, int]]], left: dict[str, list[str]]
+) -> None:
+    changes, moves = compared(before, after)
+    assert not changes.refused
+    arrivals = {label_of(*arrival.key): arrival for arrival in moves.arrivals}
+    assert {
+        label: {source: (donor.query.label, donor.position) for source, donor in arrival.donors.items()}
+        for label, arrival in arrivals.items()
+    } == reads
+    leaving = {label_of(*key): [label_of(*each) for each in to] for key, to in moves.leaving.items()}
+    assert {label: leaving[label] for label in left} == left
+
+
+def test_what_waits_behind_the_place_of_a_new_tier_is_to_be_read_first_and_what_waits_before_it_stays() -> None:
+    changes, moves = compared(THREE, FOUR, kept={"read": {"b": 90}})
+    assert [refusal.why for refusal in moves.refusals] == ['10 rows in channel "b_to_z" have not been read by "z.kept"']
+    assert "--once" in next(change for change in changes.queries if change.label == "y.b_to_w").remedy
+    changes, _ = compared(THREE, FOUR, b_to_z={"read": {"a": 90}})
+    assert not changes.refused
+
+
+def test_a_step_that_kept_state_and_goes_with_its_tier_is_told_of() -> None:
+    changes, moves = compared(chain("a b c", "b", x="a", y="b", z="c kept"), chain("a c", x="a", z="c kept"))
+    assert moves.refusals
+    assert 'what "y.b_to_z" remembers' in next(change.says for change in changes.queries if change.label == "x.a_to_z")
+
+
+SUMMED = chain("a b c", "b", x="a", y="b", z="c kept")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "state", "donors"),
+    [
+        (SUMMED, chain("a b m c", "b", x="a", y="b", w="m", z="c kept"), {"y.b_to_w": "y.b_to_z"}, {"a": ("y.b_to_z", 3)}),
+        (SUMMED, chain("a b m c", "b", x="a", y="b m", z="c kept"), {"y.m_to_z": "y.b_to_z"}, {"a": ("y.b_to_z", 3)}),
+        (SUMMED, chain("a b c", "b", x="a", yy="b", z="c kept"), {"yy.b_to_z": "y.b_to_z"}, {"a": ("y.b_to_z", 3)}),
+        (SUMMED, chain("a b c", "b", x="a", y="b c kept"), {"y.kept": "y.b_to_z"}, {"a": ("y.b_to_z", 3)}),
+        (chain("a b c", "b", x="a", y="b c kept"), SUMMED, {"y.b_to_z": "y.kept"}, {"a": ("y.kept", 3)}),
+        (chain("a b c", "b", x="a b c kept"), chain("a b c", "b", x="a b", y="c kept"), {"x.b_to_y": "x.kept"}, {"tweets": ("x.kept", 3)}),
+        (chain("a b", "b", x="a", y="b kept"), chain("a b m", "b", x="a", y="b", w="m kept"), {"y.b_to_w": "y.kept"}, {"a": ("y.kept", 3)}),
+    ],
+    ids=["tier behind", "step behind", "renamed", "merged", "split", "cut first", "step and tier before the sink"],
+)
+def test_a_step_with_state_goes_on_with_it_where_its_tier_is_cut_otherwise(
+    before: Flow, after: Flow, state: dict[str, str], donors: dict[str, tuple[str, int]]
+) -> None:
+    changes, moves = compared(before, after)
+    assert not changes.refused, [(change.label, change.says) for change in changes.queries]
+    arrivals = {label_of(*arrival.key): arrival for arrival in moves.arrivals}
+    assert {label: arrival.state.label for label, arrival in arrivals.items() if arrival.state is not None} == state
+    (label,) = state
+    assert {source: (each.query.label, each.position) for source, each in arrivals[label].donors.items()} == donors
+    says = next(change.says for change in changes.queries if change.label == label)
+    assert says.startswith(f"goes on with the state of {state[label]} (after Batch 9)")
+
+
+def test_what_waits_for_a_step_with_state_in_a_channel_that_goes_is_read_before() -> None:
+    after = chain("a b c", "b", x="a", yy="b", z="c kept")
+    changes, _ = compared(SUMMED, after, b_to_z={"read": {"a": 93}})
+    says = next(change.says for change in changes.queries if change.label == "yy.b_to_z")
+    assert says == '7 rows in channel "a_to_y" have not been read by "y.b_to_z"'
+
+
+def test_the_name_of_what_feeds_a_step_keeps_its_state() -> None:
+    changes, _ = compared(SUMMED, chain("a m b c", "b", x="a", w="m", y="b", z="c kept"))
+    refused = next(change for change in changes.queries if change.label == "y.b_to_z")
+    assert "would read what is called m, and were fed by a" in refused.says
+    assert refused.remedy.startswith("give the step that feeds them the name a,")
+    changes, moves = compared(SUMMED, chain("first a b c", "b", x="first", w="a", y="b", z="c kept"), b_to_z={"read": {"a": 90}})
+    assert not changes.refused
+    assert fates(changes)["y.b_to_z"] == "unchanged"
+    assert {arrival.key for arrival in moves.arrivals} == {("x", "first_to_w"), ("w", "a_to_y")}
+
+
+def test_another_state_is_never_gone_on_with() -> None:
+    other = chain("a b c", "b", x="a", yy="b", z="c kept")
+    windowed = replace(other.steps["b"], action=Aggregate((), (("n", "count(*)"),), WindowSpec("ts", 60.0, 60.0)))
+    changes, _ = compared(SUMMED, replace(other, steps={**other.steps, "b": windowed}))
+    refused = next(change for change in changes.queries if change.label == "yy.b_to_z")
+    assert "no tier has just its steps with state" in refused.says
+
+
+def test_a_sink_that_another_step_feeds_is_taken_over_with_its_options_alone() -> None:
+    before, after = chain("a b", x="a", y="b kept"), chain("a b m", x="a", y="b", w="m kept")
+    assert not compared(before, after)[0].refused
+    moved = after.sinks["kept"]
+    after = replace(after, sinks={"kept": replace(moved, options={**moved.options, "path": "elsewhere"})})
+    assert "has changed" in next(change.says for change in compared(before, after)[0].queries if change.label == "w.kept")

@@ -91,6 +91,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             plan = msgspec.convert(found, topology.TopologyPlan)
             topology.check_agreed(plan, accept=to.accept)
             renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
+            recut = {each.flow: each.recut for each in plan.flows if each.recut is not None}
             how = to.accept or "again"
             changed = admin.rollback(
                 registry,
@@ -100,6 +101,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
                 only=to.only,
                 renew=renew,
                 how=how,
+                recut=recut,
                 workflows=asked.plane.workflows,
                 columns=to.columns,
             )

@@ -86,17 +86,24 @@ wait_running_option = click.option(
 """Gives a command `wait`, a Wait, None where it is not to wait."""
 
 
-def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], wait: Wait | None) -> FlowStatus | None:
+def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], wait: Wait | None, *, version: int = 0) -> FlowStatus | None:
     """The flow's status once it speaks of what is wanted now and is one of these; None where it is not to be waited for. A flow that runs
-    is ready, too, unless `wait.started`.
+    is ready, too, unless `wait.started`. `version`: the one that was asked for.
 
-    Raises NotReached with what it is instead, at once where it waits for a person.
+    Raises NotReached with what it is instead, at once where it waits for a person, or that version is given up.
     """
     if wait is None:
         return None
     deadline = time.monotonic() + wait.seconds
+    begun = False
     while True:
         found = plane.flow(flow)
+        begun = begun or found.wanted.version == version
+        if begun and version and found.wanted.version != version:
+            raise NotReached(
+                f"flow {flow} is not to run as version {version} any more, but as version {found.wanted.version}",
+                remedy=f"see why: scribengin ops {flow}",
+            )
         now = found.status
         runs = False
         if now is not None and now.generation == found.wanted.revision:

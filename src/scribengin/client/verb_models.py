@@ -26,7 +26,7 @@ class ChangeRow:
     """One change, and how it takes effect."""
 
     what: str
-    effect: Literal["in place", "next Batch", "restart", "new checkpoint", "refused"]
+    effect: Literal["in place", "next Batch", "restart", "drain", "new checkpoint", "refused"]
     says: str
     remedy: str = ""
     nodes: tuple[str, ...] = ()

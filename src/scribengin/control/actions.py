@@ -93,7 +93,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Write what is wanted of a flow: its turn in an operation over its workflow has come."""
+    """Write what is wanted of a flow: its turn in an operation over its workflow has come, or the operation with which a version was to
+    begin has failed, and the one before is wanted again."""
 
     flow: str
     operation: str
@@ -168,7 +169,7 @@ def said_of(action: Action) -> str:
         case Step(_, id_, operation):
             return f"operation {id_} ({operation.kind}) comes to {operation.step}"
         case Ask(_, id_, wanted):
-            return f"it is wanted {wanted.state}, by operation {id_} over its workflow"
+            return f"it is wanted {wanted.state}, version {wanted.version}, by operation {id_}"
         case Advance(id_, reached):
             return f"operation {id_} over a workflow comes to {reached.step}"
         case Allot(_, share):

@@ -16,11 +16,12 @@ from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.registry.contract import Delete, Entry, Require
 from scribengin.registry.kinds import Desired, Operation, Spec
-from scribengin.registry.tree import DESIRED, SPEC
+from scribengin.registry.tree import DESIRED, RUN, SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from scribengin.control.changes import Recut
     from scribengin.registry.contract import Registry, Write
     from scribengin.registry.kinds import Goal
     from scribengin.registry.records import Stored
@@ -41,6 +42,7 @@ def apply_all(
     renew: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     how: str = "again",
     effects: Mapping[str, str | None] | None = None,
+    recut: Mapping[str, Recut] | None = None,
     workflows: Workflows | None = None,
     columns: bool = False,
 ) -> tuple[Applied, ...]:
@@ -48,9 +50,10 @@ def apply_all(
 
     `state`: flow → folder of its state, where it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
     flow → (tier, Query) of those that begin with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
-    (`changes.Effect`), by which workers stay; else they are all replaced. `workflows`: who has looked at all flows before. `columns`:
-    agree that sinks go on with other columns than their folders hold, at the next start of each tier; a flow that is wanted just so is
-    wanted anew with it. Raises Refused `plan-stale` where another version is wanted by now, `operation-under-way`; StateError where a
+    (`changes.Effect`), by which workers stay; else they are all replaced. `recut`: flow → what the version that runs reads first.
+    `workflows`: who has looked at all flows before. `columns`: agree that sinks go on with other columns than their folders hold, at the
+    next start of each tier; a flow that is wanted just so is wanted anew with it. Raises Refused `plan-stale` where another version is
+    wanted by now, `operation-under-way`, `plan-refused` where what is to be read first has a reader that has failed; StateError where a
     flow's records are damaged; Unreachable.
     """
 
@@ -91,9 +94,9 @@ def apply_all(
             )
             accepts = {"at": now, "by": by} if columns else {}
             desired = Desired(state="running", version=each.version, by=by, at=now, accepts=accepts)
-            if anew := (renew or {}).get(each.flow, ()):
-                old = each.version if stored is None else stored.record.version
-                begun = _renewal(anew, old, how, by, now)
+            old = each.version if stored is None else stored.record.version
+            begun = _begun(registry, each, old, (renew or {}).get(each.flow, ()), how, (recut or {}).get(each.flow), by, now)
+            if begun is not None:
                 id_, more = new_operation(registry, each.flow, begun)
                 desired = replace(desired, operation=id_)
                 writes += more
@@ -163,14 +166,16 @@ def rollback(
     only: bool = False,
     renew: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     how: str = "again",
+    recut: Mapping[str, Recut] | None = None,
     workflows: Workflows | None = None,
     columns: bool = False,
 ) -> dict[str, int]:
     """Want another version that there was, code and flow together, in the state that is wanted now. Flows that were submitted as one with
     that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew`, `how`,
-    `workflows` and `columns` as in `apply_all`.
+    `recut`, `workflows` and `columns` as in `apply_all`.
 
-    Raises Refused where there is no such flow or version, it is wanted already, or an operation is under way.
+    Raises Refused where there is no such flow or version, it is wanted already, or an operation is under way; and `plan-refused` as
+    `apply_all`.
     """
 
     def attempt() -> dict[str, int]:
@@ -186,8 +191,9 @@ def rollback(
             refuse_while_under_way(registry, name, stored)
             now = now_text()
             wish = replace(desired, version=number, by=by, at=now, accepts={"at": now, "by": by} if columns else {})
-            if anew := (renew or {}).get(name, ()):
-                begun = _renewal(anew, desired.version, how, by, now)
+            goes = Applied(name, number, changed=True)
+            begun = _begun(registry, goes, desired.version, (renew or {}).get(name, ()), how, (recut or {}).get(name), by, now)
+            if begun is not None:
                 id_, more = new_operation(registry, name, begun)
                 wish = replace(wish, operation=id_)
                 writes += more
@@ -196,6 +202,39 @@ def rollback(
         return changed
 
     return again(attempt)
+
+
+def _begun(
+    registry: Registry,
+    comes: Applied,
+    version: int,
+    anew: Sequence[tuple[str, str]],
+    how: str,
+    recut: Recut | None,
+    by: str,
+    now: str,
+) -> Operation | None:
+    """The operation with which a version takes the place of `version`; None where it needs none."""
+    if anew:
+        return _renewal(anew, version, how, by, now)
+    if recut is None:
+        return None
+    _refuse_failed_readers(registry, comes.flow, recut.tiers)
+    feeders = {tier: list(names) for tier, names in recut.feeders.items()}
+    arguments: dict[str, Any] = {"version": comes.version, "read": list(recut.tiers), "feeders": feeders}
+    return Operation(kind="recut", step="drain", tiers=(recut.mover,), version=version, arguments=arguments, by=by, at=now, since=now)
+
+
+def _refuse_failed_readers(registry: Registry, flow: str, tiers: Sequence[str]) -> None:
+    """Raise Refused where one of the tiers that are to read their channels to the end has failed for good."""
+    for tier in tiers:
+        run = read_known(registry, RUN(flow, tier))
+        if run is not None and run.ended_at is not None and run.permanent:
+            raise Refused(
+                f"flow {flow}: tier {tier} is to read all that waits in its channels before they go, and has failed: {run.cause}",
+                remedy=f"fix it, then: scribengin resume {flow}; and submit again when it runs",
+                code="plan-refused",
+            )
 
 
 def _renewal(anew: Sequence[tuple[str, str]], version: int, how: str, by: str, now: str) -> Operation:

@@ -13,11 +13,13 @@ from scribengin.core.errors import InputError, Refused
 from scribengin.local.migrate import changes_and_moves
 from scribengin.local.prepare import prepare
 from scribengin.plan.describe import listed
+from scribengin.plan.topology import topology_of
 from scribengin.spec.edge_model import Edge
 from scribengin.spec.model import Sink, Source
 from scribengin.spec.units_text import show_duration_exactly
 from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import read_totals
+from scribengin.state.topology import read_topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Spec
     from scribengin.spec.model import Flow
 
-Effect = Literal["in place", "next Batch", "restart", "new checkpoint", "refused"]
+Effect = Literal["in place", "next Batch", "restart", "drain", "new checkpoint", "refused"]
 """How a change takes effect, the mildest first. `in place`: nothing that runs is touched. `next Batch`: the workers go on with it between
-two Batches. `restart`: the workers end after the Batches under way, others take over; positions and state are kept. `new checkpoint`: what
+two Batches. `restart`: the workers end after the Batches under way, others take over; positions and state are kept. `drain`: as `restart`,
+and before that the version that runs reads all that waits in channels which go. `new checkpoint`: what
 a Query remembers would mean something else, so that it begins anew. `refused`: it cannot be done as things are; the remedy says what to do
 first."""
 
@@ -85,6 +88,16 @@ class Anew:
 
 
 @dataclass(frozen=True, slots=True)
+class Recut:
+    """What the version that runs does before a flow that is cut otherwise goes on: `tiers` read all that waits in their channels, and a
+    worker of tier `mover` moves the Queries. `feeders` of each of its tiers, as it is cut now."""
+
+    mover: str
+    tiers: tuple[str, ...]
+    feeders: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """All changes of one flow; none where just this is wanted already. `version` is what is wanted now, 0 where nothing is."""
 
@@ -92,6 +105,7 @@ class Compared:
     version: int
     changes: tuple[Change, ...]
     anew: tuple[Anew, ...] = ()
+    recut: Recut | None = None
 
     @property
     def effect(self) -> Effect | None:
@@ -123,7 +137,8 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
         again = () if runs else (Change("flow", "in place", f"is wanted to run again, as version {version}"),)
         return Compared(submission.flow, version, again)
     old = _planned(spec, packages, new.root)
-    changes, anew = _against_state(new, old)
+    recut = None if old is None else _recut(new, old, spec)
+    changes, anew = _against_state(new, old, drained=recut is not None)
     told = {node for change in changes for node in change.nodes}
     found = [*_tiers(submission, spec), *changes, *_code(submission, spec, packages)]
     if old is not None:
@@ -134,7 +149,28 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
         found.append(Change("place", "restart", f"the flow is taken from {where}; before from {spec.path}, with data in {spec.base}"))
     if not found:
         found = [Change("text", "in place", "the files differ, and mean the same")]
-    return Compared(submission.flow, version, tuple(found), anew)
+    if recut is not None and anew:
+        says = "the way in which it is cut changes, and what its Queries remember: both in one step cannot be done"
+        found.append(Change("flow", "refused", says, "change one after the other"))
+    return Compared(submission.flow, version, tuple(found), anew, recut)
+
+
+def _recut(new: PreparedFlow, old: PreparedFlow, spec: Spec) -> Recut | None:
+    """What is to be done before Queries go on in other places, where the version that is wanted can do it: nothing where none moves, or
+    where another version wrote what lies there. Workers that start side by side would each wait for the leases that the others hold."""
+    changes, moves = changes_and_moves(new)
+    going = {channel.name for channel in changes.channels if channel.drains}
+    moving = {query.tier for arrival in moves.arrivals for query in (*arrival.after, *arrival.through)}
+    if not (moving or moves.refusals or any(each.fate == "refused" for each in changes.channels)) or not moving <= spec.tiers.keys():
+        return None
+    known = read_topology(new.root, new.name)
+    there = {channel.id: channel for channel in known.channels if not channel.gone} if known is not None else {}
+    runs = {channel.identity for channel in topology_of(old.plan).channels}
+    if not going <= there.keys() or not {channel.identity for channel in there.values()} <= runs:
+        return None
+    readers = tuple(tier.tier for tier in old.plan.tiers if any(there[id_].reading == tier.tier for id_ in going))
+    mover = next((tier.tier for tier in old.plan.tiers if tier.tier in (readers or moving)), old.plan.tiers[0].tier)
+    return Recut(mover, readers, {name: tuple(tier.feeders) for name, tier in spec.tiers.items()})
 
 
 def _first(submission: Submission, new: PreparedFlow) -> Compared:
@@ -152,8 +188,9 @@ def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | 
         return None
 
 
-def _against_state(new: PreparedFlow, old: PreparedFlow | None = None) -> tuple[list[Change], tuple[Anew, ...]]:
-    changes, moves = changes_and_moves(new)
+def _against_state(new: PreparedFlow, old: PreparedFlow | None = None, *, drained: bool = False) -> tuple[list[Change], tuple[Anew, ...]]:
+    """`drained`: all that waits in channels which go is read before."""
+    changes, moves = changes_and_moves(new, drained=drained)
     before = _meanings(old)
     unchanged = {key for key, meaning in _meanings(new).items() if before.get(key) == meaning}
     found: list[Change] = []
@@ -175,7 +212,10 @@ def _against_state(new: PreparedFlow, old: PreparedFlow | None = None) -> tuple[
     for channel in changes.channels:
         paced = channel.fate == "kept" and set(channel.changed) <= _PACE
         effect = "refused" if channel.fate == "refused" else "next Batch" if paced else "restart"
-        found.append(Change(f"channel {channel.name}", effect, channel.says, channel.remedy))
+        says = channel.says
+        if drained and channel.drains:
+            effect, says = "drain", "its feeder stops, and all that waits in it is read, before the flow goes on as it is cut then"
+        found.append(Change(f"channel {channel.name}", effect, says, channel.remedy))
     return found, tuple(anew)
 
 
@@ -266,7 +306,7 @@ def _says(before: Any, after: Any) -> str:
     said = [f"{key} {old.get(key, 'default')} -> {new.get(key, 'default')}" for key in {**old, **new} if old.get(key) != new.get(key)]
     if getattr(before, "trigger_s", None) != getattr(after, "trigger_s", None):
         said.append("trigger")
-    return listed(said) or "its definition differs"
+    return listed(said) if said else "its definition differs"
 
 
 def _rest(old: Flow, new: Flow) -> Iterator[Change]:

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Allot, HoldBack, Kill, NameGroup, Note, SetAside, Start, Step, Tell, Want
-from scribengin.control.operations import held_wishes, next_step
+from scribengin.control.actions import Allot, Ask, HoldBack, Kill, NameGroup, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.operations import held_wishes, next_step, wanted_after
 from scribengin.control.pressure import held_back, is_news
 from scribengin.control.quotas import admit, divide
 from scribengin.control.runs import back_off_s, orphans, serves, tend
@@ -67,6 +67,9 @@ def _for_flow(
     under_way = flow.under_way
     if under_way is not None and (step := next_step(flow, under_way, world.now)) is not None:
         yield Step(flow.name, under_way.id, step)
+        if (before := wanted_after(flow, step, world.now)) is not None:
+            yield Ask(flow.name, under_way.id, before)
+            return  # the next look shows what is wanted then
         under_way = UnderWay(under_way.id, step) if step.step in UNDER_WAY else None
         flow = replace(flow, under_way=under_way)
     wishes = tier_wishes(flow, world.nodes) if under_way is None else held_wishes(flow, under_way)

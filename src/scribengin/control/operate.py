@@ -68,7 +68,7 @@ def cancel(registry: Registry, flow: str, id_: str, *, by: str) -> None:
             raise Refused(
                 f"operation {id_} of flow {flow} is over: {operation.step}", remedy="nothing is to be done", code="operation-over"
             )
-        if operation.step != "stop":
+        if operation.step not in ("stop", "drain"):
             raise Refused(
                 f"operation {id_} of flow {flow} is at step {operation.step}: its workers may have done their part",
                 remedy=f"wait for its end: scribengin ops {flow}",
@@ -77,7 +77,7 @@ def cancel(registry: Registry, flow: str, id_: str, *, by: str) -> None:
         now = now_text()
         writes: list[Write] = [stored.replace(replace(operation, step="cancelled", since=now))]
         wish = replace(desired.record, by=by, at=now)
-        if operation.kind == "renew" and operation.version != wish.version:
+        if operation.kind in ("renew", "recut") and operation.version != wish.version:
             wish = replace(wish, version=operation.version)
         registry.commit(*writes, desired.replace(wish))
 

@@ -4,6 +4,7 @@ An operation is a record, `flows/<flow>/ops/<id>`, and `desired` names the newes
 where the one before has left it. While it is under way the flow waits for it, whatever else is wanted:
 
     stop     the workers end after the Batches under way, from the sources down
+    drain    the same, and readers of channels that are going to go first read all that is there, as the version that wrote it
     work     a worker of each tier that has a part in it does this part, under the tier's lease, says so, and ends
     done, failed, cancelled     over; the flow goes on as it is wanted
 
@@ -13,13 +14,14 @@ worker was lost before it could say so; `worker.tasks` sees to it that this chan
 
 from __future__ import annotations
 
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scribengin.control.wishes import at_rest, from_the_sources
+from scribengin.control.wishes import at_rest, from_the_sources, has_drained
 from scribengin.core.moments import moment_text
-from scribengin.registry.kinds import TierWish
+from scribengin.registry.kinds import Desired, TierWish
 
 if TYPE_CHECKING:
     from scribengin.control.world import FlowSeen, TierSeen, UnderWay
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
 def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | None:
     """The operation as it is to be written now; None where its step is not through."""
     operation = under_way.operation
+    since = moment_text(now)
+    if operation.step == "drain":
+        return _drained(flow, under_way, since)
     if not all(at_rest(tier) for tier in flow.tiers.values()):
         return None
-    since = moment_text(now)
     lacking = [name for name in operation.tiers if name not in flow.tiers]
     if lacking:
         return replace(operation, step="failed", since=since, error=f"the flow has no tier {', '.join(lacking)} any more")
@@ -45,10 +49,40 @@ def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | No
     return None
 
 
+def _drained(flow: FlowSeen, under_way: UnderWay, since: str) -> Operation | None:
+    """The step behind `drain`, when those that are to read have read all; a failure where one of them cannot."""
+    operation = under_way.operation
+    readers = operation.arguments["read"]
+    if lacking := [name for name in readers if name not in flow.tiers]:
+        return replace(operation, step="failed", since=since, error=f"the flow has no tier {', '.join(lacking)} any more")
+    for name in readers:
+        run = flow.tiers[name].run
+        if run is not None and run.ended_at is not None and run.permanent and run.generation == flow.wish.generation:
+            error = f"tier {name} could not read all that waits in its channels: {run.cause}"
+            return replace(operation, step="failed", since=since, error=error)
+    through = all(has_drained(flow.tiers[name], flow.wish.generation) for name in readers)
+    if through and all(at_rest(tier) for tier in flow.tiers.values()):
+        return replace(operation, step="work", since=since)
+    return None
+
+
+def wanted_after(flow: FlowSeen, operation: Operation, now: float) -> Desired | None:
+    """What is wanted of the flow where the operation with which a version was to begin has failed: the one before. None where nothing else
+    is wanted than before."""
+    if operation.kind != "recut" or operation.step != "failed" or operation.version == flow.wish.version:
+        return None
+    wish = flow.wish
+    return Desired(
+        state=wish.goal, version=operation.version, by=operation.by, at=moment_text(now), operation=wish.operation, accepts=wish.accepts
+    )
+
+
 def held_wishes(flow: FlowSeen, under_way: UnderWay) -> dict[str, TierWish]:
     """What is wanted of each tier while the operation is under way, in the order in which it is to be written."""
     wishes: dict[str, TierWish] = {}
     operation = under_way.operation
+    if operation.step == "drain":
+        return _draining_wishes(flow, operation)
     for name in from_the_sources(flow):
         tier, before = flow.tiers[name], flow.tiers[name].wish
         if operation.step == "work" and name in operation.tiers:
@@ -58,6 +92,30 @@ def held_wishes(flow: FlowSeen, under_way: UnderWay) -> dict[str, TierWish]:
             ready = operation.step == "work" or all(at_rest(feeder) for feeder in feeders)
             stopped = TierWish(version=before.version, goal="stopped", generation=flow.wish.generation)
             wishes[name] = stopped if ready else before
+    return wishes
+
+
+def _draining_wishes(flow: FlowSeen, operation: Operation) -> dict[str, TierWish]:
+    """From the sources down, as the version is cut that runs."""
+    feeders: dict[str, list[str]] = operation.arguments["feeders"]
+    order = TopologicalSorter({name: sorted(feeders.get(name, ())) for name in sorted({*flow.tiers, *feeders})}).static_order()
+    wishes: dict[str, TierWish] = {}
+    for name in order:
+        if name not in flow.tiers:
+            continue
+        before, reads = flow.tiers[name].wish, name in operation.arguments["read"]
+        if before is None and not reads:
+            continue
+        ready = all(
+            at_rest(flow.tiers[feeder]) and (feeder not in operation.arguments["read"] or _has_read(flow, feeder))
+            for feeder in feeders.get(name, ())
+            if feeder in flow.tiers
+        )
+        if ready:
+            version = operation.version if reads or before is None else before.version
+            wishes[name] = TierWish(version=version, goal="drained" if reads else "stopped", generation=flow.wish.generation)
+        elif before is not None:
+            wishes[name] = before
     return wishes
 
 
@@ -71,12 +129,28 @@ def standing_of(flow: FlowSeen, under_way: UnderWay) -> tuple[FlowState, str, st
     operation = under_way.operation
     what = f"operation {under_way.id} ({operation.kind})"
     then = {"running": "then it runs", "paused": "then it is paused"}.get(flow.wish.goal, "then it stays stopped")
+    if operation.step == "drain":
+        reading = [name for name in operation.arguments["read"] if not _has_read(flow, name)]
+        ending = [name for name, tier in sorted(flow.tiers.items()) if not at_rest(tier) and name not in reading]
+        failed = [
+            tier.run.cause for name in reading if (tier := flow.tiers.get(name)) and tier.run and tier.run.failures and tier.run.cause
+        ]
+        ill = f" ({failed[0]})" if failed else ""
+        said = [f"{', '.join(reading)} to read all that waits in channels{ill}"] if reading else []
+        said += [f"the end of {', '.join(ending)}"] if ending else []
+        give_up = f"then it runs as version {flow.wish.version}; to give it up: scribengin ops cancel {flow.name} {under_way.id}"
+        return "draining", f"{what} waits for {' and '.join(said)}" if said else f"{what} begins", give_up
     if operation.step == "stop":
         waiting = [name for name, tier in sorted(flow.tiers.items()) if not at_rest(tier)]
         return "stopping", f"{what} waits for the end of {', '.join(waiting)}" if waiting else f"{what} begins", then
     waiting = [name for name in operation.tiers if name in flow.tiers and not has_done(flow.tiers[name], under_way.id)]
     how = f"{what} is done by {', '.join(waiting)}" if waiting else f"{what} is through"
     return ("starting" if flow.wish.goal == "running" else "stopping"), how, then
+
+
+def _has_read(flow: FlowSeen, name: str) -> bool:
+    """True where the tier has read all that is there, since the newest wish."""
+    return name in flow.tiers and has_drained(flow.tiers[name], flow.wish.generation)
 
 
 def _error(tier: TierSeen, flow: FlowSeen, under_way: UnderWay) -> str | None:

@@ -174,6 +174,7 @@ def write_topology(
     renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
     versions = {each.flow: each.version for each in plan.flows}
     effects = {each.flow: each.effect for each in plan.flows}
+    recut = {each.flow: each.recut for each in plan.flows if each.recut is not None}
     return admin.apply_all(
         registry,
         submissions,
@@ -183,6 +184,7 @@ def write_topology(
         renew=renew,
         how=accept or "again",
         effects=effects,
+        recut=recut,
         workflows=workflows,
         columns=columns,
     )

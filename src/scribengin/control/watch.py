@@ -84,6 +84,8 @@ class Watch:
                 if (run := tier.run) is not None and run.ended_at is not None:
                     worker = str(RunId(name, tier.tier, run.number))
                     self.board.end(name, tier.tier, worker, run.ended_at, run.cause, run.remedy)
+                    if flow is not None and flow.wanted_tiers is not None and tier.tier not in flow.wanted_tiers:
+                        self.board.drop(name, tier.tier)
         self._bell.look(world.flows, term)
 
     def _look_at_readers(self, world: World) -> None:

@@ -90,10 +90,13 @@ def for_flow(text: str, flow: str, *settings: str, of_run: Sequence[str] = ()) -
     "start over: scribengin reset 'my flow.yaml' --state /var/state --outputs"
     >>> for_flow(flow_command("run", "--append-new-lineage"), "flow.yaml", of_run=["--once"])
     'scribengin run flow.yaml --once --append-new-lineage'
+    >>> for_flow(flow_command("run", "--once"), "flow.yaml", of_run=["--once"])
+    'scribengin run flow.yaml --once'
     """
 
     def named(found: re.Match[str]) -> str:
         more = of_run if found.group(1) == "scribengin run" else ()
+        more = [each for each in more if not found.string.startswith(f" {each}", found.end())]
         return f"{found.group(1)} {shlex.join([flow, *settings, *more])}"
 
     return _COMMAND.sub(named, text)

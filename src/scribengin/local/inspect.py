@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.abilities import counts_others
 from scribengin.core.errors import Refused
 from scribengin.local.acks import topology_of
-from scribengin.local.ledger import in_plan_order, stateful_runs
+from scribengin.local.ledger import in_plan_order, runs_with, stateful_runs
 from scribengin.local.migrate import changes_and_moves, open_left_sinks
 from scribengin.local.prepare import open_sinks
 from scribengin.local.second_look import mismatches_by_query
@@ -138,8 +138,8 @@ def _audit_tier(prepared: Prepared, known: Collection[str]) -> FlowAudit:
         fed_by = partial(_fed_by, query=query, flow=prepared.plan.flow, known={})
         for part, each in [*past_lineages(folder), (folder, lineage)]:
             totals = read_totals(part)
-            stateful = stateful_runs(totals.nodes, query)
             moved = read_moved(part)
+            stateful = stateful_runs(totals.nodes, query) | runs_with(totals.nodes, () if moved is None else moved.stateful)
             written = own if moved is None else _left_sinks(prepared.whole.flow, prepared.folder, folder, moved, totals)
             report = audit_query(part, written, lineage=each.id, stateful=stateful, fed_by=fed_by, running=running and part == folder)
             if part == folder:
@@ -177,8 +177,9 @@ def _audit_left(prepared: PreparedFlow) -> FlowAudit:
             for part, each in [*past_lineages(folder), (folder, lineage)]:
                 moved = read_moved(part) or read_moved(folder)
                 assert moved is not None
-                sinks = _left_sinks(flow, tier, folder, moved, read_totals(part))
-                report = audit_query(part, sinks, lineage=each.id)
+                totals = read_totals(part)
+                sinks = _left_sinks(flow, tier, folder, moved, totals)
+                report = audit_query(part, sinks, lineage=each.id, stateful=runs_with(totals.nodes, moved.stateful))
                 reports.append(replace(report, query=folder.name, lineage=each.id, starts={} if each.origin else each.starts, past=True))
     return FlowAudit(tuple(reports), running=False)
 

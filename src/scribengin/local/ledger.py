@@ -12,7 +12,7 @@ from scribengin.spec.model import Utilities
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from scribengin.plan.model import QueryPlan
     from scribengin.spec.model import Flow
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 def stateful_runs(nodes: Iterable[str], plan: QueryPlan) -> frozenset[str]:
     """Of the ledger's nodes (`known+by_hour` is one) those that keep state."""
-    stateful = {node.id for node in plan.nodes if node.stateful}
-    return frozenset(name for name in nodes if stateful.intersection(name.split("+")))
+    return runs_with(nodes, {node.id for node in plan.nodes if node.stateful})
+
+
+def runs_with(nodes: Iterable[str], steps: Collection[str]) -> frozenset[str]:
+    """Of the ledger's nodes those in which one of the steps ran."""
+    return frozenset(name for name in nodes if not set(steps).isdisjoint(name.split("+")))
 
 
 def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tuple[str, ...]) -> Counts:

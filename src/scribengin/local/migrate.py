@@ -1,10 +1,10 @@
 """Moves Queries from the tiers where they ran to those where they are going to run, when a flow was cut, fused or cut otherwise.
 
 Under the leases, before any lineage is opened, and in this order: finish what the old Queries have decided; write down what is going to
-be done; give way to what was asked of them meanwhile, or confirm what was written; leave the lineages that stand in the way; copy the
-logs of the sources; begin the new lineages where the old ones ended; let them take over the sinks; mark what was left; remember how the
-flow is cut; strike out what was written down. A start that finds something confirmed completes it first, whatever the flow looks like by
-then; what is only written down it strikes out, and begins anew.
+be done; give way to what was asked of them meanwhile, or confirm what was written; lift the state that goes on elsewhere; leave the
+lineages that stand in the way; copy the logs of the sources; begin the new lineages where the old ones ended; set down the state; let the
+new ones take over the sinks; mark what was left; remember how the flow is cut; strike out what was written down. A start that finds
+something confirmed completes it first, whatever the flow looks like by then; what is only written down it strikes out, and begins anew.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from scribengin.plan.split import CHANNEL
 from scribengin.plan.topology import topology_of
 from scribengin.spec.model import Sink
 from scribengin.state.channels import ChannelFolder
+from scribengin.state.decisions import Decisions, decision_as_json, decision_from_json, input_hash
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, new_id, read_lineage
+from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, lift_state, new_id, read_lineage, set_down
 from scribengin.state.moves import Journal, Moved, write_moved
 from scribengin.state.recovery import recover_query
 from scribengin.state.replays import settle
+from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import Topology, read_topology, tiers_with_state, write_topology
 
 if TYPE_CHECKING:
@@ -52,8 +54,9 @@ if TYPE_CHECKING:
     from scribengin.state.topology import KnownChannel
 
 
-def changes_and_moves(prepared: PreparedFlow) -> tuple[Changes, Moves]:
-    """What running the plan would change, and the moves that belong to it. Raises Refused while a move is under way."""
+def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple[Changes, Moves]:
+    """What running the plan would change, and the moves that belong to it; `drained` as for `plan_moves`. Raises Refused while a move is
+    under way."""
     name = prepared.name
     if Journal(prepared.root, name).there:
         raise Refused(
@@ -62,7 +65,8 @@ def changes_and_moves(prepared: PreparedFlow) -> tuple[Changes, Moves]:
             code="move-unfinished",
         )
     stored = read_stored(prepared.root, prepared.plan)
-    return flow_changes(prepared.plan, stored.topology, stored.live, stored.past, partial(reached, prepared.root, name))
+    known = partial(reached, prepared.root, name)
+    return flow_changes(prepared.plan, stored.topology, stored.live, stored.past, known, drained=drained)
 
 
 def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
@@ -155,19 +159,38 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
             {source: donor.position for source, donor in arrival.donors.items()},
             "moved" if arrival.after else "anew",
             dict(arrival.passed),
+            first=0 if arrival.state is None or arrival.state.last_batch is None else arrival.state.last_batch,
         )
         logs = {source: [donor.query.tier, donor.query.name, donor.query.lineage, donor.source] for source, donor in arrival.donors.items()}
         adopts = {sink: list(lineages) for sink, lineages in arrival.adopts.items()}
-        each = {"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts}
+        each: dict[str, Any] = {"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts}
+        if (state := arrival.state) is not None:
+            each |= {"state": [state.tier, state.name, state.lineage], "last": _last_in_the_state(prepared, state, begun)}
         arrivals.append(each | {"tables": _tables(prepared.plan.flow, arrival)})
     known = {channel.id: channel for cuts in (topology, stored.topology or topology) for channel in cuts.channels if not channel.gone}
     live = {query.key: query for query in stored.live}
+    carried = {each.state.key: [node.id for node in each.query.nodes if node.stateful] for each in moves.arrivals if each.state is not None}
     leaving = []
     for key, to in moves.leaving.items():
         sinks = {sink: dict(known[sink].sink) for sink in live[key].sinks if sink in known}
         names = [f"{tier}.{name}" for tier, name in to]
-        leaving.append({"tier": key[0], "query": key[1], "lineage": live[key].lineage, "to": names, "sinks": sinks})
+        stateful = carried.get(key, [])
+        leaving.append({"tier": key[0], "query": key[1], "lineage": live[key].lineage, "to": names, "sinks": sinks, "stateful": stateful})
     return {"arrivals": arrivals, "leaving": leaving, "topology": topology.as_json()}
+
+
+def _last_in_the_state(prepared: PreparedFlow, state: StoredQuery, begun: Lineage) -> dict[str, Any] | None:
+    """The last Batch that was decided for a state that goes on, as one of the new lineage: without its rows, which the old one has
+    written. Where Spark has not noted it yet, it takes its records in again by that. None before the first Batch."""
+    folder = StateFolder(prepared.root, prepared.name, state.tier).query(state.name)
+    last = Decisions(folder.decisions).newest()
+    if last is None:
+        return None
+    batch = replace(last.batch, query=begun.query, lineage=begun.id, term=0)
+    streams = {each.source: tuple(SourceLog(folder.sources, each.source).range(each.start, each.end)) for each in last.sources}
+    made_from = input_hash(batch, last.sources, streams, last.plan)
+    kept = replace(last, batch=batch, input_hash=made_from, receipts=(), dead=(), counts={}, behind={}, trails=(), taken={}, noticed=())
+    return decision_as_json(replace(kept, offers=(), refused=None))
 
 
 def _tables(flow: Flow, arrival: Arrival) -> dict[str, list[str]]:
@@ -249,6 +272,11 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
     lineages = {key: _lineage(each) for key, each in zip(folders, body["arrivals"], strict=True)}
     tables = {key: each.get("tables", {}) for key, each in zip(folders, body["arrivals"], strict=True)}
     left = {(each["tier"], each["query"]): each for each in body["leaving"]}
+    for each, folder in zip(body["arrivals"], folders.values(), strict=True):
+        if given := each.get("state"):
+            tier, query, lineage = given
+            lift_state(StateFolder(root, flow, tier).query(query), lineage, folder)
+    faults.reached("move.lifted")
     for key, folder in folders.items():
         if key in left:
             _mark(folder, left[key])
@@ -263,6 +291,12 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
         for sink, (tier, query, lineage) in tables[key].items():
             goes_on_from(folder, sink, lineages[key].id, (tier, query, lineage))
         faults.reached("move.begun")
+    for each, folder in zip(body["arrivals"], folders.values(), strict=True):
+        if each.get("state"):
+            set_down(folder)
+        if last := each.get("last"):
+            Decisions(folder.decisions).decide(decision_from_json(last))
+    faults.reached("move.carried")
     topology = Topology.from_json(body["topology"])
     channels = {channel.id: channel for channel in topology.channels if not channel.gone}
     for each in body["arrivals"]:
@@ -286,7 +320,7 @@ def _mark(folder: QueryFolder, left: Mapping[str, Any]) -> None:
     """Beside the lineage that is left, as long as it is the one that is there."""
     lineage = read_lineage(folder)
     if lineage is not None and lineage.id == left["lineage"]:
-        write_moved(folder, Moved(left["lineage"], tuple(left["to"]), left["sinks"]))
+        write_moved(folder, Moved(left["lineage"], tuple(left["to"]), left["sinks"], tuple(left.get("stateful", ()))))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -56,6 +56,7 @@ class QueryBench:
     limits: Mapping[str, Limits]
     static: Mapping[str, tuple[SourceStream, ...]]
     starts: Mapping[str, int] = field(default_factory=dict)
+    first: int = 0
 
     def make_run(
         self,
@@ -88,6 +89,7 @@ class QueryBench:
             pressure,
             helpers=helpers,
             tally=DeadTally(self.plan.sources, self.parts.plan.flow.max_dead, self.plan.static_sources),
+            first=self.first,
         )
 
     def totals(self) -> Totals:
@@ -194,4 +196,4 @@ def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBenc
         # a Batch that is decided for a member of a group that is away: Spark runs it again, and so it is published when that is back
         if not any(chooses(sink) for sink in bench.parts.sinks.values()):
             raise
-    return replace(bench, lineage=lineage.id, starts=lineage.starts)
+    return replace(bench, lineage=lineage.id, starts=lineage.starts, first=lineage.first)

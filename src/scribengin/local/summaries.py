@@ -21,7 +21,6 @@ from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import put_if_absent, read_or_none, replace
 from scribengin.plan.python_modules import find_module
-from scribengin.state.contract import REPARTITION
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import read_lineage
@@ -67,7 +66,7 @@ class Kept:
             return
         receipts = decision.of_sink(self.sink).receipts
         parts = [segment["part"] for receipt in receipts for segment in receipt.segments if "part" in segment]
-        if decision.input_hash == REPARTITION:
+        if decision.empty:
             pass  # it says of no sink whether the Query had it
         elif self.sink not in decision.counts or (not parts and any(receipt.rows for receipt in receipts)):
             self._begin(number + 1, decision.decided_at)  # the Query had no such sink then, or it was of another type

@@ -95,13 +95,15 @@ class QueryChange:
 
 @dataclass(frozen=True, slots=True)
 class ChannelChange:
-    """What would happen to one channel. `changed` are its properties."""
+    """What would happen to one channel. `changed` are its properties; `drains`: all that it holds is to be read first, where rows go on
+    from it."""
 
     name: str
     fate: Fate
     says: str
     remedy: str = ""
     changed: tuple[str, ...] = ()
+    drains: bool = False
 
     @property
     def label(self) -> str:

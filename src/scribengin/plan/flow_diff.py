@@ -27,11 +27,13 @@ def flow_changes(
     live: Sequence[StoredQuery],
     past: Sequence[StoredQuery],
     reached: Callable[[StoredQuery, str], Hashable],
+    *,
+    drained: bool = False,
 ) -> tuple[Changes, Moves]:
     """Compare; see `plan_moves` for what is given. The moves are to be made only where nothing is refused."""
-    moves = plan_moves(plan, known, live, past, reached)
+    moves = plan_moves(plan, known, live, past, reached, drained=drained)
     queries = tuple(_queries(plan, live, moves))
-    return Changes(queries, tuple(_channels(plan, known, [*live, *past], live))), moves
+    return Changes(queries, tuple(_channels(plan, known, [*live, *past], live, drained=drained))), moves
 
 
 def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Iterator[QueryChange]:
@@ -76,10 +78,13 @@ def _left(change: QueryChange, key: Key, moves: Moves) -> QueryChange:
 
 
 def _moved(arrival: Arrival) -> str:
-    who = listed([f"{query.label} ({query.progress})" for query in arrival.after])
+    state = arrival.state
+    others = [query for query in arrival.after if query is not state]
+    who = listed([f"{query.label} ({query.progress})" for query in ([state] if state is not None else others)])
     where = [f"{source} from position {donor.position}" for source, donor in arrival.donors.items()]
     fresh = [f"{source} from its start" for source in arrival.query.sources if source not in arrival.donors]
-    return f"goes on in place of {who}, in a new lineage: reads {listed([*where, *fresh])}; what was written stays"
+    how = "with the state of" if state is not None else "in place of"
+    return f"goes on {how} {who}, in a new lineage: reads {listed([*where, *fresh])}; what was written stays"
 
 
 def _anew(arrival: Arrival) -> str:
@@ -89,7 +94,7 @@ def _anew(arrival: Arrival) -> str:
 
 
 def _channels(
-    plan: FlowPlan, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]
+    plan: FlowPlan, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery], *, drained: bool
 ) -> Iterator[ChannelChange]:
     if not live:
         return
@@ -101,29 +106,35 @@ def _channels(
             yield ChannelChange(channel.id, "new", f"hands over from {channel.feeding} to {channel.reading}")
         elif old.place != channel.place:
             says = f"lies in another place; the old one stays there, with {_waiting(old, known, stored, live)}"
-            yield ChannelChange(channel.id, "kept", says, changed=("channel",))
+            yield ChannelChange(channel.id, "kept", says, changed=("channel",), drains=True)
         elif old.properties and old.properties != channel.properties:
-            yield _edited(channel, old, known, stored, live)
+            yield _edited(channel, old, known, stored, live, drained=drained)
     for old in before.values():
         if old.id not in now:
             says = f"hands nothing over any more; what it held stays there, with {_waiting(old, known, stored, live)}"
-            yield ChannelChange(old.id, "gone", says)
+            yield ChannelChange(old.id, "gone", says, drains=True)
 
 
 def _edited(
-    channel: KnownChannel, old: KnownChannel, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]
+    channel: KnownChannel,
+    old: KnownChannel,
+    known: Topology | None,
+    stored: Sequence[StoredQuery],
+    live: Sequence[StoredQuery],
+    *,
+    drained: bool,
 ) -> ChannelChange:
     names = [*channel.properties, *(name for name in old.properties if name not in channel.properties)]
     changed = tuple(name for name in names if channel.properties.get(name) != old.properties.get(name))
     needs = [name for name in changed if _needs_drained(name, old, channel)]
     waiting = _rows_waiting(old, known, stored, live)
-    if needs and waiting != 0:
+    if needs and waiting != 0 and not drained:
         says = f"{listed(needs)} can change only when all that it holds is read: {_waiting(old, known, stored, live)}"
-        return ChannelChange(channel.id, "refused", says, DRAIN, changed)
+        return ChannelChange(channel.id, "refused", says, DRAIN, changed, drains=True)
     says = f"{listed(changed)} {'holds' if len(changed) == 1 else 'hold'} from the next Batch"
     if "channel" in changed and channel.place.startswith("kafka"):
         says += "; a topic that is there keeps its partitions and copies"
-    return ChannelChange(channel.id, "kept", says, changed=changed)
+    return ChannelChange(channel.id, "kept", says, changed=changed, drains=bool(needs))
 
 
 def _needs_drained(name: str, old: KnownChannel, new: KnownChannel) -> bool:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
-from scribengin.core.remedies import flow_command
+from scribengin.core.remedies import flow_command, start_over
 from scribengin.plan.diff import letters
-from scribengin.plan.fingerprint import node_fingerprints
-from scribengin.plan.graph import Graph, flat_name
+from scribengin.plan.fingerprint import node_fingerprints, state_fingerprint
+from scribengin.plan.graph import Graph, branches, flat_name
+from scribengin.plan.resolve import resolve
+from scribengin.plan.split import read_as
 from scribengin.plan.tiers import MAIN
 from scribengin.plan.topology import topology_of
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 Key = tuple[str, str]
 """(tier, Query)"""
 _ELSEWHERE = "give it another topic or path"
+_REBUILD = f"undo the change; or rebuild it: {start_over()}, and let the flow read its sources from their start"
 DRAIN = f"undo the change, run the flow until all is through, {flow_command('run', '--once')}, then change it"
 
 
@@ -44,7 +47,8 @@ class Donor:
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A Query that goes on in place of `after`. `donors`: source → the log it goes on with; `passed`: channel's source → rows of it that
-    others have read; `adopts`: sink → the lineages of which one has written there last."""
+    others have read; `adopts`: sink → the lineages of which one has written there last; `through`: leaving Queries whose part it takes
+    over with theirs, as they fed them."""
 
     tier: str
     query: QueryPlan
@@ -52,6 +56,9 @@ class Arrival:
     donors: Mapping[str, Donor] = field(default_factory=dict)
     passed: Mapping[str, int] = field(default_factory=dict)
     adopts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    through: tuple[StoredQuery, ...] = ()
+    state: StoredQuery | None = None
+    """the one whose state it goes on with"""
 
     @property
     def key(self) -> Key:
@@ -91,13 +98,16 @@ def plan_moves(
     live: Iterable[StoredQuery],
     past: Iterable[StoredQuery],
     reached: Callable[[StoredQuery, str], Hashable],
+    *,
+    drained: bool = False,
 ) -> Moves:
     """What must move. `live` are the stored Queries, `past` the lineages that earlier moves have left. `reached` tells what of a source a
-    stored Query has decided, as a value that is equal where the same was read."""
+    stored Query has decided, as a value that is equal where the same was read. `drained`: as it will be when the old plan has read all that
+    is under way."""
     stored = {each.key: each for each in live}
     if not plan.flow.tiers and all(tier == MAIN for tier, _ in stored):
         return Moves()  # never cut: Queries that change are compared one by one
-    return _Planner(plan, known, stored, list(past), reached).plan()
+    return _Planner(plan, known, stored, list(past), reached, drained=drained).plan()
 
 
 def lies_in(query: StoredQuery, known: Topology | None) -> dict[str, KnownChannel]:
@@ -111,15 +121,20 @@ def undelivered(channel: KnownChannel, reader: StoredQuery, stored: Iterable[Sto
     return sum(query.written.get(channel.id, 0) for query in stored) - reader.read.get(channel.source, 0)
 
 
-def sink_fingerprints(flow: Flow, sink: str) -> frozenset[str]:
-    """What a sink's definition may be fingerprinted as, in the whole flow and in a tier, where an input `r.big` may be `r_big`."""
+def is_same_sink(flow: Flow, sink: str, fingerprint: str, before: Iterable[str]) -> bool:
+    """True where the sink's definition is the one of that fingerprint, whatever it reads: in the whole flow or in a tier, where an input
+    `r.big` may be `r_big`, and one of the nodes `before` that its Query had."""
     node = flow.sinks[sink]
     types = {"source_types": catalog.source_types(internal=True), "sink_types": catalog.sink_types(internal=True)}
-    found = set()
-    for inputs in (node.inputs, tuple(map(flat_name, node.inputs))):
-        named = replace(flow, sinks={sink: replace(node, inputs=inputs)})
-        found |= set(node_fingerprints(named, Graph(named), (sink,), **types).values())
-    return frozenset(found)
+    others: list[tuple[str, ...]] = []
+    if len(node.inputs) == 1:
+        routed = [f"{id_}.{branch}" for id_, step in flow.steps.items() for branch in branches(step)]
+        others = [(name,) for name in (*before, *routed, *map(flat_name, routed))]
+    for inputs in dict.fromkeys((node.inputs, tuple(map(flat_name, node.inputs)), *others)):
+        named = replace(flow, sinks={sink: replace(node, inputs=inputs)}, steps={})
+        if fingerprint in node_fingerprints(named, Graph(named), (sink,), **types).values():
+            return True
+    return False
 
 
 class _Planner:
@@ -130,8 +145,12 @@ class _Planner:
         live: Mapping[Key, StoredQuery],
         past: list[StoredQuery],
         reached: Callable[[StoredQuery, str], Hashable],
+        *,
+        drained: bool,
     ) -> None:
         self._flow = plan.flow
+        self._tiers = {tier.tier: tier.flow for tier in plan.tiers}
+        self._drained = drained
         self._live = live
         self._past = past
         self._known = known
@@ -140,6 +159,8 @@ class _Planner:
         self._channels = {channel.id: channel for channel in topology_of(plan).channels}
         self._before = {channel.id: channel for channel in known.channels if not channel.gone} if known is not None else {}
         self._staying = {key for key, query in self._planned.items() if key in live and self._same_ends(query, live[key])}
+        self._carried = self._going_on()
+        """Query that keeps state, and comes → the one that leaves whose state it goes on with"""
         self._writers = {sink: query for key, query in live.items() if key not in self._staying for sink in query.sinks}
 
     def plan(self) -> Moves:
@@ -149,16 +170,40 @@ class _Planner:
             if key in self._staying:
                 continue
             after = self._before_it(key, set())
-            for query in after:
-                leaving[query.key].append(key)
+            if (state := self._carried.get(key)) is not None and state not in after:
+                after = (state, *after)
             try:
                 arrival = self._arrival(key, after)
             except _Unsafe as error:
                 refusals.append(Refusal(key, error.why, error.remedy))
+                arrival = None
+            for query in after if arrival is None else (*after, *arrival.through):
+                leaving[query.key].append(key)
+            if arrival is None:
                 continue
             if arrival.donors or arrival.adopts or after or any(query.key == key for query in (*self._past, *self._live.values())):
                 arrivals.append(arrival)
         return Moves(tuple(arrivals), tuple(refusals), {key: tuple(to) for key, to in leaving.items()})
+
+    def _going_on(self) -> dict[Key, StoredQuery]:
+        """Where a step keeps its state: the same steps with state, fed by what is called the same; of several the one of that name, or with
+        one of those sinks, first."""
+        free = {key: query for key, query in self._live.items() if key not in self._staying and query.state_fingerprint}
+        found: dict[Key, StoredQuery] = {}
+        for key, query in self._planned.items():
+            if key in self._staying or not query.state_fingerprint:
+                continue
+            fits = [each for each in free.values() if each.state_fingerprint == query.state_fingerprint and self._feeds(each, key)]
+            if fits:
+                best = max(fits, key=lambda each: (each.key == key, not set(each.sinks).isdisjoint(query.sinks), each.name == key[1]))
+                found[key] = free.pop(best.key)
+        return found
+
+    def _feeds(self, stored: StoredQuery, key: Key) -> bool:
+        """What the stored Query reads is called as what the planned one reads, channels and what comes from outside told apart."""
+        query = self._planned[key]
+        arriving = self._arriving(key[0], query)
+        return set(stored.reads) == set(query.sources) and lies_in(stored, self._known).keys() == arriving.keys()
 
     def _same_ends(self, query: QueryPlan, stored: StoredQuery) -> bool:
         """It reads the same channels as before, in the same places, and the channel that it feeds, if any, lies where it lay."""
@@ -199,35 +244,99 @@ class _Planner:
 
     def _arrival(self, key: Key, after: tuple[StoredQuery, ...]) -> Arrival:
         query = self._planned[key]
-        self._check(query, after)
+        state = self._carried.get(key)
+        self._check(key, after)
         channels = self._arriving(key[0], query)
         donors, passed = {}, {}
+        way: dict[Key, StoredQuery] = {}
         for source in query.sources:
-            donor = self._of_channel(channels[source], after) if source in channels else self._of_source(source, after)
+            if state is not None:
+                donors[source] = self._of_state(state, source, channels.get(source))
+                if source in channels:
+                    passed[source] = sum(each.written.get(channels[source].id, 0) for each in self._all())
+                continue
+            donor = self._of_channel(channels[source], after, way) if source in channels else self._of_source(source, after, way)
             if donor is not None:
                 donors[source] = donor
                 if source in channels:
                     passed[source] = sum(each.written.get(channels[source].id, 0) for each in self._all())
-        return Arrival(key[0], query, after, donors, passed, self._adopts(query))
+        through = tuple(each for each in way.values() if each.key not in self._staying and each not in after)
+        self._check(key, through)
+        return Arrival(key[0], query, after, donors, passed, self._adopts(query), through, state)
+
+    def _of_state(self, state: StoredQuery, source: str, channel: KnownChannel | None) -> Donor:
+        """State goes on with the log of all that it was made of; where the channel is another by now, when the one before is read."""
+        before = lies_in(state, self._known).get(source)
+        if channel is not None and before is not None and before.identity != channel.identity:
+            self._check_read(before, state)
+            if self._earlier(channel):
+                raise _Unsafe(f'channel "{channel.id}" was there before, and the state knows nothing of what it holds', _ELSEWHERE)
+        return Donor(state, source, state.sources.get(source, 0))
+
+    def _check_read(self, channel: KnownChannel, reader: StoredQuery) -> None:
+        """Raise _Unsafe where not all that was put into the channel has been read."""
+        rows = undelivered(channel, reader, self._all())
+        if rows < 0:
+            raise _Unsafe(f'"{reader.label}" has read rows of channel "{channel.id}" more than once', "")
+        if rows > 0 and not self._drained:
+            raise _Unsafe(f'{rows:,} rows in channel "{channel.id}" have not been read by "{reader.label}"')
+        feeder = next((each for each in self._live.values() if channel.id in each.sinks), None)
+        if feeder is not None and feeder.pending and not self._drained:
+            raise _Unsafe(f'"{feeder.label}" has begun to hand over a Batch, and not all of it is through')
 
     def _all(self) -> Iterator[StoredQuery]:
         yield from self._live.values()
         yield from self._past
 
-    def _check(self, query: QueryPlan, after: tuple[StoredQuery, ...]) -> None:
+    def _check(self, key: Key, after: tuple[StoredQuery, ...]) -> None:
         """Raise _Unsafe where what was there cannot be left."""
+        query = self._planned[key]
         for stored in after:
-            if stored.state_fingerprint:
-                raise _Unsafe(f'what "{stored.label}" remembers cannot be taken along into another tier', "")
-            if query.stateful:
-                raise _Unsafe(f'it would keep state, and "{stored.label}", in whose place it would go on, has none', "")
-            if stored.pending:
+            if stored.state_fingerprint and stored not in self._carried.values():
+                raise self._not_carried(stored)
+            if query.stateful and key not in self._carried:
+                raise _Unsafe(f'it would keep state, and "{stored.label}", in whose place it would go on, has none', _REBUILD)
+            if stored.pending and not self._drained:
                 raise _Unsafe(f'"{stored.label}" has begun to hand over a Batch, and not all of it is through')
             if stored.waiting:
                 raise _Unsafe(f'{letters(stored.waiting)} to be replayed in "{stored.label}", in whose place it would go on')
             for sink in query.sinks:
-                if sink in stored.sinks and sink not in self._channels and stored.parts[sink] not in sink_fingerprints(self._flow, sink):
+                mine = sink in stored.sinks and sink not in self._channels
+                if mine and not is_same_sink(self._flow, sink, stored.parts[sink], stored.parts):
                     raise _Unsafe(f'sink "{sink}" has changed, and cannot be taken over in the same step', "change one after the other")
+
+    def _not_carried(self, stored: StoredQuery) -> _Unsafe:
+        """Why no Query goes on with its state, and how it is kept or made again."""
+        remembers = f'what "{stored.label}" remembers ({stored.progress}) cannot be taken along'
+        comes = {key: query for key, query in self._planned.items() if key not in self._staying and query.state_fingerprint}
+        for key in comes:
+            if (names := self._other_name(stored, key)) is not None:
+                now, before = names
+                why = f"its steps with state would read what is called {now}, and were fed by {before}"
+                remedy = f"give the step that feeds them the name {before}, and the one that has it another: then it is kept; or {_REBUILD}"
+                return _Unsafe(f"{remembers}: {why}", remedy)
+        if any(query.state_fingerprint == stored.state_fingerprint for query in comes.values()):
+            return _Unsafe(f"{remembers}: its steps with state are there more than once, or are fed from elsewhere", _REBUILD)
+        why = "no tier has just its steps with state" if comes else "no step of the flow keeps that state any more"
+        return _Unsafe(f"{remembers}: {why}", _REBUILD)
+
+    def _other_name(self, stored: StoredQuery, key: Key) -> tuple[str, str] | None:
+        """(what a channel is called that the planned Query reads, what the stored one called it) where the state differs by that alone."""
+        query = self._planned[key]
+        now, before = set(query.sources) - set(stored.reads), set(stored.reads) - set(query.sources)
+        if len(now) != 1 or len(before) != 1 or not now <= self._arriving(key[0], query).keys():
+            return None
+        (new,), (old,) = now, before
+        flow = self._tiers[key[0]]
+        if old in flow.sources or old in flow.steps:
+            return None
+        renamed = {new: old}
+        steps = {id_: read_as(step, renamed) for id_, step in flow.steps.items()}
+        sinks = {id_: read_as(sink, renamed) for id_, sink in flow.sinks.items()}
+        sources = {renamed.get(id_, id_): replace(source, id=renamed.get(id_, id_)) for id_, source in flow.sources.items()}
+        graph = Graph(replace(flow, sources=sources, steps=steps, sinks=sinks))
+        members = tuple(renamed.get(node.id, node.id) for node in query.nodes)
+        return (new, old) if state_fingerprint(graph, resolve(graph), members, query.sinks) == stored.state_fingerprint else None
 
     def _adopts(self, query: QueryPlan) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
@@ -244,13 +353,14 @@ class _Planner:
         channels = self._known.channels if self._known is not None else ()
         return any(each.gone and each.identity == channel.identity for each in channels)
 
-    def _of_channel(self, channel: KnownChannel, after: tuple[StoredQuery, ...]) -> Donor | None:
-        """Where reading a channel begins: at its start where it is new, else where those ended who read it."""
+    def _of_channel(self, channel: KnownChannel, after: tuple[StoredQuery, ...], way: dict[Key, StoredQuery]) -> Donor | None:
+        """Where reading a channel begins: at its start where it is new, else where those ended who read it, themselves or by way of
+        tiers between."""
         before = self._before.get(channel.id)
         if before is not None and before.identity == channel.identity:
-            readers = [query for query in after if channel.source in lies_in(query, self._known)]
-            if readers:
-                return self._agreed(channel.source, [Donor(each, channel.source, each.sources.get(channel.source, 0)) for each in readers])
+            donors = [donor for query in after for donor in self._positions(query, channel.source, channel, set(), way)]
+            if donors:
+                return self._agreed(channel.source, donors)
             if not after:
                 return None
             raise _Unsafe(f'it would begin to read channel "{channel.id}", which is there already, in the middle', "")
@@ -267,27 +377,29 @@ class _Planner:
             raise _Unsafe(f'what lies in the place of channel "{channel.id}" was written by another channel', _ELSEWHERE)
         return None
 
-    def _of_source(self, source: str, after: tuple[StoredQuery, ...]) -> Donor | None:
+    def _of_source(self, source: str, after: tuple[StoredQuery, ...], way: dict[Key, StoredQuery]) -> Donor | None:
         """Where reading a source begins: where all those ended in whose place it goes on. None where none of them read it."""
-        return self._agreed(source, [donor for query in after for donor in self._positions(query, source, set())])
+        return self._agreed(source, [donor for query in after for donor in self._positions(query, source, None, set(), way)])
 
-    def _positions(self, query: StoredQuery, source: str, seen: set[Key]) -> Iterator[Donor]:
-        """How far a Query has come in a source, itself and by way of the channels that it reads."""
+    def _positions(
+        self, query: StoredQuery, source: str, wanted: KnownChannel | None, seen: set[Key], way: dict[Key, StoredQuery]
+    ) -> Iterator[Donor]:
+        """How far a Query has come in a source, or in the channel `wanted`, itself and by way of the channels that it reads. `way` gets
+        the Queries on that way."""
         seen.add(query.key)
         channels = lies_in(query, self._known)
-        if source in query.reads and source not in channels:
+        there = channels.get(source)
+        if source in query.reads and (None if there is None else there.identity) == (None if wanted is None else wanted.identity):
+            way[query.key] = query
             yield Donor(query, source, query.sources.get(source, 0))
         for channel in channels.values():
             feeder = next((each for each in self._live.values() if channel.id in each.sinks), None)
-            if feeder is None or feeder.key in seen:
+            if feeder is None or feeder.key in seen or (wanted is not None and channel.identity == wanted.identity):
                 continue
-            donors = list(self._positions(feeder, source, seen))
-            if donors and (rows := undelivered(channel, query, self._all())) != 0:
-                if rows < 0:
-                    raise _Unsafe(f'"{query.label}" has read rows of channel "{channel.id}" more than once', "")
-                raise _Unsafe(f'{rows:,} rows in channel "{channel.id}" have not been read by "{query.label}"')
-            if donors and feeder.pending:
-                raise _Unsafe(f'"{feeder.label}" has begun to hand over a Batch, and not all of it is through')
+            donors = list(self._positions(feeder, source, wanted, seen, way))
+            if donors:
+                self._check_read(channel, query)
+                way[query.key] = query
             yield from donors
 
     def _agreed(self, source: str, donors: list[Donor]) -> Donor | None:

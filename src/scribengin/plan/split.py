@@ -184,8 +184,12 @@ def source_id(channel: PlannedChannel) -> str:
 
 def _reading(node: _Node, arriving: Mapping[str, str]) -> _Node:
     """The node with the names that its inputs have in its tier."""
-    renamed = {reference: arriving[reference] for reference in node.inputs if "." in reference and reference in arriving}
-    if not renamed:
+    return read_as(node, {reference: arriving[reference] for reference in node.inputs if "." in reference and reference in arriving})
+
+
+def read_as(node: _Node, renamed: Mapping[str, str]) -> _Node:
+    """The node as it is when its inputs have other names: `renamed` is input → its name then; what is not in it stays."""
+    if renamed.keys().isdisjoint(node.inputs):
         return node
     inputs = tuple(renamed.get(reference, reference) for reference in node.inputs)
     if isinstance(node, Sink):

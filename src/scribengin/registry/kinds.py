@@ -228,9 +228,10 @@ class Report(Record):
 class Operation(Record):
     """An operation of several steps, that the next master takes up."""
 
-    kind: Literal["offsets", "rewind", "renew", "repartition"]
-    step: Literal["stop", "work", "done", "failed", "cancelled"]
-    """`stop`: the flow's workers end in order; `work`: the tiers do their part, each under its lease. The others are over."""
+    kind: Literal["offsets", "rewind", "renew", "repartition", "recut"]
+    step: Literal["stop", "drain", "work", "done", "failed", "cancelled"]
+    """`stop`: the flow's workers end in order; `drain`: they do, and readers of channels first read all that is there; `work`: the tiers
+    do their part, each under its lease. The others are over."""
     version: int
     """of the flow, as which its tiers do their part"""
     tiers: tuple[str, ...] = ()
@@ -277,7 +278,7 @@ class Changes(Record):
     last: tuple[Change, ...] = ()
 
 
-UNDER_WAY = ("stop", "work")
+UNDER_WAY = ("stop", "drain", "work")
 """the steps of an operation that is not over"""
 
 

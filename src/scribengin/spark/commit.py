@@ -134,6 +134,8 @@ class BatchRunner:
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
     helpers: Helpers | None = None
     """the other workers of the tier; None where it has but this one"""
+    first: int = 0
+    """the number of the lineage's first Batch"""
     _last: Decision | None = field(default=None)
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
@@ -225,9 +227,10 @@ class BatchRunner:
         """A Batch begins where the last decided one ended; anything else would lose or double records."""
         expected = {each.source: each.end for each in last.sources} if last is not None else self.starts
         begins = {each.source: each.start for each in ranges}
-        if last is not None and number != last.batch.number + 1:
+        before = self.first - 1 if last is None else last.batch.number
+        if (last is not None or self.first) and number != before + 1:
             raise StateError(
-                f"Query {self.parts.query.name}: Spark runs batch {number}, the last decided one is {last.batch.number}",
+                f"Query {self.parts.query.name}: Spark runs batch {number}, the last decided one is {before}",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
         wrong = {source: start for source, start in begins.items() if start != expected.get(source, 0)}

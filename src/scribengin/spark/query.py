@@ -126,6 +126,8 @@ class QueryRun:
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
     helpers: Helpers | None = None
     """the other workers of the tier"""
+    first: int = 0
+    """the number of the lineage's first Batch"""
 
     def run(self) -> None:
         """Until finished, stopped or failed; never raises. A Batch that came through lets the tries begin again."""
@@ -263,7 +265,8 @@ class QueryRun:
             reports,
             self.idle,
             self.tally,
-            self.helpers,
+            helpers=self.helpers,
+            first=self.first,
         )
 
         def batch(frame: DataFrame, number: int) -> None:

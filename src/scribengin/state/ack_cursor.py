@@ -58,8 +58,10 @@ class DecisionCursor:
         *,
         waits: bool,
         noted: Mapping[str, Any] | None = None,
+        first: int = 0,
     ) -> None:
-        """`waits`: whether anybody has to commit behind it. `noted`: to go on from there, instead of from what lies in the folder."""
+        """`waits`: whether anybody has to commit behind it. `noted`: to go on from there, instead of from what lies in the folder. `first`:
+        the number of the lineage's first Batch."""
         self.folder = folder
         self.lineage = lineage
         self.links = links
@@ -68,8 +70,7 @@ class DecisionCursor:
         self._published: dict[str, Publications] = {}
         """channel → what a Kafka sink has noted there"""
         self.batches: dict[int, DecidedBatch] = {}
-        self.newest = -1
-        self.acknowledged = -1
+        self.newest = self.acknowledged = self._before = first - 1
         self.released = dict(starts)
         self.read = dict(starts)
         self.decided_at = ""
@@ -80,14 +81,14 @@ class DecisionCursor:
             # what an older lineage had under way behind it is through when the first of this one's Batches is
             before = noted.get("released", {})
             self.released = {source: min(start, before.get(source, 0)) for source, start in starts.items()}
-        self.floor = -1
+        self.floor = first - 1
         """the Batches up to here are acknowledged, and taken by those readers too that hold nobody"""
         if self.record:
             self.acknowledged, self.floor = self.record["acknowledged"], self.record["floor"]
             self.newest = self.floor
             self.released = self.read = self.record["released"]
             self._take_over()
-        self.from_first = not starts and self.floor < 0
+        self.from_first = not starts and self.floor < first
         """whether all that the Query ever took, in any lineage, is met here"""
 
     def look(self, *, jump: bool) -> None:
@@ -117,7 +118,7 @@ class DecisionCursor:
 
     def published(self) -> int:
         """The newest Batch of which that is known: the next one is decided, or Spark's log says that it is through."""
-        if self.newest < 0 or (self.folder.checkpoint / "commits" / str(self.newest)).exists():
+        if self.newest <= self._before or (self.folder.checkpoint / "commits" / str(self.newest)).exists():
             return self.newest
         return max(self.acknowledged, self.newest - 1)
 

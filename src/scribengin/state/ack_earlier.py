@@ -151,6 +151,7 @@ def marks_of(record: Mapping[str, Any], link: Link, reading: Reading, lineage: s
 def _pieces_of(earlier: Earlier, link: Link, first: int) -> Iterator[LeftPiece]:
     """Of its Batches from `first` on, oldest first."""
     lineage = earlier.lineage.id
+    first = max(first, earlier.lineage.first)
     if Decisions(earlier.part.decisions).pruned_mark() >= first:
         # nobody knows what of it is there still: it holds nobody back, and is never thought to be through
         yield LeftPiece("", 0, 0, 0, f"{lineage}/pruned", "")

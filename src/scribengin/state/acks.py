@@ -124,7 +124,7 @@ class Acks:
                 return
             links = [link for link in self.topology.links if link.writer == key]
             waits = any(link.holds for link in links) or key in self.topology.by_state
-            cursor = self._cursors[key] = DecisionCursor(folder, lineage.id, lineage.starts, links, waits=waits)
+            cursor = self._cursors[key] = DecisionCursor(folder, lineage.id, lineage.starts, links, waits=waits, first=lineage.first)
         # who reads a channel is counted Batch by Batch from the first look on
         follows = key in self._readers and (self._looked or cursor.newest >= 0)
         cursor.look(jump=not cursor.links and key not in self.topology.by_state and not follows)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.abilities import is_chained
 from scribengin.core.errors import StateError
 from scribengin.state.dead import read_expired, read_segment, standing_segments
 from scribengin.state.decisions import Decisions
@@ -167,7 +168,8 @@ def _audit_sink(query: QueryFolder, id_: str, sink: Sink, lineage: str, last: in
     older: int | None = None
     found = 0
     wrong: list[str] = []
-    for published in sink.audit(lineage=lineage, decided=(decision.of_sink(id_) for decision in _decided(query, last))):
+    parts = (decision.of_sink(id_) for decision in _decided(query, last) if not (decision.empty and is_chained(sink)))
+    for published in sink.audit(lineage=lineage, decided=parts):
         if running and not 0 <= published.number <= last:
             continue  # what a run publishes while it is being read: its newest Batches, and their files
         if 0 <= published.number <= pruned.last:

@@ -135,7 +135,8 @@ class _Walk:
                 # taken by another lineage, or by Batches whose details are pruned
                 self._take(log, ranges.start)
                 self._tally.skip(self._intake.reached)
-            passed_over = self._take(log, ranges.end)
+            # what a state that goes on had taken last, another lineage has counted
+            passed_over = self._take(log, ranges.end) or decision.carried
             self._count(decision, passed_over=passed_over)
 
     def _take(self, log: SourceLog, end: int) -> bool:

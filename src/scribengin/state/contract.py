@@ -173,6 +173,17 @@ class Decision:
         """True where a place may still refuse rows."""
         return bool(self.offers) and self.refused is None
 
+    @property
+    def carried(self) -> bool:
+        """True of the last Batch of a state that goes on in another lineage: a move has written it, under no Term."""
+        return self.batch.term == 0
+
+    @property
+    def empty(self) -> bool:
+        """True of a record for which nothing ran: a state was spread anew, or goes on in another lineage. A sink that is told beforehand
+        what a Batch follows was told nothing of it, and has no part in it."""
+        return not (self.counts or self.receipts or self.behind or self.taken)
+
     def of_sink(self, sink: str) -> Decided:
         """The part that one sink publishes."""
         receipts = tuple(receipt for receipt in self.receipts if receipt.sink == sink)

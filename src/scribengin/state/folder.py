@@ -37,6 +37,11 @@ class QueryFolder:
         return self.path / "checkpoint"
 
     @property
+    def carried(self) -> Path:
+        """The checkpoint of another Query, whose state this one is about to go on with; there only while a move is under way."""
+        return self.path / "carried"
+
+    @property
     def sources(self) -> Path:
         """A log per source."""
         return self.path / "sources"

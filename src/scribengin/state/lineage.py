@@ -43,6 +43,9 @@ class Lineage:
     """of a channel that it goes on with: rows that others have read of it"""
     types: Mapping[str, str] = field(default_factory=dict)
     """sink → its type, also of those that have left; without those whose plan did not say it"""
+    first: int = 0
+    """the number of its first Batch: where it goes on with the state of another Query, that of the last one in there, of which it has
+    no rows"""
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
@@ -67,6 +70,25 @@ def past_lineages(query: QueryFolder) -> list[tuple[QueryFolder, Lineage]]:
         if lineage is not None:
             found.append((folder, lineage))
     return found[::-1]
+
+
+def lift_state(query: QueryFolder, lineage: str, to: QueryFolder) -> None:
+    """Under the leases: take the checkpoint of a lineage that is going to be left out of its Query's folder, for `set_down`. May be killed
+    at any point and done again."""
+    data = storage.read_or_none(query.lineage)
+    if data is None or _unsealed(data, query.lineage).id != lineage or not query.checkpoint.exists() or to.carried.exists():
+        return
+    storage.make_folder(to.path)
+    query.checkpoint.rename(to.carried)
+    storage.sync_folder(query.path)
+    storage.sync_folder(to.path)
+
+
+def set_down(query: QueryFolder) -> None:
+    """Under the lease, its lineage begun: let the Query go on with what was lifted for it. May be killed and done again."""
+    if query.carried.exists():
+        query.carried.rename(query.checkpoint)
+        storage.sync_folder(query.path)
 
 
 def begin_moved(query: QueryFolder, begun: Lineage) -> None:
@@ -111,7 +133,7 @@ def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
     """
     old = read_lineage(query)
     assert old is not None, "a Query that never ran is at its start"
-    begun = replace(old, id=new_id(), created_at=now_text(), parent=old.id, starts=dict(starts), origin="", passed={})
+    begun = replace(old, id=new_id(), created_at=now_text(), parent=old.id, starts=dict(starts), origin="", passed={}, first=0)
     storage.put_if_absent(query.rewind, _sealed(begun))
     finish_rewind(query)
     return begun

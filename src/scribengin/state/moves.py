@@ -22,11 +22,12 @@ _CONFIRMED = "confirmed"
 @dataclass(frozen=True, slots=True)
 class Moved:
     """Stands beside a lineage that a move has left. `to` names the Queries (`tier.query`) that go on; `sinks` are the options of the
-    channels that it fed, which need be no part of the flow any more."""
+    channels that it fed, which need be no part of the flow any more; `stateful` its steps with state, which went on elsewhere."""
 
     lineage: str
     to: tuple[str, ...]
     sinks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    stateful: tuple[str, ...] = ()
 
 
 def read_moved(part: QueryFolder) -> Moved | None:
@@ -36,7 +37,7 @@ def read_moved(part: QueryFolder) -> Moved | None:
     if data is None:
         return None
     body = unseal(data, _MOVED, _FORMAT, file)
-    return Moved(body["lineage"], tuple(body["to"]), body["sinks"])
+    return Moved(body["lineage"], tuple(body["to"]), body["sinks"], tuple(body.get("stateful", ())))
 
 
 def has_moved(part: QueryFolder) -> bool:
@@ -47,8 +48,10 @@ def has_moved(part: QueryFolder) -> bool:
 
 
 def write_moved(part: QueryFolder, moved: Moved) -> None:
-    """Under the lease. Done again it changes nothing."""
-    put_if_absent(part.path / "moved.json", seal(_MOVED, _FORMAT, asdict(moved)))
+    """Under the lease. Done again it changes nothing; what a move that was cut short has left of an earlier lineage gives way."""
+    there = read_moved(part)
+    if there is None or there.lineage != moved.lineage:
+        replace(part.path / "moved.json", seal(_MOVED, _FORMAT, asdict(moved)))
 
 
 class Journal:

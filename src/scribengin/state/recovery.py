@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.abilities import is_chained
 from scribengin.connectors.group.contract import chooses
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused
@@ -65,7 +66,8 @@ def _recover_sinks(
     if newest is not None:
         newest = settle(newest, sinks, decisions, query)
     for id_, sink in sinks.items():
-        sink.recover(None if newest is None else newest.of_sink(id_), lineage=lineage, before=before)
+        there = newest if newest is not None and not (newest.empty and is_chained(sink)) else None
+        sink.recover(None if there is None else there.of_sink(id_), lineage=lineage, before=before)
         faults.reached("recovery.mid")
     return newest
 

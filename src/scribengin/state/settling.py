@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from scribengin.connectors.abilities import offers
+from scribengin.connectors.abilities import is_chained, offers
 from scribengin.core import faults
 from scribengin.core.errors import SinkError
 from scribengin.formats.figures import PAYLOAD_BYTES
@@ -37,7 +37,8 @@ def publish(decision: Decision, sinks: Mapping[str, Sink], decisions: Decisions,
     what the sinks do, and SinkError for a refused row where the sink's `on_error` is `fail`."""
     decision = settle(decision, sinks, decisions, query)
     for id_, sink in sinks.items():
-        sink.publish(decision.of_sink(id_))
+        if not (decision.empty and is_chained(sink)):
+            sink.publish(decision.of_sink(id_))
     return decision
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KIND, _FORMAT = "topology", 1
+_WHOLE = "main"
+"""the only tier of a flow that is not cut"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,10 @@ def read_topology(root: Path, flow: str) -> Topology | None:
 
 
 def write_topology(root: Path, flow: str, topology: Topology) -> None:
-    """Under a lease, at the start of a run. A flow that was never cut needs no record."""
+    """Under a lease, at the start of a run. A flow that was never cut needs no record; one of a single tier with a name does: it may be cut
+    into several later."""
     before = read_topology(root, flow)
-    if topology != before and (before is not None or topology.channels):
+    if topology != before and (before is not None or topology.tiers != (_WHOLE,)):
         replace(_file(root, flow), seal(_KIND, _FORMAT, topology.as_json()))
 
 

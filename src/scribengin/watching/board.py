@@ -157,6 +157,11 @@ class Board:
             for gone in [name for name in self._flows if name not in flows]:
                 del self._flows[gone]
 
+    def drop(self, flow: str, tier: str) -> None:
+        """Forget a tier that the flow has no more: that nothing is heard of it is no news."""
+        with self.reading:
+            self._flows.get(flow, {}).pop(tier, None)
+
     def flows(self) -> tuple[str, ...]:
         """Those of which something was heard, by name."""
         with self.reading:

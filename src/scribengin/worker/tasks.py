@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Refused
 from scribengin.local.going_back import begin_anew
+from scribengin.local.migrate import migrate
 from scribengin.local.positions import decided_ends, go_back, move_forward
 from scribengin.local.prepare import prepare
 from scribengin.registry.kinds import UNDER_WAY
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import OPERATION
+from scribengin.registry.tree import OPERATION, SPEC
 from scribengin.spark.offset_log import state_partitions
 from scribengin.spark.repartition import repartition
+from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import finish_rewind, read_lineage
 
@@ -60,11 +62,24 @@ class Tasks:
         stored = read_record(self._registry, OPERATION(self._id.flow, operation_id))
         if not isinstance(stored, Stored) or stored.record.step not in UNDER_WAY:
             raise Refused(f"operation {operation_id} is not under way", remedy="begin it again", code="operation-over")
+        if stored.record.kind == "recut":
+            self._recut(int(stored.record.arguments["version"]))
+            return
         path = self._packages.get(self._spec.package) / self._spec.path
         prepared = prepare(path, state=Path(self._spec.state), tier=self._id.tier, base=Path(self._spec.base))
         (tier,) = prepared.tiers
         with take_lease(tier.folder, right=self._right) as lease:
             self._perform(tier, stored.record, lease)
+
+    def _recut(self, version: int) -> None:
+        """Move Queries to where the version that comes has them. Only its code is loaded: this process has not run the one before."""
+        stored = read_record(self._registry, SPEC(self._id.flow, str(version)))
+        if not isinstance(stored, Stored):
+            raise Refused(f"version {version} of flow {self._id.flow} is not there", remedy="submit it again", code="version-unknown")
+        spec = stored.record
+        comes = prepare(self._packages.get(spec.package) / spec.path, state=Path(spec.state), base=Path(spec.base))
+        with take_lease(StateFolder(comes.root, comes.name, self._id.tier), right=self._right) as lease:
+            migrate(comes, {self._id.tier: lease})
 
     def _perform(self, tier: Prepared, operation: Operation, lease: Lease) -> None:
         arguments = operation.arguments

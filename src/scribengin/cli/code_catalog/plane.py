@@ -90,7 +90,7 @@ CATALOG: tuple[Entry, ...] = (
     met(
         "plan-refused",
         "A change is refused",
-        "Applying it would lose or double records.",
+        "Applying it would lose or double records, or what must be read before it cannot be read.",
         "Do what the message says; `scribengin apply FILE --dry-run` shows the whole plan.",
     ),
     met(

@@ -30,6 +30,7 @@ _EFFECTS = {
     "in place": "in place: nothing is touched that runs",
     "next Batch": "from the next Batch on",
     "restart": "restart, state kept",
+    "drain": "read to its end first, then restart, state kept",
     "new checkpoint": "new checkpoint",
     "refused": "refused as things are",
 }
@@ -85,7 +86,9 @@ def command(
             plan = client.plan_topology(wanted, packages).plan
             return Answer({**_as_json(plan), **_spread_json(spreads), "applied": []}, warnings, show=lambda: _show(plan, spreads))
         done = client.apply_topology(wanted, packages)
-        rows = {each.flow: msgspec.to_builtins(wait_for(client, each.flow, ("running",), wait)) for each in done.applied}
+        rows = {
+            each.flow: msgspec.to_builtins(wait_for(client, each.flow, ("running",), wait, version=each.version)) for each in done.applied
+        }
     flows = [{"flow": each.flow, "version": each.version, "changed": each.changed, "status": rows[each.flow]} for each in done.applied]
 
     def show() -> None:

@@ -40,7 +40,7 @@ def command(*, flow: str, version: int, only: bool, accept: Agreed, wait: Wait |
         rows = []
         for name, number in changed.items():
             goal = client.flow(name).wanted.state
-            status = msgspec.to_builtins(wait_for(client, name, (_STATES.get(goal, "stopped"),), wait))
+            status = msgspec.to_builtins(wait_for(client, name, (_STATES.get(goal, "stopped"),), wait, version=number))
             rows.append({"flow": name, "version": number, "status": status})
 
     def show() -> None:
