@@ -249,6 +249,7 @@ class HelperAttempt(TierAttempt):
     def _help(self, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
         prepared = self._prepared()
         spark = self._spark or self._session(prepared)
+        begin_warm_up(spark)
         code = pack(prepared.plan.flow.code_folder, prepared.here)
         prepared, problems = deep_problems(spark, prepared, code)
         if problems:
