@@ -95,7 +95,7 @@ def _for_flow(
                 continue
             yield action
     for name, tier in tiers.items():
-        if tier.names is not None and tier.run is not None:  # the worker's own folder is there by then, with its rights
+        if tier.names is not None and tier.report is not None:  # the worker's own folder is there by then, with its rights
             yield NameGroup(flow.name, name, tier.names)
     if is_news(flow.held_back, now := held_back(world, flow)):
         flow = replace(flow, held_back=now)

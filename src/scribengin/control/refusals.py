@@ -137,7 +137,7 @@ def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, Gro
     if not isinstance(found, Stored) or not found.entry.value or (found.record.said and found.record.said != said):
         return said, GroupName(group=said, said=said) if said else None, {}
     name = found.record.group
-    if name not in spec.groups:
+    if name not in spec.groups and name != said:  # a version of an earlier release names its groups nowhere
         return said, None, {spot.path: refusal(there, f'names group "{name}", which is no group of hosts of flow {flow}', remedy)}
     new = GroupName(group=name, said=said)
     return name, None if new == found.record else new, {}
