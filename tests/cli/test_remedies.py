@@ -130,8 +130,18 @@ def copied_state(folder):
     folder.flow(ROWS.replace("path: out", "path: out_of_copy"))
 
 
-@pytest.mark.executes("state-copied", "state-changed", "sink-type-changed", "output-foreign", "source-renamed")
-@pytest.mark.parametrize("case", [copied_state, changed_step, changed_type, lost_state, renamed_source])
+def renamed_folders(folder):
+    """Of a store: some of them are closed."""
+    by_time = "partition_by: [{time: ts, path: 'dt=%Y-%m-%d'}], close: {delay: 1m}"
+    sink = f"type: objects, url: 'file://{folder.path}/store', {by_time}, format: json"
+    flow = re.sub(r"steps:\n.*\n", "", COUNTS).replace("from: counts, type: files, path: out, format: json", f"from: rows, {sink}")
+    folder.flow(flow).data("data/a.jsonl", MINUTES)
+    assert folder.run().balanced
+    folder.flow(flow.replace("dt=", "day="))
+
+
+@pytest.mark.executes("state-copied", "state-changed", "output-form", "sink-type-changed", "output-foreign", "source-renamed")
+@pytest.mark.parametrize("case", [copied_state, changed_step, changed_type, lost_state, renamed_source, renamed_folders])
 def test_what_a_refused_run_says_lets_it_run(folder, follow, monkeypatch, case):
     monkeypatch.chdir(folder.path)
     case(folder)
