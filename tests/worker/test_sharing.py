@@ -56,7 +56,7 @@ class Helping:
     def __init__(self, tier: Path) -> None:
         self.stager = Doubling()
         self.stop = threading.Event()
-        self.assistant = Assistant(tier, cast("Any", self.stager), "core~2")
+        self.assistant = Assistant(tier, cast("Any", self.stager))
         self.thread = threading.Thread(target=self.assistant.help, args=(self.stop,))
         self.thread.start()
 
@@ -161,7 +161,7 @@ def test_one_that_says_nothing_is_left(shop: Workshop, monkeypatch: pytest.Monke
     """As one that is stopped: its connection stands, and nothing comes."""
     monkeypatch.setattr(sharing, "SILENT_S", 1.0)
     stager = Doubling()
-    assistant = Assistant(tmp_path / "core", cast("Any", stager), "core~2")
+    assistant = Assistant(tmp_path / "core", cast("Any", stager))
     said = read_or_none(tmp_path / "core" / "workers.json")
     assert said is not None
     connection = assistant._connected(said)

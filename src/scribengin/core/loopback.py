@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 
+LOOPBACK = "127.0.0.1"
+"""where servers listen that are for this machine"""
+
 
 def is_loopback(host: str) -> bool:
     """Whether it names this machine only.

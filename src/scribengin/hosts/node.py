@@ -16,6 +16,7 @@ from scribengin.api.tokens import Tokens
 from scribengin.control.masters import TOKEN, addresses, certificates_of
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
+from scribengin.core.loopback import LOOPBACK
 from scribengin.core.moments import now_text
 from scribengin.hosts.agent import Agent
 from scribengin.hosts.folder_keeper import FolderKeeper
@@ -29,7 +30,7 @@ from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.kinds import Host
 from scribengin.registry.tree import HOST, HOST_UP
-from scribengin.worker.sharing import LOOPBACK
+from scribengin.worker.sharing import REACHED_AT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from scribengin.registry.entrance import Entrance
     from scribengin.registry.host_records import WorkerOrder
 
-HOME, NODE, REACHED_AT = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE", "SCRIBENGIN_REACHED_AT"
+HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
 """what a worker finds in its environment, beside the way into the registry"""
 _TAKEN_WITHIN_S = 30.0
 """how long the session of an agent that was killed may live on"""

@@ -143,9 +143,7 @@ class BatchRunner:
     _versions: frozenset[str] | None = None
     """of the static sources, once a record of theirs has died"""
     _digest: str = ""
-
-    def __post_init__(self) -> None:
-        self._digest = digest_of(self.parts)
+    """tells helpers what runs here; empty until there are some"""
 
     def __call__(self, df: DataFrame, number: int) -> None:
         """What Spark calls. Whatever it raises ends the Query; nothing is visible that was not decided."""
@@ -309,22 +307,24 @@ class BatchRunner:
             parts = divided(agreed.streams, len(taken) + 1)
             if len(parts) == 1:
                 return [self._run_part(compiled, reports, inputs, agreed)]
-            for helper, part in zip(taken, parts[1:], strict=False):
-                helper.begin(Portion(self.parts.query.name, replace(inputs, part=part), agreed.intent, agreed.behind))
-            done = [self._run_part(*self._frames_of(replace(inputs, part=parts[0]), agreed), replace(inputs, part=parts[0]), agreed)]
-            for helper, part in zip(taken, parts[1:], strict=False):
+            own, *others = (replace(inputs, part=part) for part in parts)
+            for helper, theirs in zip(taken, others, strict=False):
+                helper.begin(Portion(self.parts.query.name, theirs, agreed.intent, agreed.behind))
+            done = [self._compile_and_run(own, agreed)]
+            for helper, theirs in zip(taken, others, strict=False):
                 staged = helper.answer()
-                if staged is None:
-                    theirs = replace(inputs, part=part)
-                    done.append(self._run_part(*self._frames_of(theirs, agreed), theirs, agreed))
-                else:
-                    done.append(_PartDone(compiled, staged, helped=True))
+                helped = None if staged is None else _PartDone(compiled, staged, helped=True)
+                done.append(helped or self._compile_and_run(theirs, agreed))
             return done
 
     def _take_helpers(self, compiled: Compiled, streams: Mapping[str, tuple[SourceStream, ...]]) -> list[Helper]:
         if self.helpers is None or len(divided(streams, 2)) == 1 or not may_share(self.parts, compiled, streams):
             return []
+        self._digest = self._digest or digest_of(self.parts)
         return self.helpers.take(self.parts.query.name, self._digest)
+
+    def _compile_and_run(self, inputs: BatchInputs, agreed: _Agreed) -> _PartDone:
+        return self._run_part(*self._frames_of(inputs, agreed), inputs, agreed)
 
     def _run_part(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], inputs: BatchInputs, agreed: _Agreed) -> _PartDone:
         """Run what `inputs` says, here. Records that fail are looked for, and it runs again without them."""

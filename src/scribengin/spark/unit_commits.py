@@ -194,15 +194,19 @@ def blame_members(parts: QueryParts, behind: Mapping[str, Mapping[str, Any]], er
 
 def _stays_in_its_task(frame: DataFrame) -> bool:
     """True where the executed plan hands no row to another task, has a task for each stream, and is the same for the same rows."""
-    execution: Any = frame._jdf.queryExecution()
-    operators = _OPERATOR.findall(execution.executedPlan().toString())
-    return bool(execution.analyzed().deterministic()) and set(operators) <= _NARROW and operators.count("Range") == 1
+    operators = _operators(frame)
+    deterministic = bool(frame._jdf.queryExecution().analyzed().deterministic())
+    return deterministic and set(operators) <= _NARROW and operators.count("Range") == 1
 
 
 def is_narrow(frame: DataFrame) -> bool:
     """True where the executed plan hands no row to another task, and looks at the rows of each stream by themselves."""
-    operators = _OPERATOR.findall(frame._jdf.queryExecution().executedPlan().toString())
-    return set(operators) <= {*_NARROW, "Union"}
+    return set(_operators(frame)) <= {*_NARROW, "Union"}
+
+
+def _operators(frame: DataFrame) -> list[str]:
+    """Those of the plan that is executed."""
+    return _OPERATOR.findall(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def _vector_nodes(compiled: Compiled) -> list[VectorNode]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import FencedError, InputError, ScribenginError, SourceMissing
+from scribengin.core.loopback import LOOPBACK
 from scribengin.core.remedies import for_flow
 from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
@@ -26,7 +27,7 @@ from scribengin.spark.warm_up import begin_warm_up, warm_up_streams
 from scribengin.state.folder import StateFolder
 from scribengin.worker.heeded import Heeded
 from scribengin.worker.service import Outcome, Standing, outcome_of
-from scribengin.worker.sharing import LOOPBACK, Assistant, open_workshop
+from scribengin.worker.sharing import Assistant, open_workshop
 from scribengin.worker.timeline import LAST
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class HelperAttempt(TierAttempt):
         if problems:
             raise InputError(problems)
         (tier,) = prepared.tiers
-        assistant = Assistant(tier.folder.path, open_stager(spark, tier, code, self._settings()), str(self._id))
+        assistant = Assistant(tier.folder.path, open_stager(spark, tier, code, self._settings()))
         self._glance.helping = lambda: {"staged": assistant.staged, "stages": int(assistant.at_work)}
         self._timeline.mark(LAST)
 

@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.html_page import page
+from scribengin.core.loopback import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-HOST = "127.0.0.1"
 _PATHS = {"/": "text/html; charset=utf-8", "/json": "application/json"}
 _IDLE_S = 10.0
 
@@ -30,7 +30,7 @@ def serve_page(look: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
         def do_GET(self) -> None:
             kind = _PATHS.get(self.path)
             # a page of a foreign name that was made to point here is not to be read through somebody's browser
-            here = (self.headers.get("Host") or "").rpartition(":")[0] in (HOST, "localhost")
+            here = (self.headers.get("Host") or "").rpartition(":")[0] in (LOOPBACK, "localhost")
             if kind is None or not here:
                 self.send_error(404 if kind is None else 421)
                 return
@@ -45,12 +45,12 @@ def serve_page(look: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
         def log_message(self, format: str, *_: object) -> None:
             """The worker's log is not for who has looked."""
 
-    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, name="page", daemon=True)
         thread.start()
         try:
-            yield f"http://{HOST}:{server.server_port}"
+            yield f"http://{LOOPBACK}:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

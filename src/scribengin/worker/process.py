@@ -20,6 +20,7 @@ from scribengin.control.masters import TOKEN, addresses, certificates_of, leader
 from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
+from scribengin.core.loopback import LOOPBACK
 from scribengin.core.secret import Secret
 from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
@@ -39,7 +40,7 @@ from scribengin.worker.own_log import tell
 from scribengin.worker.page import serve_page
 from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
-from scribengin.worker.sharing import LOOPBACK
+from scribengin.worker.sharing import REACHED_AT
 from scribengin.worker.tasks import Tasks
 from scribengin.worker.tier_records import TierRecords
 from scribengin.worker.timeline import Timeline
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Spec
 
-HOME, REACHED_AT = "SCRIBENGIN_HOME", "SCRIBENGIN_REACHED_AT"
+HOME = "SCRIBENGIN_HOME"
 
 
 def main(worker: str) -> Exit:

@@ -18,6 +18,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import TYPE_CHECKING, Any
 
+from scribengin.core.loopback import LOOPBACK
 from scribengin.core.records import seal, unseal
 from scribengin.core.remote import RemotePath
 from scribengin.core.storage import make_folder, read_or_none, replace
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from scribengin.spark.portions import Helper, Portion, Staged, Stager
 
-LOOPBACK = "127.0.0.1"
+REACHED_AT = "SCRIBENGIN_REACHED_AT"
+"""in a worker's environment: the address of its host for workers of others"""
 SILENT_S = 20.0
 """after which a helper that stages is taken for gone"""
 _ALIVE_S = 2.0
@@ -43,7 +45,6 @@ class _Connected:
     """One helper, as whoever hands out sees it: taken for a Batch by one thread at a time."""
 
     connection: Connection
-    about: str
     digests: Mapping[str, str]
     left: Callable[[_Connected], None]
     busy: bool = False
@@ -53,7 +54,10 @@ class _Connected:
 
     def begin(self, portion: Portion) -> None:
         self.asked = True
-        self._try(lambda: self.connection.send(("stage", portion)))
+        try:
+            self.connection.send(("stage", portion))
+        except OSError:
+            self.leave()
 
     def answer(self) -> Staged | None:
         heard_s = time.monotonic()
@@ -68,13 +72,13 @@ class _Connected:
                 self.asked = False
                 staged: Staged | None = said if kind == "staged" else None
                 return staged
-            self._leave()
-        self._leave()
+            self.leave()
+        self.leave()
         return None
 
     def drop(self) -> None:
-        if self.asked:  # by the end of the connection it hears that nobody waits any more
-            self._leave()
+        if self.asked:
+            self.leave()
         self.busy = self.asked = False
 
     def leave_if_ended(self) -> None:
@@ -84,15 +88,10 @@ class _Connected:
         except OSError:
             ended = True
         if ended:
-            self._leave()
+            self.leave()
 
-    def _try(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except OSError:
-            self._leave()
-
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """End the connection: by that it hears that nobody waits any more."""
         if not self.gone:
             self.gone = True
             with suppress(OSError):
@@ -138,8 +137,7 @@ class Workshop:
         with self._lock:
             there = list(self._connected)
         for each in there:
-            each.asked = True
-            each.drop()
+            each.leave()
 
     def _accept(self) -> None:
         while True:
@@ -155,14 +153,14 @@ class Workshop:
         try:
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
-            about, digests = connection.recv() if connection.poll(_CONNECT_S) else ("", None)
+            digests = connection.recv() if connection.poll(_CONNECT_S) else None
         except (AuthenticationError, EOFError, OSError):
             digests = None
         if digests is None:
             connection.close()
             return
         with self._lock:
-            self._connected.append(_Connected(connection, about, digests, self._left))
+            self._connected.append(_Connected(connection, digests, self._left))
 
     def _forget_those_that_left(self) -> None:
         """Under the lock: nobody takes one meanwhile."""
@@ -184,14 +182,12 @@ class Assistant:
     Attributes:
         tier: the folder of the tier's state.
         stager: does the work.
-        about: who this is, for people.
         staged: how many portions it has staged.
         at_work: it stages one.
     """
 
     tier: Path
     stager: Stager
-    about: str
     staged: int = 0
     at_work: bool = False
     _at: bytes | None = field(default=None)
@@ -218,7 +214,7 @@ class Assistant:
         try:
             answer_challenge(connection, key)
             deliver_challenge(connection, key)
-            connection.send((self.about, self.stager.digests))
+            connection.send(self.stager.digests)
         except (AuthenticationError, EOFError, OSError):
             connection.close()
             return None
