@@ -284,11 +284,16 @@ def begun(person: Person) -> Operation:
     return operation.record
 
 
-def test_a_tier_that_is_put_between_two_others_begins_when_the_version_that_runs_has_read_what_waits(person: Person) -> None:
-    path = person.writes("chain.yaml", CHAIN)
+def runs_as(person: Person, path: Path) -> None:
+    """The chain has run, cut as the file says, and its state knows how."""
     person.applies(path)
     person.has_run(path, rows=7)
     write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
+
+
+def test_a_tier_that_is_put_between_two_others_begins_when_the_version_that_runs_has_read_what_waits(person: Person) -> None:
+    path = person.writes("chain.yaml", CHAIN)
+    runs_as(person, path)
     path.write_text(INSERTED)
     plan = person.plans(path)
     assert plan.flows[0].recut == Recut("z", ("z",), {"x": (), "y": ("x",), "z": ("y",)})
@@ -304,9 +309,7 @@ def test_a_tier_that_is_put_between_two_others_begins_when_the_version_that_runs
 
 def test_what_lies_in_channels_that_another_version_cut_is_not_to_be_read_by_the_one_that_is_wanted(person: Person) -> None:
     path = person.writes("chain.yaml", INSERTED)
-    person.applies(path)
-    person.has_run(path, rows=7)
-    write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
+    runs_as(person, path)
     path.write_text(CHAIN)
     person.applies(path)
     write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
@@ -334,9 +337,7 @@ def test_what_is_cut_otherwise_and_would_remember_something_else_is_done_in_two_
     windowed = windowed.replace("{from: rows, filter: id > 1}", per.replace("from: a", "from: rows"))
     windowed = windowed.replace("filter: id > 2", "select: {id: id, n: n}")
     path = person.writes("chain.yaml", windowed)
-    person.applies(path)
-    person.has_run(path, rows=7)
-    write_topology(person.state, "chain", topology_of(prepare(path, state=person.state).plan))
+    runs_as(person, path)
     both = (
         windowed.replace("by: [id]", "by: [ts]")
         .replace("id: id, n: n", "n: n")

@@ -42,11 +42,11 @@ from scribengin.registry.tree import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping, Sequence, Set
 
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
-    from scribengin.registry.kinds import Holder, Report, Run, Spec, TierWish, WorkflowOperation
+    from scribengin.registry.kinds import GroupName, Holder, Report, Run, Spec, TierWish, WorkflowOperation
     from scribengin.registry.outside import Outside
     from scribengin.registry.records import Spot
 
@@ -192,20 +192,18 @@ class Observer:
         tiers = []
         for name, spot_of_spec in specs.items():
             spec = self._mirror.stored(spot_of_spec)
-            tiers += [(name, tier) for tier in self._tiers(name, spec.record if isinstance(spec, Stored) else None)]
+            wanted_tiers = _wanted(workers_of(self._mirror, name, spec.record)[0]) if isinstance(spec, Stored) else set[str]()
+            tiers += [(name, tier) for tier in self._tiers(name, wanted_tiers)]
         spots = [_spots_of(*tier) for tier in tiers]
         groups = [NODE_GROUP(f"{name}.{tier}").path for name, tier in tiers if not is_helper(tier)]
         self._mirror.fetch([*(spot.path for each in spots for spot in each[:-1]), *groups])
         self._mirror.fetch([each.lease_term.path for each in spots if self._mirror.read(each.run.path) is None])
 
-    def _tiers(self, flow: str, spec: Spec | None) -> list[str]:
-        """The names of its tiers, and of their helpers, in all versions that have, or may still have, a worker."""
+    def _tiers(self, flow: str, wanted: Set[str]) -> list[str]:
+        """The names of its tiers, and of their helpers, in all versions that have, or may still have, a worker; `wanted`: of the version
+        that is wanted."""
         there = {*self._mirror.children(f"{_FLOWS}/{flow}/wanted"), *self._mirror.children(f"{_FLOWS}/{flow}/runs")}
-        return sorted(tier for tier in there | (set() if spec is None else _wanted(self._counts(flow, spec))) if WANTED.fits(flow, tier))
-
-    def _counts(self, flow: str, spec: Spec) -> dict[str, int]:
-        """Tier → how many workers it is to have."""
-        return workers_of(self._mirror, flow, spec)[0]
+        return sorted(tier for tier in there | wanted if WANTED.fits(flow, tier))
 
     def _flow(self, name: str) -> FlowSeen | Held | None:
         """None where nobody wants anything of it (yet)."""
@@ -226,19 +224,17 @@ class Observer:
         for _, _, wrong in groups.values():
             refused |= wrong
         wanted = _wanted(counts)
-        names = self._tiers(name, spec)
+        names = self._tiers(name, wanted)
         bound = self._bindings.bound.get(name, {})
         for tier in bound.keys() - {*names}:
             spot = MAPPED(bound[tier], f"{name}.{tier}")
             why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
-        tiers = {tier: self._tier(name, tier, spec, bound.get(tier, ""), left=tier not in wanted) for tier in names}
-        for tier, (group, new, _) in groups.items():
-            for each in [tier, *(helper for helper in names if is_helper(helper) and tier_of(helper) == tier)]:
-                if group != tiers[each].group:
-                    tiers[each] = replace(tiers[each], group=group, hosts=spec.groups[group])
-                if each == tier and new is not None:
-                    tiers[each] = replace(tiers[each], names=new)
+        on = {tier: found[:2] for tier, found in groups.items()}
+        tiers = {
+            tier: self._tier(name, tier, spec, bound.get(tier, ""), on.get(tier_of(tier), ("", None)), left=tier not in wanted)
+            for tier in names
+        }
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
         self._place(name, spec.outside)
@@ -263,8 +259,8 @@ class Observer:
         operation = self._made(OPERATION(flow, id_)) if id_ and OPERATION.fits(flow, id_) else None
         return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
-    def _tier(self, flow: str, tier: str, spec: Spec, node: str, *, left: bool) -> TierSeen:
-        """`left`: the flow has it no more."""
+    def _tier(self, flow: str, tier: str, spec: Spec, node: str, on: tuple[str, GroupName | None], *, left: bool) -> TierSeen:
+        """`on`: its group, and what is to be written of that. `left`: the flow has it no more."""
         spots = _spots_of(flow, tier)
         wish, run, report = self._made(spots.wanted), self._made(spots.run), self._made(spots.report)
         spare, waits = self._made(spots.spare), self._made(spots.spare_report)
@@ -276,6 +272,7 @@ class Observer:
         lease, before = self._lease(spots.lease.path), 0
         if run is None and (term := self._mirror.read(spots.lease_term.path)) is not None:
             before = _run_of(term)
+        group, names = on
         use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
         return TierSeen(
             tier,
@@ -292,8 +289,9 @@ class Observer:
             waits,
             said.folders,
             said.executors,
-            said.group,
-            said.hosts,
+            group,
+            said.hosts if group == said.group else spec.groups[group],
+            None if is_helper(tier) else names,
         )
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:

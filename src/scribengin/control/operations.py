@@ -24,6 +24,8 @@ from scribengin.core.moments import moment_text
 from scribengin.registry.kinds import Desired, TierWish
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scribengin.control.world import FlowSeen, TierSeen, UnderWay
     from scribengin.registry.kinds import FlowState, Operation
 
@@ -36,9 +38,8 @@ def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | No
         return _drained(flow, under_way, since)
     if not all(at_rest(tier) for tier in flow.tiers.values()):
         return None
-    lacking = [name for name in operation.tiers if name not in flow.tiers]
-    if lacking:
-        return replace(operation, step="failed", since=since, error=f"the flow has no tier {', '.join(lacking)} any more")
+    if (error := _lacks(flow, operation.tiers)) is not None:
+        return replace(operation, step="failed", since=since, error=error)
     if operation.step == "stop":
         return replace(operation, step="work", since=since)
     for name in operation.tiers:
@@ -53,17 +54,22 @@ def _drained(flow: FlowSeen, under_way: UnderWay, since: str) -> Operation | Non
     """The step behind `drain`, when those that are to read have read all; a failure where one of them cannot."""
     operation = under_way.operation
     readers = operation.arguments["read"]
-    if lacking := [name for name in readers if name not in flow.tiers]:
-        return replace(operation, step="failed", since=since, error=f"the flow has no tier {', '.join(lacking)} any more")
+    if (gone := _lacks(flow, readers)) is not None:
+        return replace(operation, step="failed", since=since, error=gone)
     for name in readers:
         run = flow.tiers[name].run
         if run is not None and run.ended_at is not None and run.permanent and run.generation == flow.wish.generation:
             error = f"tier {name} could not read all that waits in its channels: {run.cause}"
             return replace(operation, step="failed", since=since, error=error)
-    through = all(has_drained(flow.tiers[name], flow.wish.generation) for name in readers)
-    if through and all(at_rest(tier) for tier in flow.tiers.values()):
+    if all(_has_read(flow, name) for name in readers) and all(at_rest(tier) for tier in flow.tiers.values()):
         return replace(operation, step="work", since=since)
     return None
+
+
+def _lacks(flow: FlowSeen, tiers: Iterable[str]) -> str | None:
+    """Why an operation cannot go on, where the flow has not all of these tiers."""
+    gone = [name for name in tiers if name not in flow.tiers]
+    return f"the flow has no tier {', '.join(gone)} any more" if gone else None
 
 
 def wanted_after(flow: FlowSeen, operation: Operation, now: float) -> Desired | None:

@@ -98,10 +98,8 @@ def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
     spot = LIMIT(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
     remedy = f"mend or remove it, or: scribengin limit {flow}"
-    if isinstance(found, Damaged):
-        return {spot.path: refusal(there, found.why, remedy)}
-    if isinstance(found, Newer):
-        return {spot.path: refusal(there, "was written by a newer Scribengin", "run the newer version")}
+    if isinstance(found, Damaged | Newer):
+        return {spot.path: _says_nothing(there, found, remedy)}
     if isinstance(found, Stored) and (bad := _no_pace(found.record)):
         return {spot.path: refusal(there, f"limits nothing by {', '.join(bad)}: rows_per_s and bytes_per_s are above 0", remedy)}
     return {}
@@ -113,10 +111,8 @@ def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, int], d
     spot = WORKERS(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
     remedy = f"mend or remove it, or: scribengin scale {flow}.TIER --workers N"
-    if isinstance(found, Damaged):
-        return counts, {spot.path: refusal(there, found.why, remedy)}
-    if isinstance(found, Newer):
-        return counts, {spot.path: refusal(there, "was written by a newer Scribengin", "run the newer version")}
+    if isinstance(found, Damaged | Newer):
+        return counts, {spot.path: _says_nothing(there, found, remedy)}
     if not isinstance(found, Stored):
         return counts, {}
     wrong = {tier: why for tier, count in found.record.tiers.items() if (why := why_not_workers(flow, spec, tier, count))}
@@ -130,10 +126,8 @@ def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, Gro
     spot, said = NODE_GROUP(f"{flow}.{tier}"), spec.tiers[tier].group
     there, found = mirror.read(spot.path), mirror.stored(spot)
     remedy = f"write one of these, or remove it: {', '.join(sorted(spec.groups)) or 'the flow has no group of hosts'}"
-    if isinstance(found, Damaged) and found.raw.strip(b"{} \n"):
-        return said, None, {spot.path: refusal(there, found.why, remedy)}
-    if isinstance(found, Newer):
-        return said, None, {spot.path: refusal(there, "was written by a newer Scribengin", "run the newer version")}
+    if isinstance(found, Newer) or (isinstance(found, Damaged) and found.raw.strip(b"{} \n")):
+        return said, None, {spot.path: _says_nothing(there, found, remedy)}
     if not isinstance(found, Stored) or not found.entry.value or (found.record.said and found.record.said != said):
         return said, GroupName(group=said, said=said) if said else None, {}
     name = found.record.group
@@ -141,6 +135,13 @@ def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, Gro
         return said, None, {spot.path: refusal(there, f'names group "{name}", which is no group of hosts of flow {flow}', remedy)}
     new = GroupName(group=name, said=said)
     return name, None if new == found.record else new, {}
+
+
+def _says_nothing(there: Entry | Damaged | None, found: Damaged | Newer, remedy: str) -> dict[str, Any]:
+    """Of a record that cannot be read here."""
+    if isinstance(found, Newer):
+        return refusal(there, "was written by a newer Scribengin", "run the newer version")
+    return refusal(there, found.why, remedy)
 
 
 def why_not_workers(flow: str, spec: Spec, tier: str, count: int) -> str:
