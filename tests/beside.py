@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from scribengin.local.contract import RunSettings
-from scribengin.local.helping import open_stager
+from scribengin.local.parts import open_stager
 from scribengin.local.prepare import prepare
 from scribengin.spark.user_code import pack
 

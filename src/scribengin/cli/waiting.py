@@ -90,7 +90,7 @@ def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], w
     """The flow's status once it speaks of what is wanted now and is one of these; None where it is not to be waited for. A flow that runs
     is ready, too, unless `wait.started`. `version`: the one that was asked for.
 
-    Raises NotReached with what it is instead, at once where it waits for a person, or that version is given up.
+    Raises NotReached with what it is instead, at once where only a person can go on, or that version is given up.
     """
     if wait is None:
         return None

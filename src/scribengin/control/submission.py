@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from scribengin.plan.groups import members_of, target
 from scribengin.plan.kept_folders import kept_folders
 from scribengin.plan.meetings import outside_of
-from scribengin.plan.sharing import why_alone
-from scribengin.plan.standby import standby_of
+from scribengin.plan.workers import standby_of, why_alone
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.outside import Outside
 from scribengin.registry.tree import HOST

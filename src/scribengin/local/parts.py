@@ -13,9 +13,11 @@ from scribengin.local.ledger import stateful_runs
 from scribengin.local.preflight import blaming
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.plan.key_columns import key_columns
+from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import QueryParts
 from scribengin.spark.letters import LetterRules
 from scribengin.spark.max_dead import DeadTally
+from scribengin.spark.portions import Stager
 from scribengin.spark.program import SourceRef
 from scribengin.spark.query import QueryRun
 from scribengin.state.ledger import Totals, balance, read_totals
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from scribengin.plan.model import Plan, QueryPlan
     from scribengin.spark.commit import Committed
     from scribengin.spark.hold import Pressure
-    from scribengin.spark.portions import Helpers
+    from scribengin.spark.portions import Helpers, Portion
     from scribengin.spark.user_code import UserCode
     from scribengin.spec.model import Evolve, Source, Step
     from scribengin.state.folder import QueryFolder
@@ -197,3 +199,33 @@ def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBenc
         if not any(chooses(sink) for sink in bench.parts.sinks.values()):
             raise
     return replace(bench, lineage=lineage.id, starts=lineage.starts, first=lineage.first)
+
+
+def open_stager(spark: SparkSession, tier: Prepared, code: UserCode, settings: RunSettings) -> Stager:
+    """Of all Queries of the tier whose Batches can be shared; nothing is claimed before the first portion comes.
+
+    Args:
+        spark: a session; Spark has analysed the tier's steps in it.
+        tier: planned with what Spark has said of its channels.
+        code: the flow's own.
+        settings: those of a run of the tier.
+
+    Raises:
+        ScribenginError: a source or sink that cannot be opened.
+    """
+    plan, owner = tier.plan, tier.folder.read_owner()
+    sources, sinks = open_sources(plan.flow), open_sinks(plan.flow, plan, tier.folder, settings.kept_elsewhere)
+    compilers = {}
+    for query in plan.queries:
+        parts = query_parts(plan, query, tier.folder.query(query.name), code, sources, sinks)
+        compilers[query.name] = (parts, Compiler(spark.newSession(), parts))
+    claimed: dict[str, str] = {}
+
+    def claim(portion: Portion) -> None:
+        lineage = portion.inputs.batch.lineage
+        for id_, sink in compilers[portion.query][0].sinks.items():
+            if claimed.get(id_) != lineage:  # the claim is there: whoever decides has made it
+                sink.prepare(owner=owner, lineage=lineage)
+                claimed[id_] = lineage
+
+    return Stager(spark, compilers, claim)

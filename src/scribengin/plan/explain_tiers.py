@@ -12,7 +12,7 @@ from scribengin.plan.explain import explain as explain_tier
 from scribengin.plan.graph import base
 from scribengin.plan.notes import cut_notes
 from scribengin.plan.split import source_id
-from scribengin.plan.standby import standby_of
+from scribengin.plan.workers import standby_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scribengin.connectors.abilities import is_written_by_spark
 from scribengin.core.records import canonical
-from scribengin.plan.sharing import why_whole
+from scribengin.plan.workers import why_whole
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.compiled import BatchPart
 from scribengin.spark.program import RowsEntry

@@ -15,7 +15,7 @@ from scribengin.core.remedies import for_flow
 from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
 from scribengin.local.deep import deep_problems
-from scribengin.local.helping import open_stager
+from scribengin.local.parts import open_stager
 from scribengin.local.prepare import prepare
 from scribengin.local.run import look_at_sources, run_flow
 from scribengin.local.session import start

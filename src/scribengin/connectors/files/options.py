@@ -217,7 +217,7 @@ PARTITION_BY = Option(
     ),
 )
 _DELAY = Option("delay", "duration", "closed when rows so much newer than its end have come", REQUIRED, example="10m", low=0)
-_LATE = Option("late", "choice", "what becomes of rows for a closed folder", "dead", ("dead", "reopen"))
+_LATE = Option("late", "choice", "what happens to rows for a closed folder", "dead", ("dead", "reopen"))
 CLOSE = Option(
     "close",
     "section",
@@ -229,7 +229,7 @@ CLOSE = Option(
 CLOSE_FOR_GOOD = replace(
     CLOSE,
     example="{delay: 10m}",
-    keys=(_DELAY, replace(_LATE, doc="what becomes of rows for a closed folder; `reopen` is of `type: files`")),
+    keys=(_DELAY, replace(_LATE, doc="what happens to rows for a closed folder; `reopen` is of `type: files`")),
 )
 """of sinks whose folders stay closed; a check says why (`close-reopen`)"""
 

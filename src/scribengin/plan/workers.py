@@ -1,4 +1,4 @@
-"""Whether several workers of a tier can share the Batches of its Queries, and if not, why."""
+"""The workers of a tier: whether a spare one waits for it, and whether several can share the Batches of its Queries; if not, why."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from scribengin.spec.model import Python
 
 if TYPE_CHECKING:
     from scribengin.plan.model import Plan, QueryPlan
+    from scribengin.spec.model import Flow, Standby
+
+
+def standby_of(flow: Flow, tier: str) -> Standby:
+    """What the tier says, else what `defaults` say."""
+    said = flow.tiers[tier].resources.standby if tier in flow.tiers else None
+    return flow.defaults.standby if said is None else said
 
 
 def why_whole(plan: Plan, query: QueryPlan) -> str:
