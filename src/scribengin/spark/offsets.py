@@ -56,6 +56,10 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._start = config.start
         self._latest: dict[str, Any] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks only call `read`, which needs nothing; connections of the feed's reader, and all that it remembers, stay here."""
+        return {"_node": self._node}
+
     def initialOffset(self) -> dict[str, Any]:  # noqa: D102, N802
         return self._offset(self._start)
 

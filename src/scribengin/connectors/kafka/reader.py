@@ -66,10 +66,6 @@ class KafkaReader:
         self._cluster = Cluster(self.node, self.options)
         self._start = _start_of(self.node, self.options["start"])
 
-    def __getstate__(self) -> dict[str, Any]:
-        # as of Cluster: no connection travels
-        return vars(self) | {"_committer": None}
-
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Go on behind what was handed out. The newest entry says where, also where an older one says more: a log that was cut, or a
         topic that was made anew, begins at less."""

@@ -108,10 +108,6 @@ class PostgresReader:
                 f"{self._name} ({columns})"
             )
 
-    def __getstate__(self) -> dict[str, Any]:
-        # no connection travels
-        return vars(self) | {"_connection": None, "_view": ""}
-
     def __del__(self) -> None:
         self._let_go()
 
