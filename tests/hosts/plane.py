@@ -63,10 +63,10 @@ class Plane:
 
     # --- who is there ---
 
-    def master(self, name: str, *, regain_s: float | None = None) -> subprocess.Popen[str]:
-        """`scribengin master`, until it is there; `regain_s`: how long a worker may be without its lease."""
+    def master(self, name: str, *, regain_s: float | None = None, state: str = "") -> subprocess.Popen[str]:
+        """`scribengin master`, until it is there. `regain_s`: how long a worker may be without its lease. `state`: by default a folder."""
         words = ["master", *self.entrance, "--name", name, "--home", str(self.folder / name)]
-        words += ["--state", str(self.folder / "state")]
+        words += ["--state", state or str(self.folder / "state")]
         program = ["-m", "scribengin.cli"] if regain_s is None else ["-c", HASTY, str(regain_s)]
         return self._begin(name, [sys.executable, *program, *words], f"masters/{name}")
 

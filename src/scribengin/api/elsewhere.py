@@ -13,6 +13,7 @@ from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import HOST, HOSTS, LEASE, RUN
+from scribengin.state.places import is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 
 
 def find_state(registry: Registry, flow: str) -> str:
-    """Empty where the flow's state lies on this host, or nowhere yet; else where a master answers that is on the host of its workers.
+    """Empty where the flow's state lies on this host, or where all hosts reach it, or nowhere yet; else where a master answers that is on
+    the host of its workers.
 
     Raises Refused `state-elsewhere` where it lies on another host and no master is up there that others reach, and as `read_flow`.
     """
-    folder = Path(reading.state_of(registry, flow), flow)
-    if folder.is_dir():
+    state = reading.state_of(registry, flow)
+    folder = Path(state, flow)
+    if is_elsewhere(state) or folder.is_dir():
         return ""
     here = socket.gethostname()
     hosts = {host: tier for tier in names(registry, f"flows/{flow}/runs") if (host := _host_of(registry, flow, tier))}
@@ -46,13 +49,14 @@ def find_state(registry: Registry, flow: str) -> str:
 
 
 def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], bool], *, within_s: float = 20.0) -> str:
-    """Empty where the flow's state lies on this host, or nowhere yet; else a node that has it. `has`: node, flow → whether it has, or
+    """Empty as for `find_state`; else a node that has it. `has`: node, flow → whether it has, or
     an error where the node does not answer. After `within_s` no further node is asked.
 
     Raises Refused `state-elsewhere` where none has it, and some do not answer or were not asked; as `read_flow`.
     """
-    folder = Path(reading.state_of(registry, flow), flow)
-    if folder.is_dir():
+    state = reading.state_of(registry, flow)
+    folder = Path(state, flow)
+    if is_elsewhere(state) or folder.is_dir():
         return ""
     tiers = [tier for tier in names(registry, f"flows/{flow}/runs") if RUN.fits(flow, tier)]
     runs = [run.record for tier in tiers if isinstance(run := read_record(registry, RUN(flow, tier)), Stored)]

@@ -80,6 +80,7 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
     from scribengin.control.topology import plan_topology
     from scribengin.core.errors import InputError
     from scribengin.local.prepare import prepare
+    from scribengin.state.places import located
 
     submissions, problems = [], list[Any]()
     for submit in task.submits:
@@ -87,7 +88,7 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
         if submit.path not in have:
             raise Refused(f'the package has no flow file "{submit.path}"', remedy=f"it has {', '.join(sorted(have))}", code="flow-path")
         try:
-            prepared = prepare(packages.get(submit.package) / submit.path, state=Path(task.state), base=Path(submit.base))
+            prepared = prepare(packages.get(submit.package) / submit.path, state=located(task.state), base=Path(submit.base))
         except InputError as error:
             problems += error.problems
             continue

@@ -1,4 +1,4 @@
-"""Where a master's API answers, or a node: `--listen`, `--port`, TLS, tokens; how many versions of flows a master keeps."""
+"""Where a master's API answers, or a node: `--listen`, `--port`, TLS, tokens; what a master keeps, and where."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from scribengin.cli.settings import StateRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,15 @@ keep_versions_option = click.option(
     help="So many versions of each flow stay, the newest, and older ones that are in use.",
 )
 """Gives a command `keep_versions`."""
+
+state_option = click.option(
+    "--state",
+    type=StateRoot(),
+    metavar="DIR",
+    help="Where new flows keep their state: hdfs://NAMENODE:PORT/FOLDER, or a folder that all hosts and masters see under this path; "
+    "in its own folder by default.",
+)
+"""Gives a command `state`."""
 
 
 def listen_options(command: Callable[..., C]) -> Callable[..., C]:

@@ -139,7 +139,7 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
         case "port":
             return click.option(setting.flag, setting.name, type=click.IntRange(0, 65535), metavar="PORT", help=setting.doc)
         case "path":
-            return click.option(setting.flag, setting.name, type=_Folder(), metavar="DIR", help=setting.doc)
+            return click.option(setting.flag, setting.name, type=StateRoot(), metavar="DIR", help=setting.doc)
         case "choice":
             return click.option(setting.flag, setting.name, type=click.Choice(setting.choices), help=setting.doc)
         case "map":
@@ -148,10 +148,13 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
             return click.option(setting.flag, setting.name, metavar="TEXT", help=setting.doc)
 
 
-class _Folder(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
+class StateRoot(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
+    """A folder of this machine or of an HDFS."""
+
     name = "DIR"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """See `located`."""
         try:
             return value if isinstance(value, Path) else located(value)
         except ValueError as error:

@@ -9,6 +9,7 @@ workers/           the launcher's: records and logs of workers
 tokens.json        tokens that were made while nothing was up; the next start takes them into the registry
 audit.log          who has changed what by the API
 state/             the state of the flows
+scratch/           logs of flows whose state lies elsewhere
 """
 
 from __future__ import annotations
@@ -86,6 +87,11 @@ class Home:
     def state(self) -> Path:
         """Where flows keep their state that are submitted here."""
         return self.folder / "state"
+
+    @property
+    def scratch(self) -> Path:
+        """Where workers keep their logs of flows whose state lies elsewhere, as they do in a state: `<flow>/<tier>/tmp`."""
+        return self.folder / "scratch"
 
     @property
     def tokens(self) -> Path:

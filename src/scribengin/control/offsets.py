@@ -17,6 +17,7 @@ from scribengin.plan.split import CHANNEL
 from scribengin.registry.kinds import Operation
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage
+from scribengin.state.places import located
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tupl
     _, spec = reading.wanted(registry, flow)
     if spec is None:
         raise Refused(f"version {desired.version} of flow {flow} is not in the registry", remedy="apply it again", code="version-unknown")
-    return prepare(packages.get(spec.package) / spec.path, state=Path(spec.state), base=Path(spec.base)), desired.version
+    return prepare(packages.get(spec.package) / spec.path, state=located(spec.state), base=Path(spec.base)), desired.version
 
 
 def _operation(kind: str, version: int, moves: list[list[Any]]) -> Operation:

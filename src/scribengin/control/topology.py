@@ -13,11 +13,13 @@ from scribengin.control.submission import Submission, bare_tiers
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Place, Problem
 from scribengin.core.records import canonical
+from scribengin.core.remote import RemotePath
 from scribengin.local.prepare import prepare
 from scribengin.plan.meetings import circle, meetings, way_text
+from scribengin.state.places import located
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scribengin.control.submission import Applied
     from scribengin.control.workflows import Workflows
@@ -58,7 +60,7 @@ def plan_topology(
     """
     claimed_once(submissions)
     wishes = {submission.flow: reading.wanted(registry, submission.flow) for submission in submissions}
-    folders = {flow: Path(spec.state if spec is not None else state(flow)) for flow, (_, spec) in wishes.items()}
+    folders = {flow: located(spec.state if spec is not None else state(flow)) for flow, (_, spec) in wishes.items()}
     prepared = _prepared(submissions, packages, folders)
     compared = []
     for submission, flow in zip(submissions, prepared, strict=True):
@@ -99,9 +101,12 @@ def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: 
     for submission in submissions:
         path = packages.get(submission.package) / submission.path
         try:
-            flows.append(prepare(path, state=state[submission.flow], base=Path(submission.base)))
+            flow = prepare(path, state=state[submission.flow], base=Path(submission.base))
         except InputError as error:
             problems += error.problems
+            continue
+        problems += _on_one_host(flow)
+        flows.append(flow)
     declared = [flow.plan.flow for flow in flows]
     if way := circle([flow.name for flow in declared], meetings(declared)):
         message = f"flows feed each other in a circle: {way_text(way)}"
@@ -110,6 +115,20 @@ def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: 
     if problems:
         raise InputError(problems)
     return flows
+
+
+def _on_one_host(flow: PreparedFlow) -> Iterator[Problem]:
+    """Channels that would lie on a disk of one host, while the state lies where all hosts reach it."""
+    for channel in flow.plan.channels if isinstance(flow.root, RemotePath) else ():
+        if channel.channel.type == "folder" and not channel.channel.path and channel.edge.to is None:
+            edge = " and ".join(f'"{name}"' for name in channel.names)
+            yield Problem(
+                "channel-one-host",
+                flow.tiers[0].place_of(channel.id),
+                f"{edge} goes through a folder of one host, and the state lies in {flow.root}: a worker on another host does not find it",
+                "give the edge `channel: {type: kafka, topic: NAME}`, or a folder that all hosts see under one path: "
+                "`channel: {type: folder, path: DIR}`",
+            )
 
 
 def _where(submission: Submission) -> str:

@@ -56,7 +56,7 @@ class RemotePath(PosixPath):
         """As `storage.put_if_absent`."""
 
     @abstractmethod
-    def put_over(self, data: bytes) -> None:
+    def put_over(self, data: bytes, *, private: bool = False) -> None:
         """As `storage.replace`."""
 
     @abstractmethod

@@ -84,10 +84,9 @@ def put_if_absent(path: Path, data: bytes) -> bool:
 
 
 def replace(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write `data` to `path` durably and at once: readers see the old content or the new, never a part. `private`: for this user only,
-    on a local disk."""
+    """Write `data` to `path` durably and at once: readers see the old content or the new, never a part. `private`: for this user only."""
     if isinstance(path, RemotePath):
-        path.put_over(data)
+        path.put_over(data, private=private)
         return
     make_folder(path.parent)
     draft = _draft(path)

@@ -33,7 +33,7 @@ from scribengin.registry.tree import HOST, HOST_UP
 from scribengin.worker.sharing import REACHED_AT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from scribengin.control.home import Home
@@ -126,7 +126,9 @@ class Node:
             fetch = from_others(self.home.packages, lambda: addresses(registry), token=self._token, certificates=certificates)
             keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
             planner = Planner(self.home.packages.folder, self.home.state, fetch=fetch)
-            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, planner, keeper.glance)
+            glance = NodeGlance(
+                registry, self.name, agent, self.home.packages, logs_here(self.home, launcher), shown, planner, keeper.glance
+            )
             stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             thread = threading.Thread(target=keeper.run, name="upkeep")
             stack.callback(thread.join)
@@ -144,6 +146,16 @@ class Node:
         if self._cluster is not None:
             return StandaloneLauncher(self.home.workers, self._cluster)
         return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
+
+
+def logs_here(home: Home, launcher: LocalLauncher | StandaloneLauncher) -> Callable[[str], Sequence[str]]:
+    """Worker → the files of this host with what it has printed, and with its tier's run log where the flow's state lies elsewhere."""
+
+    def logs(worker: str) -> Sequence[str]:
+        id_ = RunId.parse(worker)
+        return [*launcher.logs(worker), *([] if id_ is None else [str(home.scratch / id_.flow / id_.tier / "tmp/run.log")])]
+
+    return logs
 
 
 def reached_at(listen: Listen) -> str:

@@ -34,6 +34,7 @@ from scribengin.registry.contract import Entry
 from scribengin.registry.lease import LEADER
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, REPORT, SPARE_REPORT
+from scribengin.state.places import located
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -136,7 +137,7 @@ class NodeGlance:
         for package in {submit.package for submit in looking.submits}:
             self._planner.fetch(package)
         more = {"flow": looking.flow, "arguments": looking.arguments, "submits": looking.submits}
-        return self._planner.look(looking.what, records, state=Path(looking.state), **more)
+        return self._planner.look(looking.what, records, state=located(looking.state), **more)
 
 
 _CAPACITY = ("cores", "memory_bytes")

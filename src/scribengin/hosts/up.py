@@ -13,7 +13,7 @@ from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.kept_up import kept_up
 from scribengin.hosts.master import MasterHost
-from scribengin.hosts.node import Capacity, Node
+from scribengin.hosts.node import Capacity, Node, logs_here
 from scribengin.hosts.spark_beside import SparkBeside
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import Cluster
@@ -22,6 +22,7 @@ from scribengin.registry.entrance import Entrance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from scribengin.control.home import Home
@@ -37,6 +38,7 @@ class House:
         self,
         home: Home,
         *,
+        state: Path | None = None,
         listen: Listen | None = None,
         capacity: Capacity | None = None,
         grace_s: float = 300.0,
@@ -48,8 +50,9 @@ class House:
         workers.
 
         `listen`: where the API answers, a free port of the loopback by default. `capacity`: what all workers together may have.
-        `grace_s`: how long workers may take to end. `tell` hears what takes a while. `keep_versions`: as `MasterHost` says."""
+        `grace_s`: how long workers may take to end. `tell` hears what takes a while. `state` and `keep_versions`: as `MasterHost` says."""
         self.home = home
+        self._state = state
         self._listen = listen or Listen()
         self._capacity = capacity
         self._grace_s = grace_s
@@ -72,9 +75,9 @@ class House:
             stack.enter_context(
                 Node(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster, listen=Listen(asks=self._listen.asks))
             )
-            logs = LocalLauncher(self.home.workers).logs
+            logs = logs_here(self.home, LocalLauncher(self.home.workers))
             master = stack.enter_context(
-                MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs, keep_versions=self._keep_versions)
+                MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs, state=self._state, keep_versions=self._keep_versions)
             )
             self.url = master.url
             self.home.announce(self.address, self.url)

@@ -36,6 +36,8 @@ class RunSettings:
     once: bool = False
     state: Path | None = None
     """the state folder; `.scribengin` in the base by default"""
+    here: Path | None = None
+    """where this machine keeps logs, where the state lies elsewhere; beside the code by default"""
     base: Path | None = None
     """where the paths of the flow's data start; the flow file's folder by default. Its code lies in that folder in any case"""
     metrics_port: int | None = None

@@ -54,6 +54,8 @@ class Prepared:
     plan: Plan
     folder: StateFolder
     warnings: tuple[Problem, ...]
+    here: Path
+    """as that of PreparedFlow"""
 
     def place_of(self, node: str, options: Sequence[str] = ()) -> TextPlace:
         """Where a node, or a Query's first sink, stands in the flow file; the call that made it where the flow is written in Python. A
@@ -72,7 +74,7 @@ class Prepared:
     @property
     def scratch(self) -> Path:
         """A folder of this machine for logs and what Spark throws away."""
-        return _here(self.folder.root, self.whole.flow) / self.folder.flow / self.folder.tier / "tmp"
+        return self.here / self.folder.flow / self.folder.tier / "tmp"
 
     def _places(self) -> Places:
         if self.path.suffix == ".py":
@@ -96,6 +98,8 @@ class PreparedFlow:
     root: Path
     tiers: tuple[Prepared, ...]
     warnings: tuple[Problem, ...]
+    here: Path
+    """`root`; where that lies elsewhere, a folder of this machine for logs and what Spark throws away"""
 
     @property
     def name(self) -> str:
@@ -107,11 +111,6 @@ class PreparedFlow:
         """Where its state lies: the tier's, where there is one only."""
         return self.tiers[0].folder.path if len(self.plan.tiers) == 1 else self.root / self.name
 
-    @property
-    def here(self) -> Path:
-        """As `root`, on this machine: for what its Python reads by itself."""
-        return _here(self.root, self.plan.flow)
-
     def named(self, remedy: str) -> str:
         """The remedy, with commands that find this flow and its state."""
         settings = () if self.root == state_root(self.path, None) else ("--state", str(self.root))
@@ -119,61 +118,66 @@ class PreparedFlow:
 
     def again(self) -> PreparedFlow:
         """Planned with what is known by now of the channels' columns."""
-        plan = _planned(self.plan.flow, self.root)
+        plan = _planned(self.plan.flow, self.root, self.here)
         chosen = {tier.plan.tier for tier in self.tiers}
-        return replace(self, plan=plan, tiers=_tiers(self.path, plan, self.root, self.warnings, chosen))
+        return replace(self, plan=plan, tiers=_tiers(self.path, plan, self.root, self.here, self.warnings, chosen))
 
 
-def prepare(path: Path, *, state: Path | None, tier: str | None = None, base: Path | None = None) -> PreparedFlow:
+def prepare(path: Path, *, state: Path | None, tier: str | None = None, base: Path | None = None, here: Path | None = None) -> PreparedFlow:
     """Check and plan; a flow in Python is executed. `base` is where the paths of its data start, and where its state lies unless `state`
-    says where; by default the folder of the file, in which its code always lies.
+    says where; by default the folder of the file, in which its code always lies. Where the state lies elsewhere, `here` is where this
+    machine keeps logs; by default beside the code.
 
     Raises InputError with every Problem, Refused where it has no such tier.
     """
-    return prepare_valid(path, *validate_file(path, os.environ, execute=True, base=base), state=state, tier=tier, base=base)
+    return prepare_valid(path, *validate_file(path, os.environ, execute=True, base=base), state=state, tier=tier, base=base, here=here)
 
 
 def prepare_valid(
-    path: Path, flow: Flow | None, problems: Sequence[Problem], *, state: Path | None, tier: str | None = None, base: Path | None = None
+    path: Path,
+    flow: Flow | None,
+    problems: Sequence[Problem],
+    *,
+    state: Path | None,
+    tier: str | None = None,
+    base: Path | None = None,
+    here: Path | None = None,
 ) -> PreparedFlow:
     """`prepare`, of what `validate_file` has said of the path."""
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     root = state_root(path, state, base)
-    plan = _planned(flow, root)
+    here = (here or flow.folder.resolve() / DEFAULT_STATE) if isinstance(root, RemotePath) else root
+    plan = _planned(flow, root, here)
     names = [each.tier for each in plan.tiers]
     if tier is not None and tier not in names:
         have = did_you_mean(tier, names) or f"its tiers are {', '.join(names)}"
         raise Refused(f'flow "{flow.name}" has no tier "{tier}"', remedy=have, code="tier-unknown")
-    tiers = _tiers(path, plan, root, tuple(problems), set(names) if tier is None else {tier})
-    return PreparedFlow(path, plan, root, tiers, tuple(problems))
+    tiers = _tiers(path, plan, root, here, tuple(problems), set(names) if tier is None else {tier})
+    return PreparedFlow(path, plan, root, tiers, tuple(problems), here)
 
 
-def _planned(flow: Flow, root: Path) -> FlowPlan:
+def _planned(flow: Flow, root: Path, here: Path) -> FlowPlan:
     def folder(channel: str) -> ChannelFolder:
         return ChannelFolder.of(root, flow.name, channel)
 
     return plan_flow(
         with_learned(flow, root),
         schema_of=lambda channel: folder(channel).read_schema(),
-        folder_of=lambda channel: str(ChannelFolder.of(_here(root, flow), flow.name, channel).data.absolute()),
+        folder_of=lambda channel: str(ChannelFolder.of(here, flow.name, channel).data.absolute()),
     )
 
 
-def _tiers(path: Path, plan: FlowPlan, root: Path, warnings: tuple[Problem, ...], chosen: Collection[str]) -> tuple[Prepared, ...]:
-    return tuple(
-        Prepared(path, plan, tier, StateFolder(root, plan.flow.name, tier.tier), warnings) for tier in plan.tiers if tier.tier in chosen
-    )
+def _tiers(
+    path: Path, plan: FlowPlan, root: Path, here: Path, warnings: tuple[Problem, ...], chosen: Collection[str]
+) -> tuple[Prepared, ...]:
+    folders = ((tier, StateFolder(root, plan.flow.name, tier.tier)) for tier in plan.tiers if tier.tier in chosen)
+    return tuple(Prepared(path, plan, tier, folder, warnings, here) for tier, folder in folders)
 
 
 def state_root(path: Path, state: Path | None, base: Path | None = None) -> Path:
     """The given folder, or `.scribengin` beside the data: in `base`, by default the flow file's folder."""
     return state or (path.resolve().parent if base is None else base.resolve()) / DEFAULT_STATE
-
-
-def _here(root: Path, flow: Flow) -> Path:
-    """The root of the state, or where that lies elsewhere, one beside the flow for what stays on this machine."""
-    return flow.folder.resolve() / DEFAULT_STATE if isinstance(root, RemotePath) else root
 
 
 def open_sources(flow: Flow) -> dict[str, OpenSource]:

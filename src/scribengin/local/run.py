@@ -70,7 +70,7 @@ def run_flows(
         watch(RunView(name, phase, time.monotonic() - begun_s, notices=notices))  # type: ignore[arg-type]
 
     show("checking")
-    flows = [prepare(path, state=settings.state, tier=settings.tier, base=settings.base) for path in paths]
+    flows = [prepare(path, state=settings.state, tier=settings.tier, base=settings.base, here=settings.here) for path in paths]
     flows = [replace(flow, warnings=(*flow.warnings, *empty_lookups(flow), *unmatched_patterns(flow).values())) for flow in flows]
     met = _meetings(flows)
     new = {flow.name for flow in flows if folder_fault(flow.root) is None and not tiers_with_state(flow.root, flow.name)}

@@ -25,9 +25,10 @@ from scribengin.spark.session import jvm_status, stop_session
 from scribengin.spark.user_code import pack
 from scribengin.spark.warm_up import begin_warm_up, warm_up_streams
 from scribengin.state.folder import StateFolder
+from scribengin.state.places import is_elsewhere, located
 from scribengin.worker.heeded import Heeded
 from scribengin.worker.service import Outcome, Standing, outcome_of
-from scribengin.worker.sharing import Assistant, open_workshop
+from scribengin.worker.sharing import Assistant, Workshop
 from scribengin.worker.timeline import LAST
 
 if TYPE_CHECKING:
@@ -69,10 +70,12 @@ class TierAttempt:
         feeders: Callable[[], Sequence[str]] = tuple,
         word: Callable[[Spec], Word | None] = lambda _spec: None,
         host: str = LOOPBACK,
+        here: Path | None = None,
     ) -> None:
         """`feeders`: the flows that write what this one reads. `word`: who has agreed to the columns of its sinks, in that version. `host`:
-        where other workers of the tier reach this one."""
+        where other workers of the tier reach this one. `here`: where logs go, where the state lies elsewhere."""
         self._host = host
+        self._here = here or Path.cwd()
         self._word = word
         self._spec = spec
         self._id, self._tier = id_, tier_of(id_.tier)
@@ -150,10 +153,10 @@ class TierAttempt:
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         settings.word = self._word(self._spec)
         with ExitStack() as stack:
-            if (shop := open_workshop(StateFolder(Path(self._spec.state), self._id.flow, self._tier).path, self._host)) is not None:
-                stack.callback(shop.close)
-                self._glance.helping = lambda: {"helpers": len(shop)}
-                settings.helpers = shop
+            shop = Workshop(StateFolder(located(self._spec.state), self._id.flow, self._tier).path, self._host)
+            stack.callback(shop.close)
+            self._glance.helping = lambda: {"helpers": len(shop)}
+            settings.helpers = shop
             return self._run_with(settings, stop, tell)
 
     def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
@@ -198,7 +201,8 @@ class TierAttempt:
         return None if self._spark is None else jvm_status(self._spark)
 
     def _log(self) -> Path:
-        return Path(self._spec.state) / self._id.flow / self._tier / "tmp" / "spark.log"
+        root = self._here if is_elsewhere(self._spec.state) else Path(self._spec.state)
+        return root / self._id.flow / self._tier / "tmp" / "spark.log"
 
     def _path(self) -> Path:
         return self._packages.get(self._spec.package) / self._spec.path
@@ -211,12 +215,18 @@ class TierAttempt:
         tier = spec.tiers.get(self._tier)
         kept = frozenset(tier.folders) if tier is not None else frozenset[str]()
         return RunSettings(
-            state=Path(spec.state), base=Path(spec.base), tier=self._tier, master=master, spark_conf=scratch, kept_elsewhere=kept
+            state=located(spec.state),
+            here=self._here,
+            base=Path(spec.base),
+            tier=self._tier,
+            master=master,
+            spark_conf=scratch,
+            kept_elsewhere=kept,
         )
 
     def _prepared(self) -> PreparedFlow:
         settings = self._settings()
-        prepared = prepare(self._path(), state=settings.state, tier=settings.tier, base=settings.base)
+        prepared = prepare(self._path(), state=settings.state, tier=settings.tier, base=settings.base, here=settings.here)
         self._timeline.mark("planned")
         self._glance.flow = prepared
         return prepared

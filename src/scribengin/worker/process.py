@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.home import Home
 from scribengin.control.masters import TOKEN, addresses, certificates_of, leader
 from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
@@ -32,6 +33,7 @@ from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, LEASE, SPEC, WANTED
 from scribengin.state.accepted import Word
 from scribengin.state.folder import StateFolder
+from scribengin.state.places import located
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import HelperAttempt, TierAttempt
 from scribengin.worker.glance import Glance
@@ -84,7 +86,7 @@ def main(worker: str) -> Exit:
         turns = LiveTurns(registry)
         stack.callback(turns.close)
         glance = Glance(registry, id_, lease, version)
-        records = TierRecords(registry, id_, lease, StateFolder(Path(spec.state), id_.flow, id_.tier), socket.gethostname())
+        records = TierRecords(registry, id_, lease, StateFolder(located(spec.state), id_.flow, id_.tier), socket.gethostname())
         stack.callback(records.close)
         records.start()
 
@@ -95,7 +97,8 @@ def main(worker: str) -> Exit:
         feeders = partial(_feeders, Workflows(registry), id_.flow)
         kind = HelperAttempt if is_helper(id_.tier) else TierAttempt
         word, host = partial(_word, registry, id_), os.environ.get(REACHED_AT, LOOPBACK)
-        attempt = kind(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, word, host)
+        here = Home(Path(os.environ[HOME])).scratch
+        attempt = kind(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, word, host, here)
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]

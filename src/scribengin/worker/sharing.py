@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.loopback import LOOPBACK
 from scribengin.core.records import seal, unseal
-from scribengin.core.remote import RemotePath
 from scribengin.core.storage import make_folder, read_or_none, replace
 
 if TYPE_CHECKING:
@@ -256,11 +255,6 @@ class Assistant:
             self.at_work = False
         self.staged += answers[0][0] == "staged"
         connection.send(answers[0])
-
-
-def open_workshop(tier: Path, host: str = LOOPBACK) -> Workshop | None:
-    """For the worker that holds the lease; None where the state does not lie in a file system that helpers share."""
-    return None if isinstance(tier, RemotePath) else Workshop(tier, host)
 
 
 def _connection(there: socket.socket) -> Connection:

@@ -18,6 +18,7 @@ from scribengin.spark.repartition import repartition
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import finish_rewind, read_lineage
+from scribengin.state.places import located
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ class Tasks:
             self._recut(int(stored.record.arguments["version"]))
             return
         path = self._packages.get(self._spec.package) / self._spec.path
-        prepared = prepare(path, state=Path(self._spec.state), tier=self._id.tier, base=Path(self._spec.base))
+        prepared = prepare(path, state=located(self._spec.state), tier=self._id.tier, base=Path(self._spec.base))
         (tier,) = prepared.tiers
         with take_lease(tier.folder, right=self._right) as lease:
             self._perform(tier, stored.record, lease)
@@ -77,7 +78,7 @@ class Tasks:
         if not isinstance(stored, Stored):
             raise Refused(f"version {version} of flow {self._id.flow} is not there", remedy="submit it again", code="version-unknown")
         spec = stored.record
-        comes = prepare(self._packages.get(spec.package) / spec.path, state=Path(spec.state), base=Path(spec.base))
+        comes = prepare(self._packages.get(spec.package) / spec.path, state=located(spec.state), base=Path(spec.base))
         with take_lease(StateFolder(comes.root, comes.name, self._id.tier), right=self._right) as lease:
             migrate(comes, {self._id.tier: lease})
 

@@ -18,10 +18,14 @@ import pytest
 
 from scribengin.connectors.hdfs import store as hdfs_store
 from scribengin.connectors.hdfs.path import HdfsPath
+from scribengin.control.submit import submissions
+from scribengin.control.topology import plan_topology
 from scribengin.core import faults, numbered_log, storage
-from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
+from scribengin.core.errors import FencedError, InputError, Refused, StateError, Unreachable
 from scribengin.core.faults import ELSEWHERE_POINTS, POINTS
 from scribengin.core.numbered_log import NumberedLog
+from scribengin.packages.store import PackageStore
+from scribengin.registry.memory import MemoryStore
 from scribengin.state import remote_lease
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import read_holder, take_lease
@@ -87,8 +91,43 @@ def test_commands_say_whether_a_state_can_lie_there(hdfs: Hdfs, root: HdfsPath) 
         (found,) = [each for each in checks if each["check"] == "state"]
         assert (found["state"], str(folder)[:16] in found["found"]) == (state, True), found
     assert not root.exists() or storage.names_in(root) == []
-    assert "masters and hosts keep states on disks" in said("master", "--registry", "127.0.0.1:9", "--state", str(root))
-    assert "write hdfs://NAMENODE:PORT/FOLDER" in said("status", "flow.yaml", "--state", "s3://bucket/x")
+    for command in (("status", "flow.yaml"), ("up",), ("master", "--registry", "zk://127.0.0.1:9/x")):
+        assert "write hdfs://NAMENODE:PORT/FOLDER" in said(*command, "--state", "s3://bucket/x"), command
+
+
+def test_a_channel_of_one_host_is_refused_where_the_state_is_everywhere(root: HdfsPath, tmp_path: Path) -> None:
+    packages, registry = PackageStore(tmp_path / "packages"), MemoryStore().client()
+    cut = CUT.replace("DATA", str(tmp_path))
+
+    def plan(channel: str) -> None:
+        (tmp_path / "flow.yaml").write_text(cut.replace("CHANNEL", channel))
+        found, _ = submissions([tmp_path / "flow.yaml"], packages, root)
+        plan_topology(registry, found, packages=packages, state=lambda _: str(root))
+
+    with pytest.raises(InputError) as told:
+        plan("{type: folder}")
+    (problem,) = told.value.problems
+    assert (problem.code, problem.place.line, '"odd -> kept" goes through a folder of one host' in problem.message) == (
+        "channel-one-host",
+        6,
+        True,
+    )
+    plan("{type: kafka, topic: between, bootstrap: 127.0.0.1:9}")
+    plan(f"{{type: folder, path: {tmp_path}/between}}")
+
+
+CUT = """\
+version: 1
+name: cut
+sources:
+  rows: {type: files, path: DATA/in, format: json, schema: "id BIGINT NOT NULL"}
+steps:
+  odd: {from: rows, filter: id % 2 = 1}
+sinks:
+  kept: {from: odd, type: files, path: DATA/out, format: json}
+tiers: {near: {steps: [rows, odd]}, far: {steps: [kept]}}
+edges: {"odd -> kept": {channel: CHANNEL}}
+"""
 
 
 def test_what_is_put_is_whole_or_absent_and_what_is_there_stays(root: HdfsPath) -> None:

@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.home_option import folder_option
-from scribengin.cli.listen_options import keep_versions_option, listen_options
+from scribengin.cli.listen_options import keep_versions_option, listen_options, state_option
 from scribengin.cli.registry_option import registry_options
 from scribengin.cli.serving import until_asked
-from scribengin.state.places import is_elsewhere
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
     from scribengin.registry.entrance import Entrance
 
 
-def _on_a_disk(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path | None:
-    if given is not None and is_elsewhere(str(given).replace(":/", "://", 1)):
-        raise click.BadParameter(f"{given} is not a folder of this machine, and masters and hosts keep states on disks that they share")
-    return given
-
-
 @click.command(cls=AnsweringCommand)
 @registry_options(required=True)
 @click.option("--name", metavar="NAME", help="What it is called; HOST:PID by default.")
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    callback=_on_a_disk,
-    help="Where new flows keep their state: a folder that all hosts and masters see under this path; in its own folder by default.",
-)
+@state_option
 @keep_versions_option
 @listen_options
 @folder_option

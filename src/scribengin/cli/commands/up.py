@@ -9,17 +9,20 @@ import click
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.capacity_options import capacity_options
 from scribengin.cli.home_option import folder_option
-from scribengin.cli.listen_options import keep_versions_option, listen_options
+from scribengin.cli.listen_options import keep_versions_option, listen_options, state_option
 from scribengin.cli.serving import until_asked
 from scribengin.cli.size_option import bytes_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
     from scribengin.hosts.node import Capacity
 
 
 @click.command(cls=AnsweringCommand)
+@state_option
 @keep_versions_option
 @listen_options
 @click.option("--spark-standalone", is_flag=True, help="Start a Spark cluster, too: executors are processes of their own there.")
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 @folder_option
 def command(
     *,
+    state: Path | None,
     keep_versions: int,
     listen: Listen,
     spark_standalone: bool,
@@ -51,6 +55,7 @@ def command(
         raise click.UsageError("--cores and --memory are of workers in which Spark runs; say --spark-cores and --spark-memory")
     house = House(
         home,
+        state=state,
         listen=listen,
         capacity=capacity,
         tell=lambda line: click.echo(line, err=True),

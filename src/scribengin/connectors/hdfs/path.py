@@ -42,11 +42,11 @@ class HdfsPath(RemotePath):
         """See RemotePath."""
         if self.look() is not None:
             return False
-        return self._written(data, over=False)
+        return self._written(data, over=False, private=False)
 
-    def put_over(self, data: bytes) -> None:
+    def put_over(self, data: bytes, *, private: bool = False) -> None:
         """See RemotePath."""
-        self._written(data, over=True)
+        self._written(data, over=True, private=private)
 
     def get(self) -> bytes | None:
         """See RemotePath."""
@@ -114,17 +114,17 @@ class HdfsPath(RemotePath):
         with store._explained(f"{what} {self.inside}"):
             return limited(lambda: call(store._client), client.DATA_S if data else client.CALL_S)
 
-    def _begun(self, path: str, *, over: bool = False, parents: bool = True) -> Any:
-        options = self._store._module.WriteOptions(overwrite=over, create_parent=parents)
+    def _begun(self, path: str, *, over: bool = False, parents: bool = True, private: bool = False) -> Any:
+        options = self._store._module.WriteOptions(overwrite=over, create_parent=parents, permission=0o600 if private else 0o644)
         return self._asked(lambda raw: raw.create(path, options), "does not take")
 
-    def _written(self, data: bytes, *, over: bool) -> bool:
+    def _written(self, data: bytes, *, over: bool, private: bool) -> bool:
         """Whether it is there by this."""
         guard = next((_guards[above] for above in self.parents if above in _guards), None) if _guards else None
         folder = self.parent if guard is None else guard[0]
         draft = folder / f".{self.name}.{uuid4().hex}"
         try:
-            writer = self._begun(draft.inside, parents=guard is None)
+            writer = self._begun(draft.inside, parents=guard is None, private=private)
         except FileNotFoundError:
             raise self._fenced(guard) from None
         try:
