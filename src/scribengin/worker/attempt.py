@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from scribengin.worker.timeline import Timeline
 
 _ARCHIVE_AFTER_S = 60.0
+_AWAIT_S = 2.0
+"""between two looks for what another flow is to make"""
 _MILESTONES = {"checking with spark": "recovering", "running": "running"}
 
 
@@ -94,9 +96,8 @@ class TierAttempt:
         """See `service.Attempt`."""
         self._right = Heeded(self._right.right)
         try:
-            outcome = _outcome(self._run(once=once, stop=stop, tell=tell))
-        except SourceMissing as error:
-            outcome = self._awaited(error)
+            result = self._run(once=once, stop=stop, tell=tell)
+            outcome = Outcome("stopped") if result is None else _outcome(result)
         except ScribenginError as error:
             outcome = outcome_of(error)
         except Exception:
@@ -148,7 +149,8 @@ class TierAttempt:
         if spark is not None:
             stop_session(spark)
 
-    def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
+    def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult | None:
+        """None where it was stopped before it began."""
         self._timeline.mark("leased")
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         settings.word = self._word(self._spec)
@@ -159,13 +161,11 @@ class TierAttempt:
             settings.helpers = shop
             return self._run_with(settings, stop, tell)
 
-    def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
-        spark = self._spark
-        if spark is None:
-            prepared = self._prepared()
-            look_at_sources(prepared)  # what is not there is told before Spark starts
-            spark = self._session(prepared)
-            begin_warm_up(spark)
+    def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult | None:
+        prepared = self._prepared()
+        if not self._finds_sources(prepared, settings, tell):
+            return None
+        spark = self._warmed(prepared)
 
         def watch(view: RunView) -> None:
             self._glance.view = view
@@ -184,17 +184,29 @@ class TierAttempt:
 
         return run_flow(self._path(), settings, watch, spark=spark)
 
-    def _awaited(self, error: SourceMissing) -> Outcome:
-        """What another flow writes is there once that one has begun: the next worker may find it."""
-        outcome = outcome_of(error)
+    def _finds_sources(self, prepared: PreparedFlow, settings: RunSettings, tell: Callable[[Standing], None]) -> bool:
+        """Before Spark starts. What another flow is to make is there once that one has begun: it is waited for, and Spark starts meanwhile.
+        False where it was asked to stop before. Raises as `look_at_sources`."""
+        while not settings.stop.is_set():
+            try:
+                look_at_sources(prepared)
+            except SourceMissing as error:
+                if not (feeders := self._feeding()):
+                    raise
+                feed = f"{' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still make it"
+                tell(Standing("recovering", cause=f"{error.message}; {feed}"))
+                self._warmed(prepared)
+                settings.stop.wait(_AWAIT_S)
+            else:
+                return True
+        return False
+
+    def _feeding(self) -> Sequence[str]:
+        """The flows that write what this one reads; none where the registry does not say."""
         try:
-            feeders = self._feeders()
+            return self._feeders()
         except ScribenginError:
-            feeders = ()
-        if not feeders:
-            return outcome
-        cause = f"{outcome.cause}; {' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still make it"
-        return replace(outcome, cause=cause, permanent=False)
+            return ()
 
     def _jvm_status(self) -> int | None:
         """How Spark's JVM has ended; None where it runs, or was never started."""
@@ -231,6 +243,13 @@ class TierAttempt:
         self._glance.flow = prepared
         return prepared
 
+    def _warmed(self, prepared: PreparedFlow) -> SparkSession:
+        """Spark, started where it is not up, with its Python on the way."""
+        if self._spark is None:
+            begin_warm_up(self._session(prepared))
+        assert self._spark is not None
+        return self._spark
+
     def _session(self, prepared: PreparedFlow) -> SparkSession:
         self._spark = start([prepared], self._settings(), lambda _line: None, lasting=True)
         self._timeline.mark("spark")
@@ -259,8 +278,7 @@ class HelperAttempt(TierAttempt):
 
     def _help(self, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
         prepared = self._prepared()
-        spark = self._spark or self._session(prepared)
-        begin_warm_up(spark)
+        spark = self._warmed(prepared)
         code = pack(prepared.plan.flow.code_folder, prepared.here)
         prepared, problems = deep_problems(spark, prepared, code)
         if problems:

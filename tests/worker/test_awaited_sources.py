@@ -1,0 +1,82 @@
+"""A source that another flow is to make: the worker waits for it, and does not fail meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.control.world import RunId
+from scribengin.core.errors import SourceMissing, Unreachable
+from scribengin.local.contract import RunSettings
+from scribengin.worker import attempt
+from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.glance import Glance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scribengin.worker.service import Standing
+
+
+class Waiting(TierAttempt):
+    """Spark takes no time."""
+
+    warmed = 0
+
+    def _warmed(self, prepared: Any) -> Any:
+        self.warmed += 1
+
+
+def waiting(feeders: Callable[[], Sequence[str]]) -> Waiting:
+    none: Any = None
+    id_ = RunId("b", "main", 1)
+    return Waiting(none, id_, none, none, none, Glance(none, id_, none, 1), feeders=feeders)
+
+
+@pytest.fixture
+def missing(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the topic is missing, look by look; from then on it is there."""
+    looks: list[bool] = []
+
+    def look(_prepared: Any) -> None:
+        if looks and looks.pop(0):
+            raise SourceMissing("there is no topic t1", remedy="make it")
+
+    monkeypatch.setattr(attempt, "look_at_sources", look)
+    monkeypatch.setattr(attempt, "_AWAIT_S", 0.0)
+    return looks
+
+
+def test_it_is_waited_for_while_spark_starts(missing: list[bool]) -> None:
+    missing += [True, True]
+    told: list[Standing] = []
+    flow = waiting(lambda: ("a",))
+    assert flow._finds_sources(None, RunSettings(), told.append)  # type: ignore[arg-type]
+    assert [(each.state, each.cause) for each in told] == [
+        ("recovering", "there is no topic t1; a, which feeds this flow, may still make it")
+    ] * 2
+    assert flow.warmed == 2
+
+
+def test_nobody_waits_once_it_is_to_stop(missing: list[bool]) -> None:
+    missing += [True] * 100
+    settings = RunSettings()
+
+    def tell(_standing: Standing) -> None:
+        settings.stop.set()
+
+    assert not waiting(lambda: ("a",))._finds_sources(None, settings, tell)  # type: ignore[arg-type]
+    assert len(missing) == 99
+
+
+def _away() -> Sequence[str]:
+    raise Unreachable("the registry is away")
+
+
+@pytest.mark.parametrize("feeders", [tuple, _away], ids=["nobody", "not known"])
+def test_what_no_flow_makes_is_an_error_at_once(missing: list[bool], feeders: Callable[[], Sequence[str]]) -> None:
+    missing.append(True)
+    with pytest.raises(SourceMissing):
+        waiting(feeders)._finds_sources(None, RunSettings(stop=threading.Event()), pytest.fail)  # type: ignore[arg-type]
