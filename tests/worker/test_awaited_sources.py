@@ -20,10 +20,19 @@ if TYPE_CHECKING:
     from scribengin.worker.service import Standing
 
 
+RAN: Any = object()
+
+
 class Waiting(TierAttempt):
     """Spark takes no time."""
 
     warmed = 0
+
+    def _prepared(self) -> Any:
+        return None
+
+    def _path(self) -> Any:
+        return None
 
     def _warmed(self, prepared: Any) -> Any:
         self.warmed += 1
@@ -33,6 +42,10 @@ def waiting(feeders: Callable[[], Sequence[str]]) -> Waiting:
     none: Any = None
     id_ = RunId("b", "main", 1)
     return Waiting(none, id_, none, none, none, Glance(none, id_, none, 1), feeders=feeders)
+
+
+def run(flow: Waiting, stop: threading.Event, tell: Callable[[Standing], None]) -> Any:
+    return flow._run_with(RunSettings(stop=stop), stop, tell)
 
 
 @pytest.fixture
@@ -45,6 +58,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             raise SourceMissing("there is no topic t1", remedy="make it")
 
     monkeypatch.setattr(attempt, "look_at_sources", look)
+    monkeypatch.setattr(attempt, "run_flow", lambda *_, **__: RAN)
     monkeypatch.setattr(attempt, "_AWAIT_S", 0.0)
     return looks
 
@@ -53,21 +67,17 @@ def test_it_is_waited_for_while_spark_starts(missing: list[bool]) -> None:
     missing += [True, True]
     told: list[Standing] = []
     flow = waiting(lambda: ("a",))
-    assert flow._finds_sources(None, RunSettings(), told.append)  # type: ignore[arg-type]
+    assert run(flow, threading.Event(), told.append) is RAN
     assert [(each.state, each.cause) for each in told] == [
         ("recovering", "there is no topic t1; a, which feeds this flow, may still make it")
     ] * 2
-    assert flow.warmed == 2
+    assert flow.warmed == 3, "and then it runs"
 
 
 def test_nobody_waits_once_it_is_to_stop(missing: list[bool]) -> None:
     missing += [True] * 100
-    settings = RunSettings()
-
-    def tell(_standing: Standing) -> None:
-        settings.stop.set()
-
-    assert not waiting(lambda: ("a",))._finds_sources(None, settings, tell)  # type: ignore[arg-type]
+    stop = threading.Event()
+    assert run(waiting(lambda: ("a",)), stop, lambda _: stop.set()) is None
     assert len(missing) == 99
 
 
@@ -79,4 +89,4 @@ def _away() -> Sequence[str]:
 def test_what_no_flow_makes_is_an_error_at_once(missing: list[bool], feeders: Callable[[], Sequence[str]]) -> None:
     missing.append(True)
     with pytest.raises(SourceMissing):
-        waiting(feeders)._finds_sources(None, RunSettings(stop=threading.Event()), pytest.fail)  # type: ignore[arg-type]
+        run(waiting(feeders), threading.Event(), lambda _: pytest.fail("it waits"))

@@ -162,11 +162,6 @@ class TierAttempt:
             return self._run_with(settings, stop, tell)
 
     def _run_with(self, settings: RunSettings, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult | None:
-        prepared = self._prepared()
-        if not self._finds_sources(prepared, settings, tell):
-            return None
-        spark = self._warmed(prepared)
-
         def watch(view: RunView) -> None:
             self._glance.view = view
             self._show(view)
@@ -182,24 +177,24 @@ class TierAttempt:
             elif (standing := standing_of(view)) is not None:
                 tell(standing)
 
-        return run_flow(self._path(), settings, watch, spark=spark)
-
-    def _finds_sources(self, prepared: PreparedFlow, settings: RunSettings, tell: Callable[[Standing], None]) -> bool:
-        """Before Spark starts. What another flow is to make is there once that one has begun: it is waited for, and Spark starts meanwhile.
-        False where it was asked to stop before. Raises as `look_at_sources`."""
-        while not settings.stop.is_set():
+        prepared = self._prepared()
+        while not stop.is_set():
             try:
-                look_at_sources(prepared)
+                look_at_sources(prepared)  # what is not there is told before Spark starts
+                return run_flow(self._path(), settings, watch, spark=self._warmed(prepared))
             except SourceMissing as error:
-                if not (feeders := self._feeding()):
-                    raise
-                feed = f"{' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still make it"
-                tell(Standing("recovering", cause=f"{error.message}; {feed}"))
-                self._warmed(prepared)
-                settings.stop.wait(_AWAIT_S)
-            else:
-                return True
-        return False
+                self._await(error, prepared, stop, tell)
+        return None
+
+    def _await(self, error: SourceMissing, prepared: PreparedFlow, stop: threading.Event, tell: Callable[[Standing], None]) -> None:
+        """A while: what another flow is to make is there once that one has begun. Spark starts meanwhile. Raises the error where no flow
+        feeds this one."""
+        if not (feeders := self._feeding()):
+            raise error
+        feed = f"{' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still make it"
+        tell(Standing("recovering", cause=f"{error.message}; {feed}"))
+        self._warmed(prepared)
+        stop.wait(_AWAIT_S)
 
     def _feeding(self) -> Sequence[str]:
         """The flows that write what this one reads; none where the registry does not say."""

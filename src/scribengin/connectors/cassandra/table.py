@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.connectors.cassandra.client import passes, quoted
+from scribengin.core.errors import SourceMissing
 from scribengin.core.problems import did_you_mean
 from scribengin.core.types import Field, Schema, Type
 
@@ -79,7 +80,8 @@ def describe(cluster: Cluster, keyspace: str, name: str) -> Table:
     found = cluster.ask("SELECT id FROM system_schema.tables WHERE keyspace_name = %s AND table_name = %s", (keyspace, name)).one()
     if held is None or found is None:
         remedy = did_you_mean(name, cluster.keyspace(keyspace).tables) or "correct `table`; a view is read by the table that it is made of"
-        raise cluster.error(f"there is no table {keyspace}.{name} at {cluster}", remedy, "cassandra-table")
+        said = f"{cluster.called}: there is no table {keyspace}.{name} at {cluster}"
+        raise SourceMissing(said, remedy=remedy, code="cassandra-table", node=cluster.node)
     if not str(cluster.metadata.partitioner).endswith("Murmur3Partitioner"):
         said = f"{cluster} partitions by {cluster.metadata.partitioner}, whose tokens are no numbers of 64 bits"
         raise cluster.error(said, "only clusters with Murmur3Partitioner, the usual, can be read", "cassandra-partitioner")

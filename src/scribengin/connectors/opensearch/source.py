@@ -9,7 +9,7 @@ from scribengin.connectors.opensearch.client import Cluster
 from scribengin.connectors.opensearch.options import SOURCE
 from scribengin.connectors.opensearch.reader import IndexReader, changed
 from scribengin.connectors.opensearch.view import Api, Digest, Gone, Hit, Views
-from scribengin.core.errors import SourceError
+from scribengin.core.errors import SourceError, SourceMissing
 from scribengin.formats.blocks import LineBlock
 from scribengin.formats.json import JsonDecoder
 
@@ -118,7 +118,7 @@ class IndexSource:
         answer = self._cluster.ask("GET", path, also=[_NOT_FOUND])
         found = {} if answer.status_code == _NOT_FOUND else answer.json()
         if not found:
-            raise SourceError(
+            raise SourceMissing(
                 f"{self._cluster.called}: there is no index {self._index} at {self._cluster}",
                 remedy="correct `index`",
                 code="search-index",

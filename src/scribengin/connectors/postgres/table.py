@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.postgres.client import escaped, quoted
 from scribengin.connectors.postgres.types import digits_of, read_as
+from scribengin.core.errors import SourceMissing
 from scribengin.core.problems import did_you_mean
 from scribengin.core.types import Field, Schema, Type
 
@@ -134,10 +135,11 @@ def describe(connection: Connection[Any], server: Server, name: str, by: str | N
     place = quoted(schema or "public", plain)
     found = connection.execute("SELECT oid, relkind FROM pg_class WHERE oid = to_regclass(%s)", (place,)).fetchone()
     if found is None:
-        raise server.error(
+        raise SourceMissing(
             f"{server.called}: there is no table {name} at {server}, or this user must not see it",
-            "correct `table`, or grant the user USAGE on its schema",
-            "postgres-table",
+            remedy="correct `table`, or grant the user USAGE on its schema",
+            code="postgres-table",
+            node=server.node,
         )
     oid, kind = found
     if kind not in ("r", "p"):
