@@ -23,6 +23,7 @@ from scribengin.local.contract import EndView, QueryView
 from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.contract import Create
 from scribengin.registry.kinds import Run, Status, TierSpec
+from scribengin.registry.outside import Outside, Place
 from scribengin.registry.records import put
 from scribengin.registry.tree import LEASE, MASTERS, RUN, STATUS
 from scribengin.state.contract import Counts, DeadLetter, Decision
@@ -138,6 +139,23 @@ def test_a_way_and_an_audit_are_told_of_a_flow_by_name(bench: Bench, says: Says)
     buries(master, "odd")
     audit = says("audit", "numbers")
     assert (audit["flow"], audit["queries"][0]["dead"]) == ("numbers", {"decided": 3, "found": 3, "expired": 0, "purged": 0})
+
+
+def test_where_a_record_went_is_told_as_those_who_read_it_call_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = bench.master()
+    topic = (Place("topic", "t", "broker:9092"),)
+    for name, outside in (
+        ("a", Outside(writes={"out": topic})),
+        ("b", Outside(reads={"in": topic})),
+        ("c", Outside(reads={"rows": topic})),
+    ):
+        submission = admin.Submission(name, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()}, outside=outside)
+        admin.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
+    found: dict[str, Any] = {"flow": "a", "record": "r/x+1", "trace": 0.0, "arrivals": [], "dead": [], "read": [], "notes": [], "came": []}
+    found["went"] = [{"sink": sink, "place": "t-0@5"} for sink in ("out", "beside")]
+    monkeypatch.setattr(master.plane.planner, "answer", lambda *_: found)
+    told = bench.client().trace("a", "r/x+1")["went"]
+    assert [each["readers"] for each in told] == [[{"flow": "b", "record": "in/t-0@5"}, {"flow": "c", "record": "rows/t-0@5"}], []]
 
 
 def test_an_answer_has_bounds(bench: Bench) -> None:

@@ -42,8 +42,18 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[Asked, may(Role.VIEWER)]
     ) -> Response:
         """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins. At most 1,000
-        are told; a note says where there are more."""
-        return from_state(asked, "trace", flow, {"record": record}, Way)
+        are told; a note says where there are more. What it was made of in a flow that feeds this one (`came`), and where flows that read
+        it find it (`went`), is asked of the topics."""
+        met = [each for each in asked.plane.workflows.of(flow).meetings if each.feeding == flow]
+
+        def read_by(found: dict[str, Any]) -> dict[str, Any]:
+            def readers(went: Mapping[str, Any]) -> list[dict[str, str]]:
+                there = [each for each in met if each.sink == went["sink"]]
+                return [{"flow": each.reading, "record": f"{each.source}/{went['place']}"} for each in there]
+
+            return {**found, "went": [{**each, "readers": readers(each)} for each in found["went"]]}
+
+        return from_state(asked, "trace", flow, {"record": record}, Way, read_by)
 
     @routes.get("/audit", response_model=Audit)
     def audit(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -80,8 +90,15 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def from_state(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: type[Any]) -> Response:
-    """What `answer_process` says of the flow's state, wherever that lies."""
+def from_state(
+    asked: Asked,
+    what: str,
+    flow: str,
+    said: Mapping[str, Any],
+    kind: type[Any],
+    more: Callable[[dict[str, Any]], dict[str, Any]] = lambda found: found,
+) -> Response:
+    """What `answer_process` says of the flow's state, wherever that lies, with what `more` adds to it."""
     asked.check_flow(flow)
     plane = asked.plane
     try:
@@ -92,10 +109,10 @@ def from_state(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind
             node = node_with_state(asked.registry, flow, plane.nodes.has_state)
         if not node:
             raise
-        return asked.answer(msgspec.convert(_found_at(plane, node, what, flow, said), kind))
+        return asked.answer(msgspec.convert(more(_found_at(plane, node, what, flow, said)), kind))
     if there:
         return sent_to(there, asked.request)
-    return asked.answer(msgspec.convert(_found_at(plane, "", what, flow, said), kind))
+    return asked.answer(msgspec.convert(more(_found_at(plane, "", what, flow, said)), kind))
 
 
 def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Backlog], str]:

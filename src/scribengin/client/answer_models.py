@@ -212,6 +212,10 @@ class Way:
     dead: tuple[Mapping[str, Any], ...]
     read: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...]
+    came: tuple[Mapping[str, Any], ...] = ()
+    """the `source` by which it came, of which `flow`, and the `record` that it was made of there"""
+    went: tuple[Mapping[str, Any], ...] = ()
+    """the `place` of each row that it became in the sink of a Batch; `readers`: `flow` and `record` of those that read it there"""
 
 
 @dataclass(frozen=True, slots=True)

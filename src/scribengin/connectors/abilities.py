@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         SourceReader,
         StagingSink,
         TellingReader,
+        TracingSink,
+        TracingSource,
         TrashSink,
     )
     from scribengin.connectors.spark_contract import RowStream, SparkSink
@@ -57,6 +59,16 @@ if TYPE_CHECKING:
 def can_restore(sink: Sink) -> TypeGuard[RestorableSink | TrashSink]:
     """True for a RestorableSink, or a TrashSink, whose place allows it."""
     return getattr(sink, "restorable", False)
+
+
+def tells_origin(source: Source) -> TypeIs[TracingSource]:
+    """True for a TracingSource."""
+    return hasattr(source, "made_of")
+
+
+def finds_rows(sink: Sink) -> TypeIs[TracingSink]:
+    """True for a TracingSink."""
+    return hasattr(sink, "places_of")
 
 
 def has_trash(sink: Sink) -> TypeIs[TrashSink]:

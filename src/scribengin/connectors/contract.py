@@ -195,6 +195,18 @@ class Source(Protocol):
         """Executor side: the blocks of that stream. Raises SourceError when the place changed since it was logged."""
 
 
+class TracingSource(Source, Protocol):
+    """A source of numbered places, whose records may say what they were made of. Each method asks the place, and raises SourceError or
+    Unreachable."""
+
+    def numbers_of(self, stream: SourceStream, *, offset: int | None = None, ordinal: int | None = None) -> tuple[int, int] | None:
+        """(offset, number in the stream from 0) of the record of which one is given: steps that Spark runs call it by the second, those in
+        Python by the first. None where the stream has no such record, or its beginning is gone. Reads up to it."""
+
+    def made_of(self, place: str, sequence: int) -> tuple[str, str] | None:
+        """Of the record `SOURCE/<place>@<sequence>`: (flow, id of its record there); None where it does not say, or is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchId:
     """(lineage, number), with the Term of the lease under which it runs."""
@@ -394,6 +406,14 @@ def name_before(removed: str) -> str:
     """What a file was called before it was removed; the names of folders stay."""
     begin, end = _REMOVED
     return removed[len(begin) : -len(end)] if removed.startswith(begin) and removed.endswith(end) else removed
+
+
+class TracingSink(Sink, Protocol):
+    """A sink whose rows say what they were made of."""
+
+    def places_of(self, lineage: str, number: int, records: Collection[str]) -> Iterator[str]:
+        """Where rows stand that Batch `number` has written and that were made of a record of one of these ids, as a source there calls
+        them: `topic-0@17`. Asks the place: all that the Batch has written is read. Raises SinkError or Unreachable."""
 
 
 class TrashSink(Sink, Protocol):

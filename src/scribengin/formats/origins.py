@@ -69,6 +69,16 @@ def split_id(id_: str) -> tuple[str, str]:
     return ("", "") if found is None else (found[1] + (found[3] or ""), found[2] or "")
 
 
+def is_of(id_: str, record: str) -> bool:
+    """Whether a row of that id was made of that record: it is its id, or one of its further rows, by whatever input it came.
+
+    >>> is_of("tweets/a.jsonl+17.1", "tweets/a.jsonl+17"), is_of("tweets/a.jsonl+170", "tweets/a.jsonl+17")
+    (True, False)
+    """
+    row = without_ways(split_id(id_)[0] or id_)
+    return row == record or row.startswith(f"{record}.")
+
+
 @dataclass(frozen=True, slots=True)
 class Origins:
     """Row i is record `sequences[i]` of the stream `labels[streams[i]]`, and the `nth[i]`-th row that was made of that record, from 0.

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from scribengin.formats.origins import Origins, without_ways
+from scribengin.connectors import catalog
+from scribengin.connectors.abilities import finds_rows, tells_origin
+from scribengin.core.errors import ScribenginError
+from scribengin.formats.origins import Origins, is_of, split_id, without_ways
 from scribengin.local.acks import topology_of
 from scribengin.local.letters import KEY, key_text
+from scribengin.local.prepare import open_sinks, source_place
 from scribengin.plan.split import CHANNEL
 from scribengin.state.acks import Acks, QueryKey
 from scribengin.state.dead import dated_letters, read_letters
@@ -20,15 +25,16 @@ from scribengin.state.source_log import SourceLog
 from scribengin.state.trails import find_arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import SourceStream
+    from scribengin.connectors.contract import Source, SourceStream
     from scribengin.local.prepare import PreparedFlow
     from scribengin.state.acks import Topology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
 
-_ID = re.compile(r"(?P<label>(?P<source>[a-z][a-z0-9_]*)/(?P<place>.+)(?P<sign>[+@]))(?P<sequence>\d+)(?:\.\d+)?", re.DOTALL)
+T = TypeVar("T")
+_ID = re.compile(r"(?P<label>(?P<source>[a-z][a-z0-9_]*)/(?P<place>.+)(?P<sign>[+@]))(?P<sequence>\d+)(?P<nth>\.\d+)?", re.DOTALL)
 _KEEP_ALL = "write `defaults: {trace: 1}` to keep the way of every record from now on"
 MOST_FOUND = 1000
 
@@ -40,22 +46,25 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
     At most MOST_FOUND arrivals and dead letters, and a note where there are more."""
     topology = topology_of(prepared.plan, prepared.root)
     prefix = without_ways(_record_of(topology, prefix) or prefix)
+    told: list[str] = []
+    ids = list(_asked(partial(_ids_of, prepared, topology, prefix), told)) or [prefix]
     exact = _ID.fullmatch(prefix) is not None
 
     def is_meant(id_: str) -> bool:
-        return id_ == prefix or id_.startswith(f"{prefix}." if exact else prefix)
+        return any(is_of(id_, each) for each in ids) if exact else id_.startswith(prefix)
 
-    found = list(islice(_found(topology, prefix, is_meant), MOST_FOUND + 1))
+    found = list(islice(_found(topology, ids, is_meant), MOST_FOUND + 1))
     more, found = len(found) > MOST_FOUND, found[:MOST_FOUND]
     arrivals = [each for each in found if "sink" in each]
     dead = [each for each in found if "sink" not in each]
     read = _read_by(prepared, topology, prefix)
+    came, went = _beyond(prepared, ids, found, read, told)
     rate = prepared.plan.flow.defaults.trace
-    notes = _notes(prefix, rate, arrived=bool(arrivals), buried=bool(dead), read=bool(read))
+    notes = _notes(prefix, rate, arrived=bool(arrivals), buried=bool(dead), read=bool(read), went=bool(went)) + list(dict.fromkeys(told))
     if more:
         notes.append(f"there are more than these {MOST_FOUND:,}: write more of the id")
     said = {"flow": prepared.name, "record": prefix, "trace": rate, "arrivals": arrivals, "dead": dead, "read": read}
-    return said | {"notes": notes}
+    return said | {"notes": notes, "came": came, "went": went}
 
 
 def _record_of(topology: Topology, key: str) -> str:
@@ -71,11 +80,11 @@ def _record_of(topology: Topology, key: str) -> str:
     return ""
 
 
-def _found(topology: Topology, prefix: str, is_meant: Callable[[str], bool]) -> Iterator[dict[str, Any]]:
+def _found(topology: Topology, prefixes: Sequence[str], is_meant: Callable[[str], bool]) -> Iterator[dict[str, Any]]:
     """Arrivals, which have a `sink`, and dead letters, which have none."""
     for key, folder in topology.queries.items():
         for part in (*(past for past, _ in past_lineages(folder)), folder):
-            for each in find_arrivals(part, prefix):
+            for each in (each for prefix in prefixes for each in find_arrivals(part, prefix)):
                 if is_meant(without_ways(each.id)):
                     yield {"id": each.id, "tier": key.tier, "query": key.query, "sink": each.sink, "hops": list(each.hops)}
             for letter in read_letters(part):
@@ -92,10 +101,86 @@ def _found(topology: Topology, prefix: str, is_meant: Callable[[str], bool]) -> 
                     }
 
 
-def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool) -> list[str]:
+def _ids_of(prepared: PreparedFlow, topology: Topology, prefix: str) -> Iterator[str]:
+    """The ids of one record, that which was asked for first: a message has one by its offset and one by its number in what was read."""
+    yield prefix
+    if (whole := _whole(prepared, prefix)) is None or not tells_origin(source := _source_of(prepared, whole)):
+        return
+    for folder in _readers_of(prepared, topology, whole["source"]):
+        if (found := _entry_of(folder, whole)) is not None:
+            _, stream = found
+            given = "offset" if whole["sign"] == "@" else "ordinal"
+            if (numbers := source.numbers_of(stream, **{given: int(whole["sequence"])})) is not None:
+                offset, ordinal = numbers
+                place = stream.place
+                for id_ in (f"{place['topic']}-{place['partition']}@{offset}", f"{stream.label}+{ordinal}"):
+                    if (same := f"{whole['source']}/{id_}{whole['nth'] or ''}") != prefix:
+                        yield same
+            return
+
+
+def _beyond(
+    prepared: PreparedFlow, ids: Sequence[str], found: Sequence[Mapping[str, Any]], read: Sequence[Mapping[str, Any]], told: list[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(what the record was made of in the flow that wrote it, where its rows stand for flows that read them)"""
+    whole = [there for id_ in ids if (there := _whole(prepared, id_)) is not None]
+    if not whole:
+        return [], []
+    came = [each for there in whole if there["sign"] == "@" for each in _asked(partial(_made_of, prepared, there), told)]
+    # where its way is not kept, the Batches that took it in are where to look
+    batches = {(each["hops"][-1]["tier"], each["query"], each["hops"][-1]["batch"]) for each in found if "sink" in each and each["hops"]}
+    batches |= {(each["tier"], each["query"], each["batch"]) for each in read}
+    return came, [each for at in sorted(batches) for each in _asked(partial(_places_of, prepared, ids, *at), told)]
+
+
+def _asked(what: Callable[[], Iterator[T]], told: list[str]) -> Iterator[T]:
+    """What it gives, until a place does not answer, which is told."""
+    try:
+        yield from islice(what(), MOST_FOUND)
+    except ScribenginError as error:
+        told.append(f"where it is beyond this flow is not known: {error.message}")
+
+
+def _whole(prepared: PreparedFlow, id_: str) -> re.Match[str] | None:
+    """The parts of a whole id of a record that came from outside."""
+    whole = _ID.fullmatch(id_)
+    sources = prepared.plan.flow.sources
+    return whole if whole is not None and whole["source"] in sources and sources[whole["source"]].type != CHANNEL else None
+
+
+def _source_of(prepared: PreparedFlow, whole: re.Match[str]) -> Source:
+    flow = prepared.plan.flow
+    return catalog.open_source(flow.sources[whole["source"]].type, source_place(flow, whole["source"]))
+
+
+def _made_of(prepared: PreparedFlow, whole: re.Match[str]) -> Iterator[dict[str, Any]]:
+    source = _source_of(prepared, whole)
+    if tells_origin(source) and (there := source.made_of(whole["place"], int(whole["sequence"]))) is not None:
+        yield {"source": whole["source"], "flow": there[0], "record": without_ways(split_id(there[1])[0] or there[1])}
+
+
+def _places_of(prepared: PreparedFlow, ids: Sequence[str], tier: str, query: str, number: int) -> Iterator[dict[str, Any]]:
+    there = next(each for each in prepared.tiers if each.plan.tier == tier)
+    wanted = next((each for each in there.plan.queries if each.name == query), None)
+    decision = None if wanted is None else _decided(there.folder.query(query), number)
+    if wanted is None or decision is None:
+        return
+    sinks = open_sinks(there.plan.flow, there.plan, there.folder)
+    for name in wanted.sinks:
+        if finds_rows(sink := sinks[name]):
+            for place in sink.places_of(decision.batch.lineage, number, ids):
+                yield {"tier": tier, "query": query, "batch": number, "sink": name, "place": place}
+
+
+def _decided(folder: QueryFolder, number: int) -> Decision | None:
+    decisions = Decisions(folder.decisions)
+    return None if number <= decisions.pruned_mark() else decisions.read(number)
+
+
+def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool, went: bool) -> list[str]:
     """What cannot be seen, and why."""
     whole = _ID.fullmatch(prefix)
-    if arrived or (whole is None and buried):
+    if arrived or went or (whole is None and buried):
         return []
     if whole is None:
         return [f'"{prefix}" is no whole id, and begins none that is kept; a whole one looks so: tweets/part-1.jsonl[0:4096]+17', _KEEP_ALL]
@@ -112,6 +197,14 @@ def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool)
             "its way is kept, and it has reached no sink: a step filtered it out or made other rows of it, or it is still on its way"
         )
     return notes
+
+
+def _readers_of(prepared: PreparedFlow, topology: Topology, source: str) -> Iterator[QueryFolder]:
+    """The Queries that take that source in from outside."""
+    for plan in prepared.plan.tiers:
+        for query in plan.queries:
+            if source in query.sources:
+                yield topology.queries[QueryKey(plan.tier, query.name)]
 
 
 def _read_by(prepared: PreparedFlow, topology: Topology, id_: str) -> list[dict[str, Any]]:

@@ -91,6 +91,12 @@ class Topics:
             producer.produce(name, json.dumps({"id": id_}), key=f"k{id_}", partition=partition, headers={"n": str(id_)})
         assert producer.flush(60) == 0
 
+    def write_texts(self, name: str, texts: Iterable[str]) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for text in texts:
+            producer.produce(name, text, partition=0)
+        assert producer.flush(60) == 0
+
     def transaction(self, name: str, ids: Iterable[int], partition: int = 0, *, by: str = "by") -> Any:
         """A producer with an open transaction that has sent these."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": by})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,17 @@ from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
+from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from scribengin.cli.plane_option import Masters
+    from scribengin.client.client import Client
+
+_MOST_FOLLOWED = 100
+"""ways in other flows, in either direction"""
 
 
 @click.command(cls=FlowCommand)
@@ -32,13 +39,15 @@ def command(*, flow: str, record_id: str, limit: int, state: Path | None, master
 
     RECORD_ID is what a record is called by its first place (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), or how it begins, or the
     key of a dead letter (kept:0:2). The way of records is kept for the share of them that `defaults: {trace: …}` says; that of dead letters
-    always.
-    FLOW is a file, or the name of a flow that was submitted.
+    always. Messages of a topic say in a header what they were made of, so that a record is found again in flows before and behind.
+    FLOW is a file, or the name of a flow that was submitted: then the way goes on through the flows that feed it, and those that it feeds.
     """
     if is_name(flow):
         with masters.client() as client:
             way = client.trace(flow, record_id)
-        return Answer(way, show=lambda: _show(way, limit))
+            way |= _followed(client, way)
+        ways = [*way["before"], way, *way["after"]]
+        return Answer(way, show=lambda: _show_all(ways, limit))
     from scribengin.local.tracing import trace_record
 
     prepared = prepared_flow(flow, state)
@@ -46,7 +55,49 @@ def command(*, flow: str, record_id: str, limit: int, state: Path | None, master
     return Answer(found, show=lambda: _show(found, limit))
 
 
+def _followed(client: Client, way: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """`before`: the ways of what the record was made of in the flows behind one another that feed this one, the first flow first; `after`:
+    of its rows in those that read them. What cannot be looked at is a note of the way that leads there."""
+    seen = {(way["flow"], way["record"])}
+
+    def ahead(way: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        return ((each["flow"], each["record"]) for went in way.get("went", ()) for each in went["readers"])
+
+    def behind(way: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        return ((each["flow"], each["record"]) for each in way.get("came", ()))
+
+    def follow(way: dict[str, Any], on: Callable[[dict[str, Any]], Iterator[tuple[str, str]]]) -> list[dict[str, Any]]:
+        found, coming = list[dict[str, Any]](), [way]
+        while coming:
+            here = coming.pop(0)
+            for flow, record in on(here):
+                if (flow, record) in seen:
+                    continue
+                if len(found) == _MOST_FOLLOWED:
+                    here["notes"].append(f"only {_MOST_FOLLOWED} are followed; go on with: scribengin trace {flow} {shlex.quote(record)}")
+                    return found
+                seen.add((flow, record))
+                try:
+                    found.append(client.trace(flow, record))
+                except ScribenginError as error:
+                    here["notes"].append(f"{record} of flow {flow} cannot be looked at: {error.message}")
+                else:
+                    coming.append(found[-1])
+        return found
+
+    return {"before": follow(way, behind)[::-1], "after": follow(way, ahead)}
+
+
+def _show_all(ways: Sequence[dict[str, Any]], limit: int) -> None:
+    for way in ways:
+        if len(ways) > 1:
+            click.echo(click.style(f"flow {way['flow']}, record {way['record']}", bold=True))
+        _show(way, limit)
+
+
 def _show(found: dict[str, Any], limit: int) -> None:
+    for came in found.get("came", ()):
+        click.echo(f"it was made of record {came['record']} of flow {came['flow']}")
     ways = [(each, f"sink {each['sink']}") for each in found["arrivals"]]
     ways += [(each, f"dead letter of {each['step']}: {each['reason']}: {each['message']}") for each in found["dead"]]
     for each, end in ways[:limit]:
@@ -54,12 +105,17 @@ def _show(found: dict[str, Any], limit: int) -> None:
         for hop in each["hops"]:
             click.echo(f"  {hop_text(hop)}")
         click.echo(f"  → {end}")
-    if len(ways) > limit:
-        click.echo(f"{len(ways) - limit:,} more; see --limit")
     for read in found["read"]:
         acknowledged = "all that was made of it is committed" if read["acknowledged"] else "not yet acknowledged"
         batch = f"Batch {read['batch']:,} of query {read['query']}, tier {read['tier']}"
         click.echo(f"{batch}, read {read['stream']} at {read['decided_at']}; {acknowledged}")
+    all_went = found.get("went", ())
+    for went in all_went[:limit]:
+        readers = " and ".join(f"flow {each['flow']} reads it as {each['record']}" for each in went.get("readers", ()))
+        click.echo(f"  → sink {went['sink']}, {went['place']}" + (f"; {readers}" if readers else ""))
+    more = max(0, len(ways) - limit) + max(0, len(all_went) - limit)
+    if more:
+        click.echo(f"{more:,} more; see --limit")
     for note in found["notes"]:
         click.echo(note)
 

@@ -16,6 +16,7 @@ from scribengin.connectors.kafka.markers import OPENING, SLOTS, Marker, MarkerTo
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
 from scribengin.connectors.kafka.publications import published_log
+from scribengin.connectors.kafka.scan import PartitionScan, id_of
 from scribengin.connectors.kafka.sink_audit import TopicsAudit
 from scribengin.connectors.kafka.sink_stream import StagedMessages, staged_messages
 from scribengin.connectors.kafka.sink_unit import UnitMessages, UnitPlace
@@ -25,9 +26,10 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
 from scribengin.core.remedies import add_to_outputs, start_over
 from scribengin.core.storage import names_in, remove_tree
+from scribengin.formats.origins import is_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from scribengin.connectors.contract import BatchId, Decided, Place, Published
@@ -287,10 +289,27 @@ class KafkaSink:
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:  # noqa: ARG002
         """Count the messages again; see `sink_audit`. What was published is asked of what was decided alone: `since` says nothing new."""
-        works = dict.fromkeys((*self._earlier, self._folder))
-        logs = {name: published_log(work, name) for work in works for name in names_in(work) if (work / name).is_dir()}
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
-        return TopicsAudit(self.node, self._options, flow, logs, self._rows_in).run(lineage, decided)
+        return TopicsAudit(self.node, self._options, flow, self._logs(), self._rows_in).run(lineage, decided)
+
+    def places_of(self, lineage: str, number: int, records: Collection[str]) -> Iterator[str]:
+        """See the contract's TracingSink."""
+        log = self._logs().get(lineage)
+        published = None if log is None or self._options["record_id"] != "header" else log.read(number)
+        ranges: dict[tuple[str, int], list[int]] = {}  # units of one Batch write among each other
+        for each in () if published is None else published["messages"]:
+            ranges.setdefault((each["topic"], each["partition"]), []).extend((each["first"], each["last"]))
+        for (topic, partition), offsets in ranges.items():
+            with PartitionScan(self.node, self._options, topic, partition, "sink") as scan:
+                for message in scan.messages(min(offsets), max(offsets) + 1):
+                    flow, _, id_ = id_of(message).partition(" ")
+                    if flow.rpartition("@")[0] == self._flow and any(is_of(id_, record) for record in records):
+                        yield f"{topic}-{partition}@{message.offset()}"
+
+    def _logs(self) -> dict[str, NumberedLog]:
+        """Lineage → what it has published."""
+        works = dict.fromkeys((*self._earlier, self._folder))
+        return {name: published_log(work, name) for work in works for name in names_in(work) if (work / name).is_dir()}
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Forget the claim, so that the flow may begin anew. Messages cannot be taken back: raises Refused where some stand in the topics,

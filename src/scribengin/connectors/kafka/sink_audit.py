@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import NEXT_RUN, Published
-from scribengin.connectors.kafka.client import READER, SILENT, client, fault, passes, settings
-from scribengin.connectors.kafka.outgoing import ID_HEADER
-from scribengin.core.errors import Unreachable
+from scribengin.connectors.kafka.scan import PartitionScan, id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
     from scribengin.core.numbered_log import NumberedLog
 
 _SHOWN = 5
-_READING = {"isolation.level": "read_committed", "fetch.wait.max.ms": 50}
 
 
 @dataclass(slots=True)
@@ -84,68 +80,24 @@ class TopicsAudit:
 
     def _scan(self, topic: str, partition: int, ranges: list[_Range]) -> None:
         """Count the messages of each range."""
-        kafka = client()
-        consumer = kafka.Consumer(settings(self.options) | READER | _READING, logger=SILENT)
-        try:
-            place = kafka.TopicPartition(topic, partition)
-            low, end = self._bounds(consumer, place, ranges[-1].last)
-            for each in ranges:
-                each.gone = max(0, min(low, each.last + 1) - each.first)
-            begin = max(low, ranges[0].first)
-            if begin < end:
-                consumer.assign([kafka.TopicPartition(topic, partition, begin)])
-                self._count(kafka, consumer, (topic, partition), end, ranges)
-        except kafka.KafkaException as error:
-            raise fault(self.node, str(self.options["bootstrap"]), error, self._timeout_s, "sink") from error
-        finally:
-            consumer.close()
-
-    def _bounds(self, consumer: Any, place: Any, last: int) -> tuple[int, int]:
-        """(where the log begins, where what may be read ends); a commit is decided at once, and can be read in a moment."""
-        give_up_s = time.monotonic() + 2 * self._timeout_s
-        while True:
-            low, end = consumer.get_watermark_offsets(place, timeout=self._timeout_s, cached=False)
-            if end > last or time.monotonic() > give_up_s:
-                return low, end
-            time.sleep(0.05)
-
-    def _count(self, kafka: Any, consumer: Any, place: tuple[str, int], end: int, ranges: list[_Range]) -> None:
         firsts = [each.first for each in ranges]
-        heard_s = time.monotonic()
-        while True:
-            messages = consumer.consume(1024, timeout=0.2)
-            if messages:
-                heard_s = time.monotonic()
-            elif time.monotonic() - heard_s > max(30.0, 2 * self._timeout_s):
-                raise Unreachable(
-                    f'sink "{self.node}": no broker has given anything of {place[0]}-{place[1]} for a while',
-                    remedy="check that its leader runs",
-                    node=self.node,
-                )
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    self._see(message, place, ranges[max(0, bisect_right(firsts, message.offset()) - 1)])
-                elif error.code() == kafka.KafkaError._PARTITION_EOF:
-                    if message.offset() >= end:
-                        return
-                elif not passes(error):
-                    raise kafka.KafkaException(error)
+        with PartitionScan(self.node, self.options, topic, partition, "sink") as scan:
+            scan.await_end(ranges[-1].last)
+            for each in ranges:
+                each.gone = max(0, min(scan.low, each.last + 1) - each.first)
+            for message in scan.messages(firsts[0], scan.end):
+                self._see(message, (topic, partition), ranges[max(0, bisect_right(firsts, message.offset()) - 1)])
 
     def _see(self, message: Any, place: tuple[str, int], range_: _Range) -> None:
         inside = range_.first <= message.offset() <= range_.last
         if self.flow is None:
             range_.found += self.rows_in(message) if inside else 0
             return
-        ours = any(name == ID_HEADER and value.startswith(self.flow.encode()) for name, value in message.headers() or ())
+        ours = id_of(message).startswith(self.flow)
         if ours and inside:
             range_.found += 1
         elif ours:
             self._strays.append(f"{place[0]}-{place[1]} offset {message.offset()}")
-
-    @property
-    def _timeout_s(self) -> float:
-        return float(self.options["timeout"])
 
 
 def _compare(decided: Decided, hash_: str | None, ranges: list[tuple[str, int, _Range]]) -> Published:

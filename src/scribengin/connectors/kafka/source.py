@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.client import READER, SILENT, client, fault, passes, settings
 from scribengin.connectors.kafka.options import LOSS_REMEDY, SOURCE
+from scribengin.connectors.kafka.scan import PartitionScan, id_of
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.formats.messages import PARTS, MessageBlock, MessageDecoder
 
@@ -93,6 +94,25 @@ class KafkaSource:
             yield from self._blocks(kafka, consumer, topic, partition, place["start"], end)
         finally:
             consumer.unassign()
+
+    def numbers_of(self, stream: SourceStream, *, offset: int | None = None, ordinal: int | None = None) -> tuple[int, int] | None:
+        """See the contract's TracingSource."""
+        place = stream.place
+        with PartitionScan(self._node, self._options, place["topic"], place["partition"], "source") as scan:
+            if scan.low > place["start"]:
+                return None
+            for number, message in enumerate(scan.messages(place["start"], place["end"])):
+                if message.offset() == offset or number == ordinal:
+                    return message.offset(), number
+        return None
+
+    def made_of(self, place: str, sequence: int) -> tuple[str, str] | None:
+        """See the contract's TracingSource."""
+        topic, _, partition = place.rpartition("-")
+        with PartitionScan(self._node, self._options, topic, int(partition), "source") as scan:
+            message = next(scan.messages(sequence, sequence + 1), None)
+        version, _, id_ = ("" if message is None else id_of(message)).partition(" ")
+        return (version.rpartition("@")[0], id_) if id_ else None
 
     def _blocks(self, kafka: Any, consumer: Any, topic: str, partition: int, start: int, end: int) -> Iterator[MessageBlock]:
         heard_s, silent_s = time.monotonic(), max(30.0, 2 * self._options["timeout"])
