@@ -13,8 +13,8 @@ from scribengin.worker.attempt import _outcome, standing_of
 from scribengin.worker.service import Standing
 
 
-@pytest.mark.parametrize(("code", "permanent"), [("fenced", False), ("python-error", True)])
-def test_a_query_that_failed_waits_for_a_person_unless_it_was_fenced(code: str, permanent: bool) -> None:
+@pytest.mark.parametrize(("code", "permanent"), [("fenced", False), ("channel-columns", False), ("python-error", True)])
+def test_a_query_that_failed_needs_a_person_unless_the_next_process_goes_on(code: str, permanent: bool) -> None:
     query = QueryResult("kept", "failed", 1, 1.0, Counts(), Counts(), {}, error="the right is not held any more")
     result = RunResult("tweets", "failed", "", (query,), balanced=True, problems=(Problem(code, Place(""), "x"),))
     outcome = _outcome(result)

@@ -83,6 +83,12 @@ class SourceMissing(SourceError):
     """The folder or topic that a source reads is not there; who writes it may make it."""
 
 
+class ColumnsOutdated(SourceError):
+    """What is read has got other columns than those it was planned with; planned again it is read as it is."""
+
+    code = "channel-columns"
+
+
 class SinkError(ScribenginError):
     """A sink's place does not take what is written: forbidden, missing, not what it was."""
 

@@ -34,6 +34,7 @@ from scribengin.plan.kept_folders import kept_folders, kept_stores
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.acks import QueryKey, Reading
+from scribengin.state.channels import ChannelFolder
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import read_held, write_held
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from scribengin.connectors.contract import SourceStream
     from scribengin.connectors.group.health import MemberSeen
     from scribengin.core.errors import ScribenginError
     from scribengin.local.contract import GateView, QueryView, RunSettings
@@ -132,6 +134,12 @@ class FlowRun:
         self._learning.append(learning)
         keeper = Keeper(tier.plan.flow, bench.folder, bench.plan.sinks, notice)
 
+        def begun(streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
+            for source, channel in read.items():
+                if (spec := tier.plan.flow.sources[source].schema) is not None:
+                    ChannelFolder.of(tier.folder.root, tier.folder.flow, channel).check_columns(spec.fields, source)
+            meter.begun(streams)
+
         def committed(batch: Committed) -> None:
             meter.committed(batch)
             replays.note_done(stream for streams in batch.streams.values() for stream in streams)
@@ -148,7 +156,7 @@ class FlowRun:
         run = bench.make_run(
             once=self._settings.once,
             stop=self._settings.stop,
-            on_begin=meter.begun,
+            on_begin=begun,
             on_commit=committed,
             log=log,
             fed=fed,

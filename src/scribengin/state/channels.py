@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scribengin.core.errors import ColumnsOutdated
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import make_folder, read_or_none, replace
 from scribengin.core.types import parse_schema
@@ -45,6 +46,20 @@ class ChannelFolder:
         if self.read_schema() != schema:
             make_folder(self.path)
             replace(self._record, seal(_KIND, _FORMAT, {"columns": str(schema)}))
+
+    def check_columns(self, schema: Schema, node: str) -> None:
+        """Before its reader, which takes `schema` from it, reads further: raise ColumnsOutdated where its feeder gives a column that is not
+        in it, or is of another type. The feeder writes its columns before any row that has them."""
+        given = self.read_schema()
+        known = {field.name: field.type for field in schema.fields}
+        new = [] if given is None else [field for field in given.fields if known.get(field.name) != field.type]
+        if new:
+            columns = ", ".join(f"{each.name} {each.type}" for each in new)
+            raise ColumnsOutdated(
+                f"channel {self.path.name} has other columns since its feeder started again: {columns}",
+                remedy="run it again: it takes them in",
+                node=node,
+            )
 
     @property
     def _record(self) -> Path:

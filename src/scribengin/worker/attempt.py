@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.core.errors import FencedError, InputError, ScribenginError, SourceMissing
+from scribengin.core.errors import ColumnsOutdated, FencedError, InputError, ScribenginError, SourceMissing
 from scribengin.core.loopback import LOOPBACK
 from scribengin.core.remedies import for_flow
 from scribengin.launch.marks import VARIABLE
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 _ARCHIVE_AFTER_S = 60.0
 _AWAIT_S = 2.0
 """between two looks for what another flow is to make"""
+_PASSING = frozenset({FencedError.code, ColumnsOutdated.code})
+"""codes of what the next worker does not meet"""
 _MILESTONES = {"checking with spark": "recovering", "running": "running"}
 
 
@@ -316,11 +318,11 @@ def _cause(query: QueryView) -> str:
 
 
 def _outcome(result: RunResult) -> Outcome:
-    """A Query goes on by itself after what passes: one that has failed waits for a person. But one that was fenced does not: its lease was
-    in doubt for a moment, when the registry was away, and a process that takes it anew goes on."""
+    """A Query goes on by itself after what passes: one that has failed needs a person. But the next process goes on where the lease was in
+    doubt for a moment, when the registry was away, and where a channel has got other columns, which it plans with."""
     if result.state != "failed":
         return Outcome(result.state)
-    permanent = all(problem.code != FencedError.code for problem in result.problems if problem.severity == "error")
+    permanent = all(problem.code not in _PASSING for problem in result.problems if problem.severity == "error")
     failed = next((query for query in result.queries if query.state == "failed"), None)
     if failed is not None:
         return Outcome("failed", f"query {failed.name}: {failed.error}", failed.remedy, permanent=permanent)

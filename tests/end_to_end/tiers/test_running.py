@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.core.errors import InputError, Refused
-from scribengin.local.contract import RunSettings
+from scribengin.local.contract import RunResult, RunSettings
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
-from scribengin.local.run import run_flows
+from scribengin.local.run import run_flow, run_flows
+from scribengin.state.accepted import Word
 
 if TYPE_CHECKING:
+    from scribengin.local.contract import RunView
     from tests.conftest import FlowFolder
 
 FLOW = """
@@ -165,3 +167,42 @@ def test_flows_that_feed_each_other_in_a_circle_are_told_with_the_way(folder: Fl
 def test_a_tier_in_two_files_is_refused(folder: FlowFolder) -> None:
     with pytest.raises(Refused, match='tier "main" of flow "first" stands in two files'):
         side_by_side(folder, FIRST, FIRST)
+
+
+GROWS = """
+version: 1
+name: grows
+sources:
+  numbers: {type: files, path: data, format: json, settle: 0s, schema: "n BIGINT, word STRING"}
+steps:
+  chosen: {from: numbers, select: [COLUMNS]}
+sinks:
+  kept: {from: chosen, type: files, path: out/kept, format: json}
+tiers: {near: {steps: [numbers, chosen]}, far: {steps: [kept]}}
+"""
+
+
+def test_a_reader_that_runs_takes_no_row_without_a_column_that_its_feeder_has_added(folder: FlowFolder) -> None:
+    folder.flow(GROWS.replace("COLUMNS", "n")).data("data/a.jsonl", [{"n": 1, "word": "one"}])
+    assert folder.run(tier="near").state == "finished"
+    stop, results, seen = threading.Event(), list[RunResult](), threading.Event()
+
+    def watch(view: RunView) -> None:
+        if any(query.batches for query in view.queries):
+            seen.set()
+
+    settings = RunSettings(tier="far", stop=stop)
+    reader = threading.Thread(target=lambda: results.append(run_flow(folder.path / "flow.yaml", settings, watch, spark=folder.spark)))
+    reader.start()
+    try:
+        assert seen.wait(120), "the first row"
+        folder.flow(GROWS.replace("COLUMNS", "n, word")).data("data/b.jsonl", [{"n": 2, "word": "two"}])
+        assert folder.run(tier="near").state == "finished"
+        reader.join(120)
+    finally:
+        stop.set()
+        reader.join()
+    assert [(problem.code, "word STRING" in problem.message) for problem in results[0].problems] == [("channel-columns", True)]
+    assert [row["n"] for row in folder.read("out/kept")] == [1]
+    assert folder.run(tier="far", word=Word("now", "me")).state == "finished"
+    assert folder.read("out/kept") == [{"n": 1}, {"n": 2, "word": "two"}]

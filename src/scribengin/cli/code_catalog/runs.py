@@ -119,6 +119,13 @@ CATALOG: tuple[Entry, ...] = (
         "tests/registry/test_zookeeper.py::test_a_holder_stopped_past_its_session_and_continued_changes_nothing_and_learns_it",
     ),
     met(
+        "channel-columns",
+        "A channel has other columns by now",
+        "The tier that feeds it has started with another version meanwhile. What this one read with the earlier columns is committed.",
+        "Run it again: it takes the new columns in. A worker of a control plane does so by itself.",
+        "tests/end_to_end/tiers/test_running.py::test_a_reader_that_runs_takes_no_row_without_a_column_that_its_feeder_has_added",
+    ),
+    met(
         "query-unknown",
         "The flow has no such Query",
         "A Query has the id of its sink, or the name in `together`.",
