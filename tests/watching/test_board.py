@@ -163,6 +163,9 @@ def test_what_holds_a_flow_up_is_a_full_channel_or_a_query_that_reads_less_than_
     for waits in ({}, {"lag_s": 2.0}, {"lag_rows": 106, "rows_per_s": 200.0}):  # a source always has something new
         assert bottleneck_text([replace(slow, **waits)], []) == ""
     assert bottleneck_text([QueryView("kept", "running", slowest=("enrich", 0.9))], []) == ""
+    long = QueryView("kept", "running", batch=4, batch_s=100.0, tasks=(3, 8))
+    assert bottleneck_text([long, replace(long, name="other", batch_s=20.0)], []) == "query kept, Batch 4: 3 of 8 tasks, for 1m40s"
+    assert bottleneck_text([replace(long, batch_s=9.0)], []) == ""
 
 
 def test_where_there_are_many_workers_each_is_to_speak_less_often() -> None:

@@ -40,7 +40,8 @@ A worker names the claim of its lease in place of a token; a master takes nothin
 
 `now` in `metrics` is what the whole flow does. `delay_s` is the age of the oldest thing that waits, at a source or in a channel; where
 a worker is silent it grows. `bottleneck` says in words what holds it up: the channel that grows or is full and the step that takes most of
-a Batch behind it, or the Query that reads less than arrives. `orders` says how [utilities](utilities.md) run, with figures. Below
+a Batch behind it, or the Query that reads less than arrives, or a Batch of ten seconds and more with how many of its tasks are
+through. `orders` says how [utilities](utilities.md) run, with figures. Below
 stand `tiers` with their `queries` (rows, rates, lag, phases of the last Batch, state, watermark, the node that took most), each with
 its `sources` and `sinks`; `attempts`, the processes that served the tier, the newest first, with what failed in them down to the line;
 `edges`, the channels.

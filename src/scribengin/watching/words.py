@@ -43,7 +43,8 @@ def slowest_text(view: RunView) -> str:
 
 def bottleneck_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> str:
     """Of a whole flow: `enrich takes 81% of the Batch; hot -> enrich grows by 4,000 rows/s; at twice the rate it would catch up in 12m`,
-    else which channel is full, else which Query reads less than arrives, and what in it takes its time. Empty where nothing holds it up."""
+    else which channel is full, else which Query reads less than arrives, and what in it takes its time; else which Batch has been under way
+    for long, and how far it is. Empty where nothing holds it up."""
     if growing := _growing_text(queries, gates):
         return growing
     if full := [gate for gate in gates if gate.paused]:
@@ -52,6 +53,9 @@ def bottleneck_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> 
     if behind := [query for query in queries if query.falls_behind and _waits_long(query)]:
         query = max(behind, key=lambda each: each.lag_s or 0.0)
         return "; ".join([*_slowest_of([query]), f"more arrives than {query.name} reads"])
+    if long := [query for query in queries if query.batch_s >= _LONG_S and query.state in ("running", "stopping")]:
+        query = max(long, key=lambda each: each.batch_s)
+        return f"query {query.name}, {under_way(query, timed=True)}"
     return ""
 
 
