@@ -30,6 +30,15 @@ def split_url(url: str) -> SplitResult | None:
         return None
 
 
+def has_password(addresses: str) -> bool:
+    """Whether one of several addresses, apart by commas, holds a password: before its host, or among what is asked.
+
+    >>> has_password("postgresql://etl@db1/shop"), has_password("http://a:1,http://me:pw@b:1"), has_password("postgresql://db/s?password=x")
+    (False, True, True)
+    """
+    return re.search(r"://[^/@]*:[^/]*@|[?&](?:password|sslpassword)=[^&]", addresses) is not None
+
+
 def is_host(text: str) -> bool:
     """True for HOST and HOST:PORT, where the port is from 1 to 65535.
 

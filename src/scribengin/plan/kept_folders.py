@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.connectors.delta import is_stored, table_place
-from scribengin.plan.groups import placed, target
+from scribengin.plan.groups import placements
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,7 +28,7 @@ def kept_folders(flow: Flow, sinks: Collection[str] | None = None) -> tuple[str,
             continue
         if node.type != "files" and (node.type, node.options.get("kind")) != ("channel", "folder"):
             continue
-        paths = [node.options.get("path")] if target(node) is None else [each["path"] for _, _, each in placed(flow, node, node.options)]
+        paths = [options.get("path") for _, options in placements(flow, node)]
         folders |= {str(Path(flow.folder.resolve(), path)) for path in paths if path}
     return tuple(sorted(folders))
 
@@ -49,28 +49,32 @@ class KeptTable:
 
 
 def kept_stores(flow: Flow, sinks: Collection[str] | None = None) -> list[StoreKeeper]:
-    """Of the places in stores, S3 or HDFS, that a tier's sinks write to, by name of the sink, where something may wait to be merged.
-    `sinks`: of those alone."""
+    """Of the places in stores, S3 or HDFS, that a tier's sinks write to, by name of the sink, where something may wait to be merged; of
+    each member where they go to a group. `sinks`: of those alone."""
     from scribengin.connectors.objects.address import Address
     from scribengin.connectors.objects.upkeep import StoreKeeper
 
     found = []
     for node in sorted(flow.sinks.values(), key=lambda node: node.id):
-        if node.type in ("objects", "hdfs") and "url" in node.options and (sinks is None or node.id in sinks):
-            options = catalog.sink_types()[node.type].filled(node.options, flow.defaults.profile)
-            keeper = StoreKeeper(Address.of(node.id, options, flow.folder.resolve()), options)
-            found += [keeper] if keeper.wanted else []
+        if node.type not in ("objects", "hdfs") or not (sinks is None or node.id in sinks):
+            continue
+        for _, given in placements(flow, node):
+            if "url" in given:
+                options = catalog.sink_types()[node.type].filled(given, flow.defaults.profile)
+                keeper = StoreKeeper(Address.of(node.id, options, flow.folder.resolve()), options)
+                found += [keeper] if keeper.wanted else []
     return found
 
 
 def kept_tables(flow: Flow) -> dict[str, KeptTable]:
-    """What it is called → the table, of a tier's sinks into Delta tables."""
+    """What it is called → the table, of a tier's sinks into Delta tables; of each member where they go to a group."""
     nodes = [node for node in flow.sinks.values() if node.type == "delta" and "path" in node.options]
     declared = catalog.sink_types()["delta"]
     folder = flow.folder.resolve()
     return {
-        path if is_stored(path := node.options["path"]) else str(folder / path): KeptTable(
-            node.id, declared.filled(node.options, flow.defaults.profile), folder
+        path if is_stored(path := options["path"]) else str(folder / path): KeptTable(
+            node.id, declared.filled(options, flow.defaults.profile), folder
         )
         for node in nodes
+        for _, options in placements(flow, node)
     }

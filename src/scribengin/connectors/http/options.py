@@ -66,4 +66,5 @@ SINK = NodeType(
         ),
     ),
     abilities=frozenset({"append"}),
+    alone="whether a server takes requests is not known before one is sent: no member could be left out before a Batch is decided for it",
 )
