@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 
 from scribengin.connectors import catalog
 from scribengin.connectors.keyed.sink import KeyedSink
@@ -18,6 +17,7 @@ from scribengin.core.store import LocalStore
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.sqlite_store import SqliteStore
+from tests.connectors.delta.conftest import read_table
 from tests.connectors.group.alternating import Alternating, OfferingAlternating
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def objects(at: Path) -> list[dict[str, Any]]:
 
 
 def delta(at: Path) -> list[dict[str, Any]]:
-    path = str(at / "kept")
-    rows: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
-    return rows
+    return read_table(at / "kept")
 
 
 def sql(at: Path) -> list[dict[str, Any]]:

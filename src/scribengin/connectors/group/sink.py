@@ -17,7 +17,7 @@ from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN, said
 from scribengin.connectors.group.health import Health, Turns
-from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
+from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none
 
 if TYPE_CHECKING:
@@ -228,10 +228,11 @@ class GroupSink:
                     raise
                 self._lost(name, reason)
                 if not through:
+                    help_ = reason.remedy if isinstance(reason, SinkError) and reason.remedy else f"bring {name} back"
                     raise Unreachable(
                         f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}", and waits for it: '
                         f"{said(reason)}",
-                        remedy=f"bring {name} back; a Batch never changes its member, those behind it may go to others",
+                        remedy=f"{help_}; a Batch never changes its member, those behind it may go to others",
                         code="group-waits",
                         node=self.node,
                     ) from error
@@ -335,14 +336,12 @@ class OfferingGroupSink(GroupSink):
 
     def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
         """At the member that the decision names. Raises Unreachable where it is away."""
-        failed: list[BaseException] = []
 
         def refused(refusal: Refusal) -> None:
             try:
                 refuse(refusal)
-            except BaseException as error:  # what is wrong with a row says nothing of its member
-                failed.append(error)
-                raise
+            except DOWN as error:
+                raise _OfARow(error) from error
 
         def act(sink: MemberSink) -> None:
             if offers(sink):
@@ -350,10 +349,16 @@ class OfferingGroupSink(GroupSink):
 
         try:
             self._at_its_member(decided, act, publishes=False)
-        except Unreachable:
-            if failed:
-                raise failed[0] from None
-            raise
+        except _OfARow as stopped:
+            raise stopped.error from None
+
+
+class _OfARow(Exception):
+    """`error` is about a row that a member refused, and says nothing of the member."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _sum(one: Unaccounted, other: Unaccounted) -> Unaccounted:
