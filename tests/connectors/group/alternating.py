@@ -101,8 +101,6 @@ class Alternating:
     gaps. The suite says when a Batch runs and under which Term; in a flow it is the group that chooses. `options`: those of each member,
     with defaults; `open_` opens a member's sink."""
 
-    exactly_once = True
-
     def __init__(
         self,
         type_: str,
@@ -111,6 +109,7 @@ class Alternating:
         open_: Callable[[str, Place], Any] = catalog.open_sink,
     ) -> None:
         self.group = opened(type_, {f"m{nth}": each for nth, each in enumerate(options)}, folder, open_)
+        self.exactly_once = self.group.exactly_once
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         self.group.prepare(owner=owner, lineage=lineage, adopt=adopt)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scribengin.connectors.abilities import can_be_looked_at, compares_columns, counts_others, is_chained, offers
+from scribengin.connectors.abilities import can_be_looked_at, compares_columns, counts_others, is_chained, keeps_batches, offers
 from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN, said
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 class GroupSink:
     """See `contract.ChoosingSink`. Stays in the driver: executors get the chosen member's sink. `sinks`: member → its sink."""
 
-    exactly_once = True
-
     def __init__(self, place: Place, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
         self.node = place.node
+        self.exactly_once = all(sink.exactly_once for sink in sinks.values())
         self.turns: Callable[[], Turns] = Turns
         """what somebody says of the group, asked before each Batch"""
         self._sinks = dict(sinks)
@@ -161,8 +160,10 @@ class GroupSink:
         self._batches[self._last] = self._batches.get(self._last, 0) + 1
 
     def upkeep(self) -> list[str]:
-        """See `KeptSink`: nothing is kept here; says where the Batches go from now on, and why."""
+        """See `KeptSink`: says where the Batches go from now on, and why; and what members say."""
         told, self._told = self._told, []
+        for name, sink in self._sinks.items():
+            told += [f"member {name}: {sentence}" for sentence in sink.upkeep()] if keeps_batches(sink) else []
         return told
 
     def members(self) -> tuple[MemberSeen, ...]:

@@ -84,7 +84,7 @@ def sinks_can_be_members(subject: Subject) -> Iterator[Problem]:
             fault = option.member_fault(member.at)
             if fault is not None:
                 yield subject.problem("group-place", where, f"{whose} {fault[0]}", fault[1])
-            elif has_password(member.at):
+            elif has_password(member.at) and declared.option("config") is not None:
                 remedy = f'take it out and write at {called(sink)} config: {{password: "${{secret:env/NAME}}"}}: a secret is never shown'
                 yield subject.problem("secret-in-plain", where, f"{whose} holds a password", remedy)
 
