@@ -39,6 +39,15 @@ def has_password(addresses: str) -> bool:
     return re.search(r"://[^/@]*:[^/]*@|[?&](?:password|sslpassword)=[^&]", addresses) is not None
 
 
+def without_login(addresses: str) -> str:
+    """One address or several, without who logs in.
+
+    >>> without_login("postgresql://etl@db1/shop, http://me:pw@b:1")
+    'postgresql://db1/shop, http://b:1'
+    """
+    return re.sub(r"://[^/]*@", "://", addresses)
+
+
 def is_host(text: str) -> bool:
     """True for HOST and HOST:PORT, where the port is from 1 to 65535.
 

@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
+from scribengin.connectors.addresses import without_login
 from scribengin.plan.describe import listed
 
 if TYPE_CHECKING:
@@ -59,6 +60,18 @@ def placements(flow: Flow, sink: Sink) -> Iterator[tuple[int | None, Mapping[str
             yield index, {**sink.options, option.name: _value(each, option, sink.options)}
 
 
+def member_places(flow: Flow, node: Source | Sink) -> dict[str, str]:
+    """Member → where it is, by the word of the node's type, for people: `server postgresql://db1/shop`. Without a login."""
+    option = _by_member(node, node.options)
+    if option is None:
+        return {}
+    return {name: f"{option.name} {_shown(options[option.name])}" for name, _, options in placed(flow, node, node.options)}
+
+
+def _shown(value: Any) -> str:
+    return without_login(value if isinstance(value, str) else ", ".join(map(str, value)))
+
+
 def _by_member(node: Source | Sink, options: Mapping[str, Any]) -> Option | None:
     declared = catalog.sink_types(internal=True).get(node.type)
     if declared is not None and node.type == "channel":
@@ -83,13 +96,14 @@ def group_notes(flow: Flow) -> Iterator[str]:
         if to is None:
             continue
         members = sorted(members_of(flow, to), key=lambda each: each.cost)
+        places = member_places(flow, node)
         name = to.partition(".")[0]
         if len(members) == 1:
-            yield f"{node.id} goes to member {members[0].name} of group {name}, at {members[0].at}; its Batches wait for it"
+            yield f"{node.id} goes to member {members[0].name} of group {name} ({places[members[0].name]}); its Batches wait for it"
             continue
-        lowest = [each.name for each in members if each.cost == members[0].cost]
-        others = [f"{each.name} (cost {each.cost:g})" for each in members if each.cost != members[0].cost]
-        first = f"{listed(lowest)} (cost {members[0].cost:g})" + (" in turn" if len(lowest) > 1 else "")
+        lowest = [f"{each.name} ({places[each.name]}, cost {each.cost:g})" for each in members if each.cost == members[0].cost]
+        others = [f"{each.name} ({places[each.name]}, cost {each.cost:g})" for each in members if each.cost != members[0].cost]
+        first = f"{listed(lowest)}" + (" in turn" if len(lowest) > 1 else "")
         then = f", then {', '.join(others)}" if others else ""
         yield (
             f"{node.id} goes to group {name}: first to {first}{then}, the lowest cost that answers; a Batch that is decided for a member "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.sqlite_store import SqliteStore
 from tests.connectors.delta.conftest import read_table
-from tests.connectors.group.alternating import Alternating, OfferingAlternating
+from tests.connectors.group.alternating import Alternating, Driver, OfferingAlternating
+from tests.connectors.group.disks import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,13 +102,22 @@ def _example() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("type_", KINDS)
-def test_a_group_keeps_the_contract_of_one_sink(type_: str, tmp_path: Path) -> None:
-    rows_below, options = KINDS[type_]
-    places = [tmp_path / "a", tmp_path / "b"]
-    for place in places:
+@pytest.fixture
+def places(tmp_path: Path) -> list[Path]:
+    """Of the two members."""
+    made = [tmp_path / "a", tmp_path / "b"]
+    for place in made:
         place.mkdir()
-    given = tuple(filled(type_, {name: value.format(at=place) for name, value in options.items()}) for place in places)
+    return made
+
+
+def options_of(type_: str, places: list[Path]) -> list[dict[str, Any]]:
+    return [filled(type_, {name: value.format(at=place) for name, value in KINDS[type_][1].items()}) for place in places]
+
+
+@pytest.mark.parametrize("type_", KINDS)
+def test_a_group_keeps_the_contract_of_one_sink(type_: str, places: list[Path], tmp_path: Path) -> None:
+    rows_below, given = KINDS[type_][0], tuple(options_of(type_, places))
     kind = OfferingAlternating if type_ == "keyed" else Alternating
 
     def found() -> list[dict[str, Any]]:
@@ -116,3 +127,18 @@ def test_a_group_keeps_the_contract_of_one_sink(type_: str, tmp_path: Path) -> N
     assert all(map(rows_below, places)), "Batches have gone to both"
     assert kind(type_, given, tmp_path, opened).clear(owner="conformance", flow="flow") > 0
     assert found() == []
+
+
+@pytest.mark.parametrize("type_", KINDS)
+def test_an_audit_finds_a_batch_that_stands_at_a_member_that_it_was_not_decided_for(type_: str, places: list[Path], tmp_path: Path) -> None:
+    members = dict(zip(("near", "far"), options_of(type_, places), strict=True))
+    driver = Driver(type_, members, tmp_path, Clock(), SCHEMA, opened)
+    driver.recover()
+    driver.put(ROWS[:1])
+    owed = driver.decide(ROWS[1:2])
+    driver.publish(owed)
+    assert [text for each in driver.audit() for text in each.violations] == []
+    driver.decided[-1] = replace(owed, behind={**owed.behind, "member": "far"})
+    found = [text for each in driver.audit() for text in each.violations]
+    assert "member near: batch 1 is published, but no decision says so" in found
+    assert any(text.startswith("member far: ") for text in found)

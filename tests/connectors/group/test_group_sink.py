@@ -398,7 +398,12 @@ def test_rows_are_offered_to_the_member_of_the_decision_and_wait_for_it(tmp_path
         with pytest.raises(Unreachable, match='batch 1 is decided for member "near", and waits for it: near does not answer'):
             tried(owed)
     places.away.clear()
+    driver.sink.offer(owed, list[Refusal]().append)
+    places.away.add("near")
     driver.start()
+    with pytest.raises(Unreachable, match='batch 1 is decided for member "near", and waits for it'):
+        driver.recover()  # its rows are there, and nothing says so yet
+    places.away.clear()
     driver.recover()
     assert (places.ids("near"), places.ids("far")) == ([1, 2], [])
     places.away.add("near")
