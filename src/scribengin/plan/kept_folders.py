@@ -11,10 +11,11 @@ from scribengin.connectors.delta import is_stored, table_place
 from scribengin.plan.groups import placements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
     from scribengin.connectors.delta.places import TablePlace
+    from scribengin.connectors.objects.address import Address
     from scribengin.connectors.objects.upkeep import StoreKeeper
     from scribengin.spec.model import Flow
 
@@ -51,19 +52,22 @@ class KeptTable:
 def kept_stores(flow: Flow, sinks: Collection[str] | None = None) -> list[StoreKeeper]:
     """Of the places in stores, S3 or HDFS, that a tier's sinks write to, by name of the sink, where something may wait to be merged; of
     each member where they go to a group. `sinks`: of those alone."""
-    from scribengin.connectors.objects.address import Address
     from scribengin.connectors.objects.upkeep import StoreKeeper
 
-    found = []
+    keepers = (StoreKeeper(address, options) for id_, address, options in places_in_stores(flow) if sinks is None or id_ in sinks)
+    return [keeper for keeper in keepers if keeper.wanted]
+
+
+def places_in_stores(flow: Flow) -> Iterator[tuple[str, Address, Mapping[str, Any]]]:
+    """(sink, where it writes, its options there) of the sinks to object stores and HDFS, by name; of each member where one goes to a group.
+    Raises SinkError for an address that is none."""
+    from scribengin.connectors.objects.address import Address
+
     for node in sorted(flow.sinks.values(), key=lambda node: node.id):
-        if node.type not in ("objects", "hdfs") or not (sinks is None or node.id in sinks):
-            continue
-        for _, given in placements(flow, node):
+        for _, given in placements(flow, node) if node.type in ("objects", "hdfs") else ():
             if "url" in given:
                 options = catalog.sink_types()[node.type].filled(given, flow.defaults.profile)
-                keeper = StoreKeeper(Address.of(node.id, options, flow.folder.resolve()), options)
-                found += [keeper] if keeper.wanted else []
-    return found
+                yield node.id, Address.of(node.id, options, flow.folder.resolve()), options
 
 
 def kept_tables(flow: Flow) -> dict[str, KeptTable]:

@@ -121,8 +121,7 @@ def test_a_batch_that_a_killed_driver_has_begun_to_send_waits_for_its_server_and
     assert run(tmp_path).returncode == 0
     assert server.ids() == {id_: 1 for id_ in range(2000, 3000) if id_ % 10 > 0}
     assert set(near.ids() | back.ids()) == {id_ for id_ in range(2000) if id_ % 10 > 0}
-    with WebServer(port):
-        audited = scribengin(tmp_path, "audit", "flow.yaml", TOKEN="x")
+    audited = scribengin(tmp_path, "audit", "flow.yaml", TOKEN="x")
     assert audited.returncode == 0, audited.stdout + audited.stderr
 
 

@@ -128,6 +128,7 @@ def test_a_batch_waits_for_the_server_that_it_was_decided_for_and_later_ones_go_
     assert driver.put(numbered(3)) == "far"
     assert server.ids() == {0: 1, 1: 1, 2: 1}
     assert near.ids() == {0: 1}
+    assert [(each.rows, each.violations) for each in driver.audit()] == [(1, ()), (2, ()), (3, ())], "it asks no server"
 
 
 def test_a_request_is_a_row_and_its_address_names_the_row(server: WebServer, tmp_path: Path) -> None:

@@ -12,7 +12,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scribengin.connectors.abilities import can_be_looked_at, compares_columns, counts_others, is_chained, keeps_batches, offers
+from scribengin.connectors.abilities import (
+    can_be_looked_at,
+    compares_columns,
+    counts_others,
+    is_audited_in_state,
+    is_chained,
+    keeps_batches,
+    offers,
+)
 from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN, said
@@ -173,8 +181,11 @@ class GroupSink:
     # --- afterwards ---
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Each member's own audit of the Batches that were decided for it, in the order of all. Raises Unreachable where one is away."""
+        """Each member's own audit of the Batches that were decided for it, in the order of all. Raises Unreachable where one is away that
+        has to be read."""
         for name, sink in self._sinks.items():
+            if is_audited_in_state(sink):
+                continue
             try:
                 sink.look(claimed=self._is_claimed(name))
             except DOWN as error:

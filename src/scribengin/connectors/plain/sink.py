@@ -27,6 +27,7 @@ class PlainSink(ABC):
     """At least once, but where a subclass says more. Executors get a pickled copy, from which they take streams."""
 
     exactly_once = False
+    audited_in_state = True
 
     def __init__(self, place: Place) -> None:
         self.node = place.node
