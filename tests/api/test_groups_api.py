@@ -51,7 +51,10 @@ def test_members_are_seen_taken_out_and_let_back(bench: Bench, capfd: pytest.Cap
     assert (group.group, group.flows, group.refused) == ("disks", ("numbers",), "")
     assert [(each.member, each.cost, each.out, each.seen) for each in group.members] == [("near", 1.0, False, ()), ("far", 2.0, False, ())]
 
-    seen = (MemberSeen("near", 1.0, batches=7, group="disks"), MemberSeen("far", 2.0, "failed", "no answer", 4.0, group="disks"))
+    seen = (
+        MemberSeen("near", 1.0, batches=7, group="disks", place="path /mnt/a/kept"),
+        MemberSeen("far", 2.0, "failed", "no answer", 4.0, group="disks"),
+    )
     told = TierProgress(
         flow="numbers",
         tier="main",
@@ -71,6 +74,7 @@ def test_members_are_seen_taken_out_and_let_back(bench: Bench, capfd: pytest.Cap
             "tier": "main",
             "query": "kept",
             "sink": "kept",
+            "place": "path /mnt/a/kept",
             "state": "healthy",
             "reason": "",
             "again_s": 0.0,

@@ -53,7 +53,7 @@ COMMANDS = (
         "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. `others` is what a sink's place holds besides, of which "
         "this state knows nothing: rows\nof other lineages, and files that no record names; each is a warning too (`audit-others`). "
         "It is null where that is not "
-        "looked for (Kafka,\nHTTP, groups, what Spark writes). "
+        "looked for (Kafka,\nHTTP, groups of these, what Spark writes). "
         "`left_out` is the newest Batch where a run is still at\nit, null where all is covered. `lines` is the ledger as people add it "
         "up: in + made = out + filtered +\nfolded + dead + late, without what is looked up in static tables (`lookup`); `held` is "
         "beside the sum. Where there are any losses, counts\nof rows have `lost` and "

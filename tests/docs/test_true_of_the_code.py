@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import TYPE_CHECKING
 
 import pytest
 from doc_pages import ROOT, WRITTEN
@@ -11,6 +12,9 @@ from doc_pages import ROOT, WRITTEN
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core import faults
 from scribengin.spark import failures, session
+
+if TYPE_CHECKING:
+    from scribengin.core.options import NodeType
 
 _SOURCES = ROOT / "src" / "scribengin"
 _CODE_FILE = re.compile(r"[`\s]((?:[a-z_]+/)+[a-z_]+\.py|(?:[a-z_]+/)+)(?=[`,\s])")
@@ -29,6 +33,25 @@ def test_every_connector_that_a_flow_can_name_is_listed() -> None:
     table = re.findall(r"^\| (sources and sinks|sources|sinks) \| (.+) \|$", (ROOT / "docs/connectors.md").read_text(), re.MULTILINE)
     told = {role: set(re.findall(r"`([a-z]+)`", names)) for role, names in table}
     assert told == {"sources and sinks": sources & sinks, "sources": sources - sinks, "sinks": sinks - sources}
+
+
+def test_the_page_says_of_every_sink_whether_it_can_go_to_a_group_and_why_not() -> None:
+    page = (ROOT / "docs/tiers.md").read_text()
+    told = page[page.index("<!-- groups -->") : page.index("<!-- /groups -->")].strip().splitlines()[3:]
+    assert told == [_in_a_group(declared) for _, declared in sorted(sink_types().items())]
+
+
+def _in_a_group(declared: NodeType) -> str:
+    """A line of the table."""
+    whys: dict[str, list[str]] = {}
+    for option in declared.options:
+        for value, why in option.alone.items():
+            whys.setdefault(why, []).append(f"`{option.name}: {value}`")
+    at, cannot = "-", declared.alone or "; ".join(f"with {', '.join(said)}: {why}" for why, said in whys.items())
+    if (by_member := declared.by_member) is not None:
+        beside = {"path": ", with the sink's own below it", "list": ", with commas between several"}
+        at = f"`{by_member.name}`{beside.get(by_member.kind, '')}"
+    return f"| `{declared.type}` | {at} | {cannot or '-'} |"
 
 
 def test_every_extra_of_the_package_is_listed() -> None:

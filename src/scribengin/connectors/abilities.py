@@ -81,6 +81,11 @@ def counts_others(sink: Sink) -> TypeGuard[CountingSink]:
     return hasattr(sink, "unaccounted")
 
 
+def is_audited_in_state(sink: Sink) -> bool:
+    """True where an audit reads what the flow's state says of the sink, and asks no place."""
+    return getattr(sink, "audited_in_state", False)
+
+
 def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
     """True for a SparkSink."""
     return hasattr(sink, "spark_options")

@@ -30,6 +30,24 @@ def split_url(url: str) -> SplitResult | None:
         return None
 
 
+def has_password(addresses: str) -> bool:
+    """Whether one of several addresses, apart by commas, holds a password: before its host, or among what is asked.
+
+    >>> has_password("postgresql://etl@db1/shop"), has_password("http://a:1,http://me:pw@b:1"), has_password("postgresql://db/s?password=x")
+    (False, True, True)
+    """
+    return re.search(r"://[^/@]*:[^/]*@|[?&](?:password|sslpassword)=[^&]", addresses) is not None
+
+
+def without_login(addresses: str) -> str:
+    """One address or several, without who logs in.
+
+    >>> without_login("postgresql://etl@db1/shop, http://me:pw@b:1")
+    'postgresql://db1/shop, http://b:1'
+    """
+    return re.sub(r"://[^/]*@", "://", addresses)
+
+
 def is_host(text: str) -> bool:
     """True for HOST and HOST:PORT, where the port is from 1 to 65535.
 

@@ -126,7 +126,7 @@ def _seen_by(flow: str, group: str, told: Mapping[str, Any] | None) -> Iterator[
             for sink, members in query.get("members", {}).items():
                 for each in members:
                     if each.get("group") == group:
-                        row = {"flow": flow, "tier": tier["tier"], "query": query["query"], "sink": sink}
+                        row = {"flow": flow, "tier": tier["tier"], "query": query["query"], "sink": sink, "place": each.get("place", "")}
                         yield each["member"], {**row, **{name: each[name] for name in ("state", "reason", "again_s", "batches")}}
 
 

@@ -19,7 +19,9 @@ word; `section` a mapping with keys of its own (`Option.keys`). A `list` with su
 REQUIRED: Any = object()
 """The default of an option that must be given."""
 GIVEN = "given"
-"""In `Option.adds` of a section: where the flow writes it."""
+"""In `Option.adds` and `Option.alone` of a section: where the flow writes it."""
+ALONE_BY_KEY = "a row replaces the earlier one of its key, which may lie in another member, where it would stay"
+"""In `Option.alone`: of what is written by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,12 @@ class Option:
     deliveries: tuple[str, ...] = ()
     """the values of `delivery:` beside which it means something; empty for all"""
     by_member: bool = False
-    """of a sink: True where each member of a group says it for itself (`at`); a path is then one below that of the member"""
+    """of a sink: True where each member of a group says it for itself (`at`); a path is then one below that of the member, several texts
+    of a list are apart by commas"""
+    at_check: Callable[[str], tuple[str, str] | None] | None = None
+    """of such an option: (what is wrong with an `at`, what to do), where `check` does not say it"""
+    alone: Mapping[Any, str] = field(default_factory=dict)
+    """of a sink that can go to a group: value → why it cannot with that value, a clause; of a section: GIVEN → why"""
     of_streams: bool = False
     """of a source: True where it has no effect with `static: true`, for all that is there is read then"""
     travels: bool = False
@@ -66,8 +73,24 @@ class Option:
 
     def added(self, value: Any) -> frozenset[str]:
         """The abilities that a node has by this value."""
-        said = (GIVEN if value is not None else "") if self.kind == "section" else value
-        return self.adds.get(said, frozenset())
+        return self.adds.get(self._said(value), frozenset()) if self.adds else frozenset()
+
+    def keeps_alone(self, value: Any) -> str:
+        """Why a sink with this value cannot go to a group; empty where the option does not keep it from one."""
+        return self.alone.get(self._said(value), "") if self.alone else ""
+
+    def member_value(self, at: str) -> Any:
+        """The value of an option that is `by_member`, as `at` of a member gives it; not of a path, which the node's own follows."""
+        return tuple(each.strip() for each in at.split(",") if each.strip()) if self.kind == "list" else at
+
+    def member_fault(self, at: str) -> tuple[str, str] | None:
+        """(what is wrong with the `at` of a member, what to do); None where nothing is."""
+        if self.at_check is not None:
+            return self.at_check(at)
+        return None if self.check is None else self.check(self.member_value(at))
+
+    def _said(self, value: Any) -> Any:
+        return (GIVEN if value is not None else "") if self.kind == "section" else value
 
     @property
     def required(self) -> bool:
@@ -92,6 +115,8 @@ class NodeType:
     check: Callable[[Mapping[str, Any]], tuple[str, str, str] | None] | None = None
     """of options that are right alone: (the one to change, what is wrong with it beside the others, what to do); None where nothing is.
     It gets them filled with the defaults"""
+    alone: str = ""
+    """of a sink without an option that is `by_member`: why it cannot go to a group, a clause"""
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""
@@ -102,6 +127,14 @@ class NodeType:
         """The option that each member of a group says for itself; None where the sink cannot go to a group. One that can is built as a
         `connectors.group.contract.MemberSink`."""
         return next((option for option in self.options if option.by_member), None)
+
+    def kept_alone(self, given: Mapping[str, Any]) -> tuple[Option | None, str] | None:
+        """What keeps a sink with these options out of a group, and why: an option, or None where it is the type itself. None as a whole
+        where the sink can go to one."""
+        if self.by_member is None:
+            return None, self.alone or "its connector does not say which option `at` of a member gives"
+        kept = ((option, option.keeps_alone(given.get(option.name, option.default))) for option in self.options)
+        return next(((option, why) for option, why in kept if why), None)
 
     def able(self, given: Mapping[str, Any]) -> frozenset[str]:
         """The abilities of a node with these options."""

@@ -29,7 +29,7 @@ from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
 from scribengin.local.stored import letters_waiting
 from scribengin.local.summaries import Keeper
 from scribengin.plan.diff import letters
-from scribengin.plan.groups import target
+from scribengin.plan.groups import member_places, target
 from scribengin.plan.kept_folders import kept_folders, kept_stores
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
@@ -414,6 +414,7 @@ def _members(bench: QueryBench) -> dict[str, tuple[MemberSeen, ...]]:
     found = {}
     for id_, sink in bench.parts.sinks.items():
         if chooses(sink):
-            group = (target(bench.parts.plan.flow.sinks[id_]) or "").partition(".")[0]
-            found[id_] = tuple(replace(member, group=group) for member in sink.members())
+            flow = bench.parts.plan.flow
+            group, places = (target(flow.sinks[id_]) or "").partition(".")[0], member_places(flow, flow.sinks[id_])
+            found[id_] = tuple(replace(member, group=group, place=places.get(member.member, "")) for member in sink.members())
     return found

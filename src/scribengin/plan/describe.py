@@ -23,7 +23,8 @@ def describe(node: Source | Step | Sink, types: Mapping[str, NodeType]) -> str:
             marks = [*(["static"] if node.static else []), *([f"watermark {watermark(node)}"] if node.watermark else [])]
             return ", ".join([*_outside(node, types), *marks])
         case Sink():
-            return ", ".join(_outside(node, types))
+            what, *options = _outside(node, types)
+            return ", ".join([what, *([f"to {node.to}"] if node.to else []), *options])
         case Step():
             required = [f"require {name}: {predicate}" for name, predicate in node.require]
             own = [f"watermark {watermark(node)}"] if node.watermark else []

@@ -6,11 +6,13 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
+from scribengin.connectors.addresses import without_login
 from scribengin.plan.describe import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from scribengin.core.options import Option
     from scribengin.spec.model import Flow, Member, Sink, Source
 
 
@@ -34,24 +36,56 @@ def placed(flow: Flow, node: Source | Sink, options: Mapping[str, Any]) -> tuple
     """(name, cost, options) of each member of the group that `node` goes to; () where it goes to none. `options` are the node's own.
 
     What `at` says is the sink's option that is `by_member`; of a channel in Kafka its `bootstrap`, of one in a folder its `path`. A path is
-    a folder, and the node's own one below it.
+    a folder, or an address of a store, and the node's own one below it.
     """
     to = target(node)
     if to is None:
         return ()
-    if node.type == "channel":
-        name = "bootstrap" if options.get("kind") == "kafka" else "path"
-    else:
-        option = catalog.sink_types()[node.type].by_member
-        name = option.name if option is not None else "path"
-    return tuple((each.name, each.cost, {**options, name: _at(each, name, options)}) for each in members_of(flow, to))
+    option = _by_member(node, options)
+    assert option is not None, f"a sink of type {node.type} goes to a group"
+    return tuple((each.name, each.cost, {**options, option.name: _value(each, option, options)}) for each in members_of(flow, to))
 
 
-def _at(member: Member, name: str, options: Mapping[str, Any]) -> str:
-    if name != "path":
-        return member.at
-    path = PurePath(str(options.get("path") or ""))
+def placements(flow: Flow, sink: Sink) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+    """Where a sink writes, one after the other: (None, its options), or for each member of its group (the member's index in the file, the
+    options there). Nothing where it names a group that is not there, or a type that cannot go to one: other checks say so."""
+    to = target(sink)
+    if to is None:
+        yield None, sink.options
+        return
+    name, _, member = to.partition(".")
+    group, option = flow.groups.get(name), _by_member(sink, sink.options)
+    for index, each in enumerate(group.members if group is not None else ()):
+        if option is not None and member in ("", each.name):
+            yield index, {**sink.options, option.name: _value(each, option, sink.options)}
+
+
+def member_places(flow: Flow, node: Source | Sink) -> dict[str, str]:
+    """Member → where it is, by the word of the node's type, for people: `server postgresql://db1/shop`. Without a login."""
+    option = _by_member(node, node.options)
+    if option is None:
+        return {}
+    return {name: f"{option.name} {_shown(options[option.name])}" for name, _, options in placed(flow, node, node.options)}
+
+
+def _shown(value: Any) -> str:
+    return without_login(value if isinstance(value, str) else ", ".join(map(str, value)))
+
+
+def _by_member(node: Source | Sink, options: Mapping[str, Any]) -> Option | None:
+    declared = catalog.sink_types(internal=True).get(node.type)
+    if declared is not None and node.type == "channel":
+        return declared.option("bootstrap" if options.get("kind") == "kafka" else "path")
+    return None if declared is None else declared.by_member
+
+
+def _value(member: Member, option: Option, options: Mapping[str, Any]) -> Any:
+    if option.kind != "path":
+        return option.member_value(member.at)
+    path = PurePath(str(options.get(option.name) or ""))
     below = path.relative_to(path.anchor) if path.is_absolute() else path
+    if "://" in member.at:
+        return f"{member.at.rstrip('/')}/{below}"
     return str(PurePath(member.at, below))
 
 
@@ -62,13 +96,14 @@ def group_notes(flow: Flow) -> Iterator[str]:
         if to is None:
             continue
         members = sorted(members_of(flow, to), key=lambda each: each.cost)
+        places = member_places(flow, node)
         name = to.partition(".")[0]
         if len(members) == 1:
-            yield f"{node.id} goes to member {members[0].name} of group {name}, at {members[0].at}; its Batches wait for it"
+            yield f"{node.id} goes to member {members[0].name} of group {name} ({places[members[0].name]}); its Batches wait for it"
             continue
-        lowest = [each.name for each in members if each.cost == members[0].cost]
-        others = [f"{each.name} (cost {each.cost:g})" for each in members if each.cost != members[0].cost]
-        first = f"{listed(lowest)} (cost {members[0].cost:g})" + (" in turn" if len(lowest) > 1 else "")
+        lowest = [f"{each.name} ({places[each.name]}, cost {each.cost:g})" for each in members if each.cost == members[0].cost]
+        others = [f"{each.name} ({places[each.name]}, cost {each.cost:g})" for each in members if each.cost != members[0].cost]
+        first = f"{listed(lowest)}" + (" in turn" if len(lowest) > 1 else "")
         then = f", then {', '.join(others)}" if others else ""
         yield (
             f"{node.id} goes to group {name}: first to {first}{then}, the lowest cost that answers; a Batch that is decided for a member "

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.connectors.delta import is_stored, table_place
-from scribengin.plan.groups import placed, target
+from scribengin.plan.groups import placements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
     from scribengin.connectors.delta.places import TablePlace
+    from scribengin.connectors.objects.address import Address
     from scribengin.connectors.objects.upkeep import StoreKeeper
     from scribengin.spec.model import Flow
 
@@ -28,7 +29,7 @@ def kept_folders(flow: Flow, sinks: Collection[str] | None = None) -> tuple[str,
             continue
         if node.type != "files" and (node.type, node.options.get("kind")) != ("channel", "folder"):
             continue
-        paths = [node.options.get("path")] if target(node) is None else [each["path"] for _, _, each in placed(flow, node, node.options)]
+        paths = [options.get("path") for _, options in placements(flow, node)]
         folders |= {str(Path(flow.folder.resolve(), path)) for path in paths if path}
     return tuple(sorted(folders))
 
@@ -49,28 +50,35 @@ class KeptTable:
 
 
 def kept_stores(flow: Flow, sinks: Collection[str] | None = None) -> list[StoreKeeper]:
-    """Of the places in stores, S3 or HDFS, that a tier's sinks write to, by name of the sink, where something may wait to be merged.
-    `sinks`: of those alone."""
-    from scribengin.connectors.objects.address import Address
+    """Of the places in stores, S3 or HDFS, that a tier's sinks write to, by name of the sink, where something may wait to be merged; of
+    each member where they go to a group. `sinks`: of those alone."""
     from scribengin.connectors.objects.upkeep import StoreKeeper
 
-    found = []
+    keepers = (StoreKeeper(address, options) for id_, address, options in places_in_stores(flow) if sinks is None or id_ in sinks)
+    return [keeper for keeper in keepers if keeper.wanted]
+
+
+def places_in_stores(flow: Flow) -> Iterator[tuple[str, Address, Mapping[str, Any]]]:
+    """(sink, where it writes, its options there) of the sinks to object stores and HDFS, by name; of each member where one goes to a group.
+    Raises SinkError for an address that is none."""
+    from scribengin.connectors.objects.address import Address
+
     for node in sorted(flow.sinks.values(), key=lambda node: node.id):
-        if node.type in ("objects", "hdfs") and "url" in node.options and (sinks is None or node.id in sinks):
-            options = catalog.sink_types()[node.type].filled(node.options, flow.defaults.profile)
-            keeper = StoreKeeper(Address.of(node.id, options, flow.folder.resolve()), options)
-            found += [keeper] if keeper.wanted else []
-    return found
+        for _, given in placements(flow, node) if node.type in ("objects", "hdfs") else ():
+            if "url" in given:
+                options = catalog.sink_types()[node.type].filled(given, flow.defaults.profile)
+                yield node.id, Address.of(node.id, options, flow.folder.resolve()), options
 
 
 def kept_tables(flow: Flow) -> dict[str, KeptTable]:
-    """What it is called → the table, of a tier's sinks into Delta tables."""
+    """What it is called → the table, of a tier's sinks into Delta tables; of each member where they go to a group."""
     nodes = [node for node in flow.sinks.values() if node.type == "delta" and "path" in node.options]
     declared = catalog.sink_types()["delta"]
     folder = flow.folder.resolve()
     return {
-        path if is_stored(path := node.options["path"]) else str(folder / path): KeptTable(
-            node.id, declared.filled(node.options, flow.defaults.profile), folder
+        path if is_stored(path := options["path"]) else str(folder / path): KeptTable(
+            node.id, declared.filled(options, flow.defaults.profile), folder
         )
         for node in nodes
+        for _, options in placements(flow, node)
     }

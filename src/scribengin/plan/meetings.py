@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.addresses import split_url
 from scribengin.connectors.files.globs import WILDCARD, glob_of
 from scribengin.connectors.kafka.options import topics_pattern
-from scribengin.plan.groups import placed, target
+from scribengin.plan.groups import placements
 from scribengin.registry.outside import Level, Outside, Place, Waters
 from scribengin.spec.edge_model import Depth
 
@@ -311,8 +311,7 @@ def _waters(source: Source) -> Waters | None:
 
 
 def _written(flow: Flow, sink: Sink) -> Iterator[Place]:
-    members = [options for _, _, options in placed(flow, sink, sink.options)] if target(sink) is not None else [dict(sink.options)]
-    for options in members:
+    for _, options in placements(flow, sink):
         if sink.type == "kafka":
             template = str(options.get("topic", ""))
             pattern = topics_pattern(template)

@@ -224,10 +224,11 @@ crosses it, so filters belong before it.
 - `group` of a tier names a group of hosts: `at` of a member is then the `--name` of a `scribengin node`, or the name of its
   machine. Where flows are managed the tier runs there only, on the one with the lowest cost that answers and has room; where
   there is none it waits, and `status` says so ([control](control.md#several-hosts)). A `run` runs all tiers where it is.
-- `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`. What `at` of a member says is, of a
-  sink or a channel in Kafka, its `bootstrap`; of files and of a channel in a folder it is a folder, and the node's own
-  `path` lies below it: `at: /mnt/a` and `path: out/kept` come to `/mnt/a/out/kept`. All else the members share.
-  Sinks of other types cannot go to a group (`group-sink`).
+- `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`. `at` of a member gives, for a sink
+  or a channel in Kafka, its `bootstrap`; for a database or a store its `server` or `url`. For files, Delta tables and a
+  channel in a folder it is a folder, and the node's own `path` lies below it: `at: /mnt/a` and `path: out/kept` come to
+  `/mnt/a/out/kept`. All else the members share, logins too. Some types, and what is written by key, cannot go to a group
+  (`group-sink`): [which can](tiers.md#which-sinks-can-go-to-a-group).
 - Of a group the member with the lowest cost is taken that answers, equal ones in turn. One that does not is left out for
   a second, twice as long after each further failure, a minute at most; then one Batch tries it. A Batch stays with the
   member for which it is decided; see [guarantees](guarantees.md#groups). An edge to a group is `durability: end_to_end`.

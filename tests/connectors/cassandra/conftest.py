@@ -41,10 +41,11 @@ class Keyspace:
         """`kept` is the table."""
         return list(self.session.execute(statement.replace("kept", f'{self.name}."kept"'), values or None))
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, table: str = "kept") -> list[dict[str, Any]]:
         """None where there is no table yet."""
         there = self.session.execute("SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s", (self.name,))
-        return self.ask("SELECT * FROM kept") if "kept" in [row["table_name"] for row in there] else []
+        is_there = table in [row["table_name"] for row in there]
+        return list(self.session.execute(f'SELECT * FROM {self.name}."{table}"')) if is_there else []
 
 
 def connected(server: Cassandra) -> Session:

@@ -20,6 +20,7 @@ from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA, Records
+from tests.connectors.group.alternating import OfferingAlternating
 from tests.connectors.postgres.tls_door import Authority, TlsDoor
 
 if TYPE_CHECKING:
@@ -42,6 +43,18 @@ def test_the_sink_keeps_the_contract(space: Keyspace, tmp_path: Path) -> None:
         return [{name: row[name] for name in COLUMNS} for row in space.rows()]
 
     check_sink(lambda: make(space, tmp_path), told, schema=parse_schema(SCHEMA), rows=ROWS)
+
+
+@pytest.mark.long
+def test_a_group_of_two_tables_keeps_the_contract_of_one(space: Keyspace, tmp_path: Path) -> None:
+    tables = ("kept", "far")
+    given = tuple(sink_types()["cassandra"].filled(space.options | {"table": table}) for table in tables)
+
+    def found() -> list[dict[str, Any]]:
+        return [{name: row[name] for name in COLUMNS} for table in tables for row in space.rows(table)]
+
+    check_sink(lambda: OfferingAlternating("cassandra", given, tmp_path), found, schema=parse_schema(SCHEMA), rows=ROWS)
+    assert all(map(space.rows, tables))
 
 
 def test_the_store_keeps_the_contract(space: Keyspace, tmp_path: Path) -> None:

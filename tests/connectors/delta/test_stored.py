@@ -31,6 +31,7 @@ from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.object_stores import options
 from tests.connectors.delta.driver import Writer, place
+from tests.connectors.group.alternating import Alternating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -94,6 +95,18 @@ def ids(where: Place) -> list[int]:
 
 def keys(where: Place, folder: str = "") -> list[str]:
     return [entry.key for entry in stored(where).store.list(folder)]
+
+
+@pytest.mark.long
+def test_a_group_of_two_tables_keeps_the_contract_of_one(at: At, tmp_path: Path) -> None:
+    both = [at("/near"), at("/far")]
+    given = tuple(where.options for where in both)
+
+    def found() -> list[dict[str, Any]]:
+        return [row for where in both for row in rows(where, *SCHEMA.names)]
+
+    check_sink(lambda: Alternating("delta", given, tmp_path), found, schema=SCHEMA, rows=ROWS)
+    assert all(map(rows, both))
 
 
 @pytest.mark.parametrize("more", [pytest.param({}, marks=pytest.mark.long), {"partition_by": ["name"]}])

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import BatchId, Decided, Place, Published
+from scribengin.connectors.contract import BatchId, Decided, Place, Published, Refusal
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.group.health import Turns
 from scribengin.connectors.group.sink import GroupSink
+from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.core import numbered_log
-from scribengin.core.errors import FencedError, Refused, Unreachable
+from scribengin.core.errors import FencedError, Refused, SinkError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.testing.sqlite_store import SqliteStore
+from tests.connectors.group.alternating import Driver
 from tests.connectors.group.disks import Clock, Disks
 
 if TYPE_CHECKING:
@@ -352,3 +355,80 @@ def test_a_member_that_is_taken_out_while_it_runs_keeps_what_is_decided_for_it_a
     assert g.put(5) == "far"
     assert (g.ids("near"), g.ids("far")) == ([1, 4], [2, 3, 5])
     assert all(not each.violations for each in g.audit())
+
+
+@dataclass
+class Places:
+    """Two places that take or refuse rows one by one, behind the decision: of numbers 666 none. A member is away while it is in `away`."""
+
+    folder: Path
+    away: set[str] = field(default_factory=set)
+
+    def open(self, _: str, place: Place) -> KeyedSink:
+        store = AwayStore(self.folder / f"{place.member}.db", b"666", away=self.away, member=place.member)
+        return KeyedSink(place, store, key=(), connections=1)
+
+    def driver(self) -> Driver:
+        driver = Driver("keyed", {"near": {}, "far": {}}, self.folder, Clock(), SCHEMA, self.open)
+        driver.recover()
+        return driver
+
+    def ids(self, member: str) -> list[int]:
+        return sorted(row["id"] for row in SqliteStore(self.folder / f"{member}.db").documents())
+
+
+@dataclass(slots=True)
+class AwayStore(SqliteStore):
+    away: Any = None
+    member: str = ""
+
+    def read_record(self) -> Any:
+        if self.member in self.away:
+            raise Unreachable(f"{self.member} does not answer")
+        return SqliteStore.read_record(self)
+
+
+def test_rows_are_offered_to_the_member_of_the_decision_and_wait_for_it(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    driver = places.driver()
+    assert driver.put([{"id": 1}]) == "near"
+    owed = driver.decide([{"id": 2}])
+    places.away.add("near")
+    for tried in (driver.publish, lambda _: (driver.start(), driver.recover())):
+        with pytest.raises(Unreachable, match='batch 1 is decided for member "near", and waits for it: near does not answer'):
+            tried(owed)
+    places.away.clear()
+    driver.sink.offer(owed, list[Refusal]().append)
+    places.away.add("near")
+    driver.start()
+    with pytest.raises(Unreachable, match='batch 1 is decided for member "near", and waits for it'):
+        driver.recover()  # its rows are there, and nothing says so yet
+    places.away.clear()
+    driver.recover()
+    assert (places.ids("near"), places.ids("far")) == ([1, 2], [])
+    places.away.add("near")
+    assert driver.put([{"id": 3}]) == "far"
+    places.away.clear()
+    assert [(each.number, each.rows, each.violations) for each in driver.audit()] == [(n, 1, ()) for n in range(3)]
+
+
+def test_a_row_that_a_member_never_takes_is_a_letter_and_no_sign_that_it_is_away(tmp_path: Path) -> None:
+    driver = Places(tmp_path).driver()
+    decided = driver.decide([{"id": 1}, {"id": 666}])
+    refused: list[Refusal] = []
+    driver.sink.offer(decided, refused.append)
+    driver.sink.publish(replace(decided, refused=len(refused)))
+    assert [each.id for each in refused] == ["source/0+1"]
+    assert {each.state for each in driver.sink.members()} == {"healthy"}
+
+
+def test_a_row_that_stops_the_query_says_so_and_not_that_its_member_is_away(tmp_path: Path) -> None:
+    driver = Places(tmp_path).driver()
+    decided = driver.decide([{"id": 666}])
+
+    def refuse(refusal: Refusal) -> None:
+        raise SinkError(f"the row {refusal.id} is refused", code="row-refused")
+
+    with pytest.raises(SinkError, match=r"the row source/0\+0 is refused"):
+        driver.sink.offer(decided, refuse)
+    assert {each.state for each in driver.sink.members()} == {"healthy"}

@@ -67,13 +67,14 @@ def test_a_folder_channel_without_a_path_gets_one_below_each_member(made: Any) -
 def test_the_plan_says_who_is_first_that_a_batch_waits_and_that_order_is_lost(made: Any) -> None:
     first, second = made().tiers
     assert list(group_notes(second.plan.flow)) == [
-        "kept goes to group disks: first to m1 and m3 (cost 1) in turn, then m2 (cost 3), the lowest cost that answers; a Batch that is "
-        "decided for a member waits for it, later ones go elsewhere; order across members is not kept",
-        "told goes to group clusters: first to near (cost 1), then far (cost 2), the lowest cost that answers; a Batch that is decided for "
-        "a member waits for it, later ones go elsewhere; order across members is not kept",
+        "kept goes to group disks: first to m1 (path /mnt/a/kept, cost 1) and m3 (path c/kept, cost 1) in turn, then m2 (path b/kept, "
+        "cost 3), the lowest cost that answers; a Batch that is decided for a member waits for it, later ones go elsewhere; order across "
+        "members is not kept",
+        "told goes to group clusters: first to near (bootstrap near:9092, cost 1), then far (bootstrap far:9092, cost 2), the lowest cost "
+        "that answers; a Batch that is decided for a member waits for it, later ones go elsewhere; order across members is not kept",
     ]
     (edge,) = (hint for hint in first.plan.hints if "group" in hint)
-    assert edge.endswith("goes to member far of group clusters, at far:9092; its Batches wait for it")
+    assert edge.endswith("goes to member far of group clusters (bootstrap far:9092); its Batches wait for it")
 
 
 def test_a_member_s_place_and_cost_are_no_part_of_what_a_batch_s_rows_depend_on(made: Any) -> None:

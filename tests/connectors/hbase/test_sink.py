@@ -18,6 +18,7 @@ from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA, Records
+from tests.connectors.group.alternating import OfferingAlternating
 from tests.connectors.hbase.conftest import BOTH
 
 if TYPE_CHECKING:
@@ -79,6 +80,19 @@ def typed(rows: list[dict[str, str]]) -> list[dict[str, Any]]:
 @BOTH
 def test_the_sink_keeps_the_contract(table: Table, tmp_path: Path) -> None:
     check_sink(lambda: make(table, tmp_path), lambda: typed(table.rows()), schema=parse_schema(SCHEMA), rows=ROWS)
+
+
+@pytest.mark.long
+def test_a_group_of_two_tables_keeps_the_contract_of_one(table: Table, tmp_path: Path) -> None:
+    far = replace(table, name=f"{table.name}far")
+    given = tuple(sink_types()["hbase"].filled(each.options) for each in (table, far))
+
+    def found() -> list[dict[str, Any]]:
+        return typed([*table.rows(), *far.rows()])
+
+    check_sink(lambda: OfferingAlternating("hbase", given, tmp_path), found, schema=parse_schema(SCHEMA), rows=ROWS)
+    assert table.rows()
+    assert far.rows()
 
 
 @BOTH

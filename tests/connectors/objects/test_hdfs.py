@@ -27,6 +27,7 @@ from scribengin.core.limited import limited
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.hdfs_places import opened, options
+from tests.connectors.group.alternating import Alternating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -244,6 +245,20 @@ def test_the_sink_keeps_the_contract(hdfs: Hdfs, store: HdfsStore, prefix: str, 
     assert ObjectsSink(where).clear(owner="conformance", flow="flow") > 4
     assert names(store) == []
     assert list(store.unfinished()) == []
+
+
+@pytest.mark.long
+def test_a_group_of_two_folders_keeps_the_contract_of_one(hdfs: Hdfs, store: HdfsStore, prefix: str, tmp_path: Path) -> None:
+    given = tuple(place(hdfs, f"{prefix}/{name}").options for name in ("near", "far"))
+    both = [opened(hdfs, f"{prefix}/{name}") for name in ("near", "far")]
+
+    def found() -> list[dict[str, Any]]:
+        return [row for each in both for row in by_listing(each)]
+
+    check_sink(lambda: Alternating("hdfs", given, tmp_path), found, schema=SCHEMA, rows=ROWS)
+    assert all(map(by_listing, both))
+    assert Alternating("hdfs", given, tmp_path).clear(owner="conformance", flow="flow") > 4
+    assert names(store) == []
 
 
 def staged(sink: ObjectsSink, number: int, *units: Sequence[dict[str, Any]], term: int = 1) -> Decided:

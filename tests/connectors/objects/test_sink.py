@@ -13,6 +13,7 @@ import pytest
 
 from scribengin.connectors.contract import BatchId, Decided, Place
 from scribengin.connectors.objects import sink_stream
+from scribengin.connectors.objects.address import Address
 from scribengin.connectors.objects.manifests import Manifests, Owners
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.sink import ObjectsSink
@@ -22,6 +23,8 @@ from scribengin.core.errors import FencedError, Refused, SinkError, StateError, 
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.object_stores import opened, options
+from tests.connectors.group.alternating import Alternating, Driver
+from tests.connectors.group.disks import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +105,35 @@ def test_it_keeps_the_contract(server: ObjectServer, store: Store, prefix: str, 
     assert list(store.list()) == []
     assert list(Uploads(store).unfinished()) == []  # type: ignore[arg-type]
     sink.prepare(owner="another", lineage="after")
+
+
+@pytest.mark.parametrize("visible", [pytest.param("manifest", marks=pytest.mark.long), "listing"])
+def test_a_group_of_two_buckets_keeps_the_contract_of_one(
+    server: ObjectServer, store: Store, prefix: str, visible: str, tmp_path: Path
+) -> None:
+    near = place(server, prefix, visible=visible).options
+    far = near | {"url": f"s3://far-{prefix.rpartition('/')[2]}/kept"}
+    other = Address.of("kept", far).open()
+    Uploads(other).make_bucket()  # type: ignore[arg-type]
+    look = by_listing if visible == "listing" else by_manifest
+    check_sink(lambda: Alternating("objects", (near, far), tmp_path), lambda: look(store) + look(other), schema=SCHEMA, rows=ROWS)
+    assert look(store)
+    assert look(other)
+    other.put("kept-by-nobody" if visible == "manifest" else "part-of-nobody", b"1")
+    Alternating("objects", (near, far), tmp_path).clear(owner="conformance", flow="flow")
+    assert list(store.list()) == []
+    assert len(list(other.list())) == 1
+
+
+def test_a_bucket_that_is_emptied_is_another_place(server: ObjectServer, store: Store, prefix: str, tmp_path: Path) -> None:
+    options = {name: place(server, f"{prefix}/{name}").options for name in ("near", "far")}
+    driver = Driver("objects", options, tmp_path, Clock(), SCHEMA)
+    driver.recover()
+    assert driver.put(ROWS[:1]) == "near"
+    store.delete(*(entry.key for entry in store.list("near")))
+    assert driver.put(ROWS[1:2]) == "far"
+    (seen, _) = driver.sink.members()
+    assert "says who writes there: it is not the place that was claimed" in seen.reason
 
 
 @pytest.mark.parametrize("visible", ["manifest", "listing"])

@@ -6,6 +6,7 @@ import gzip
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA, Records
+from tests.connectors.group.alternating import OfferingAlternating
 from tests.connectors.opensearch.conftest import both_servers
 from tests.connectors.opensearch.doors import listener, not_to
 from tests.served import served_by
@@ -36,6 +38,10 @@ def make(at: Index, folder: Path, **given: Any) -> Any:
     return open_sink(at.type, Place("out", folder, options, flow="flow", work=folder / "work"))
 
 
+def both_told(*indexes: Index) -> list[dict[str, Any]]:
+    return [document for index in indexes for document in told(index)]
+
+
 def told(index: Index) -> list[dict[str, Any]]:
     try:
         return index.documents()
@@ -46,6 +52,16 @@ def told(index: Index) -> list[dict[str, Any]]:
 @both_servers
 def test_the_sink_keeps_the_contract(index: Index, tmp_path: Path) -> None:
     check_sink(lambda: make(index, tmp_path), lambda: told(index), schema=parse_schema(SCHEMA), rows=ROWS)
+
+
+@pytest.mark.long
+def test_a_group_of_two_keeps_the_contract_of_one(index: Index, tmp_path: Path) -> None:
+    far = replace(index, name=f"{index.name}-far")
+    given = tuple(sink_types()[index.type].filled(each.options) for each in (index, far))
+    found = partial(both_told, index, far)
+    check_sink(lambda: OfferingAlternating(index.type, given, tmp_path), found, schema=parse_schema(SCHEMA), rows=ROWS)
+    assert told(index)
+    assert told(far)
 
 
 def test_a_server_of_ours_makes_indexes_on_a_disk_that_is_nine_tenths_full(index: Index) -> None:

@@ -97,6 +97,34 @@ def test_a_server_that_is_away_is_waited_for_and_gets_everything_then(tmp_path: 
             assert back.ids_once() == {id_: 1 for id_ in range(100) if id_ % 10 > 0}
 
 
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_batch_that_a_killed_driver_has_begun_to_send_waits_for_its_server_and_later_ones_go_to_the_other(
+    tmp_path: Path, server: WebServer
+) -> None:
+    shop(tmp_path, server)
+    for batch in range(2):
+        data(tmp_path, f"{batch}.jsonl", batch * 1000, 1000)
+    with WebServer() as near:
+        port = near.port
+        members = f"groups: {{apis: {{members: [{{at: '{near.url}/in'}}, {{at: '{server.url}/in', cost: 2}}]}}}}"
+        text = FLOW.replace('url: "URL"', "to: apis, patience: 0.3s").replace("DELIVERY", "delivery: at_least_once")
+        (tmp_path / "flow.yaml").write_text(f"{text}{members}\n")
+        assert run(tmp_path, "offer.sent@5:kill").returncode == -signal.SIGKILL
+    waits = run(tmp_path)
+    assert waits.returncode == 1
+    assert 'batch 0 is decided for member "m1", and waits for it' in waits.stderr
+    assert not server.came
+    with WebServer(port) as back:
+        assert run(tmp_path).returncode == 0
+    data(tmp_path, "2.jsonl", 2000, 1000)
+    assert run(tmp_path).returncode == 0
+    assert server.ids() == {id_: 1 for id_ in range(2000, 3000) if id_ % 10 > 0}
+    assert set(near.ids() | back.ids()) == {id_ for id_ in range(2000) if id_ % 10 > 0}
+    audited = scribengin(tmp_path, "audit", "flow.yaml", TOKEN="x")
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+
+
 def test_exactly_once_is_refused_with_what_to_write(tmp_path: Path, server: WebServer) -> None:
     shop(tmp_path, server, "trigger: 1s")
     told = scribengin(tmp_path, "validate", "flow.yaml", TOKEN="x")

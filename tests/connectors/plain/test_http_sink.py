@@ -20,6 +20,8 @@ from scribengin.core.errors import FencedError, SinkError, StateError, Unreachab
 from scribengin.core.secret import Secret
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
+from tests.connectors.group.alternating import Driver, OfferingAlternating
+from tests.connectors.group.disks import Clock
 from tests.connectors.plain.web_server import Answer, Came, WebServer
 from tests.looking import look_until
 
@@ -94,6 +96,39 @@ def test_it_keeps_the_contract_of_at_least_once(server: WebServer, tmp_path: Pat
     check_sink(lambda: HttpSink(where), seen, schema=SCHEMA, rows=ROWS, wider=wider, secret=secret.reveal(), folders=[tmp_path])
     assert {came.headers["authorization"] for came in server.taken} == {secret.reveal()}
     assert not HttpSink(where).exactly_once
+
+
+def test_a_group_of_two_servers_keeps_the_contract_of_one(server: WebServer, tmp_path: Path) -> None:
+    with WebServer() as other:
+        given = tuple(place(each, tmp_path).options for each in (server, other))
+
+        def seen() -> list[dict[str, Any]]:
+            rows = [row for each in (server, other) for came in each.taken for row in came.rows]
+            return [{**row, "at": dt.datetime.fromisoformat(row["at"])} for row in rows]
+
+        check_sink(lambda: OfferingAlternating("http", given, tmp_path), seen, schema=SCHEMA, rows=ROWS)
+        assert server.taken
+        assert other.taken
+
+
+def test_a_batch_waits_for_the_server_that_it_was_decided_for_and_later_ones_go_to_the_other(server: WebServer, tmp_path: Path) -> None:
+    clock = Clock()
+    with WebServer() as near:
+        members = {"near": place(near, tmp_path, patience=0.0).options, "far": place(server, tmp_path).options}
+        driver = Driver("http", members, tmp_path, clock, SCHEMA)
+        driver.recover()
+        assert driver.put(numbered(1)) == "near"
+        owed = driver.decide(numbered(2))
+    with pytest.raises(Unreachable, match='batch 1 is decided for member "near", and waits for it'):
+        driver.publish(owed)
+    with WebServer(near.port) as again:
+        driver.start()
+        driver.recover()
+        assert again.ids() == {0: 1, 1: 1}
+    assert driver.put(numbered(3)) == "far"
+    assert server.ids() == {0: 1, 1: 1, 2: 1}
+    assert near.ids() == {0: 1}
+    assert [(each.rows, each.violations) for each in driver.audit()] == [(1, ()), (2, ()), (3, ())], "it asks no server"
 
 
 def test_a_request_is_a_row_and_its_address_names_the_row(server: WebServer, tmp_path: Path) -> None:

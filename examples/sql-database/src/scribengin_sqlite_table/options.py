@@ -2,7 +2,7 @@
 
 Options that are called `table`, `mode`, `key`, `version` and `change` are checked by the rules that hold for all tables."""
 
-from scribengin.core.options import REQUIRED, NodeType, Option
+from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
 
 _KEYED = frozenset({"update"})
 
@@ -11,7 +11,7 @@ SINK = NodeType(
     role="sink",
     doc="Writes rows to a table of a SQLite file, each record once.",
     options=(
-        Option("database", "path", "the database file", REQUIRED, example="shop.db"),
+        Option("database", "path", "the database file", REQUIRED, example="shop.db", by_member=True),
         Option("table", "text", "the table; made where it is not there", REQUIRED, example="customers"),
         Option(
             "mode",
@@ -20,6 +20,7 @@ SINK = NodeType(
             "append",
             ("append", "upsert", "changes"),
             adds={"upsert": _KEYED, "changes": _KEYED},
+            alone={"upsert": ALONE_BY_KEY, "changes": ALONE_BY_KEY},
         ),
         Option("key", "list", "upsert, changes: the columns that tell rows apart", (), example="[id]"),
         Option("version", "text", "upsert, changes: of rows of one key the one with the greatest value here stands", None, example="at"),

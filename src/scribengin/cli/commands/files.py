@@ -36,7 +36,7 @@ def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, pr
     if "://" in where:
         from scribengin.connectors.objects.reading import committed
 
-        found = {"": committed(where, endpoint=endpoint, region=region, profile=profile)}
+        found = [("", committed(where, endpoint=endpoint, region=region, profile=profile))]
     else:
         found = _of_flow(where, sink)
     sinks = [
@@ -47,19 +47,19 @@ def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, pr
             "rows": each.rows,
             "files": [{"url": url} | asdict(one) for url, one in zip(each.urls, each.objects, strict=True)],
         }
-        for name, each in found.items()
+        for name, each in found
     ]
     return Answer(sinks, show=lambda: _show(sinks))
 
 
-def _of_flow(flow: str, sink: str | None) -> dict[str, Committed]:
+def _of_flow(flow: str, sink: str | None) -> list[tuple[str, Committed]]:
+    """(sink, what is committed at a place of it); several of one that goes to a group."""
     from scribengin.cli.flow_state import open_state
-    from scribengin.connectors.catalog import sink_types
-    from scribengin.connectors.objects.address import Address
     from scribengin.connectors.objects.reading import committed_at
+    from scribengin.plan.kept_folders import places_in_stores
 
     declared = open_state(flow, None).declared
-    nodes = {node.id: node for node in declared.sinks.values() if node.type in ("objects", "hdfs")}
+    nodes = [node.id for node in declared.sinks.values() if node.type in ("objects", "hdfs")]
     if sink is not None and sink not in nodes:
         raise Refused(f'flow "{declared.name}" has no sink "{sink}" of type objects or hdfs', remedy=f"it has {', '.join(nodes) or 'none'}")
     if not nodes:
@@ -67,11 +67,7 @@ def _of_flow(flow: str, sink: str | None) -> dict[str, Committed]:
             f'flow "{declared.name}" has no sink of type objects or hdfs',
             remedy="files of `type: files` count by their names: list the folder",
         )
-    found = {}
-    for name, node in nodes.items():
-        if sink in (None, name):
-            found[name] = committed_at(Address.of(name, sink_types()[node.type].filled(node.options), declared.folder.resolve()))
-    return found
+    return [(name, committed_at(address)) for name, address, _ in places_in_stores(declared) if sink in (None, name)]
 
 
 def _show(sinks: list[dict[str, Any]]) -> None:

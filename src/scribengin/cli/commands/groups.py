@@ -96,9 +96,12 @@ def _show(group: GroupRow) -> None:
 
 
 def _seen_text(seen: Any) -> str:
-    """`flow f, sink kept: healthy, 12 Batches`."""
+    """`flow f, sink kept, server db1:5432: healthy, 12 Batches`."""
     why = f" ({seen['reason']}{', tried again in {:g} s'.format(seen['again_s']) * bool(seen['again_s'])})" if seen["reason"] else ""
-    return f"flow {seen['flow']}, sink {seen['sink']}: {seen['state']}{why}, {seen['batches']:,} Batch{'es' * (seen['batches'] != 1)}"
+    where = f", {seen['place']}" * bool(seen["place"])
+    return (
+        f"flow {seen['flow']}, sink {seen['sink']}{where}: {seen['state']}{why}, {seen['batches']:,} Batch{'es' * (seen['batches'] != 1)}"
+    )
 
 
 def _mark(member: GroupMember) -> str:

@@ -190,13 +190,12 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
 
 def _orphan_objects(declared: Flow, *, own: bool) -> list[dict[str, Any]]:
     """Those of sinks to object stores; of others' objects none is ever deleted."""
+    from scribengin.plan.kept_folders import places_in_stores
+
     found = []
-    for node in (each for each in declared.sinks.values() if each.type in ("objects", "hdfs")):
-        from scribengin.connectors.catalog import sink_types
-        from scribengin.connectors.objects.address import Address
+    for _, address, _ in places_in_stores(declared):
         from scribengin.connectors.objects.orphans import find_orphans, remove
 
-        address = Address.of(node.id, sink_types()[node.type].filled(node.options), declared.folder.resolve())
         store = address.open()
         for each in find_orphans(store):
             removed = own and not each.foreign and not each.may_be_used

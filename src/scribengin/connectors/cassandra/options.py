@@ -1,7 +1,7 @@
 """What a flow can say of `type: cassandra`. Imports no client."""
 
 from scribengin.connectors.addresses import hosts_fault
-from scribengin.core.options import REQUIRED, NodeType, Option, keys_check
+from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, keys_check
 
 _SERVER = (
     Option(
@@ -12,6 +12,7 @@ _SERVER = (
         example='["cassandra1:9042"]',
         pace=True,
         check=hosts_fault,
+        by_member=True,
     ),
     Option(
         "config",
@@ -82,6 +83,7 @@ SINK = NodeType(
             "append",
             ("append", "upsert"),
             adds={"upsert": frozenset({"update"})},
+            alone={"upsert": ALONE_BY_KEY},
         ),
         Option("key", "list", "upsert: the columns of the primary key", (), example="[user, day]"),
         Option("partition", "int", "upsert: how many of the first columns of `key` are the partition of a table that is made", 1, low=1),

@@ -3,18 +3,32 @@
 from dataclasses import replace
 
 from scribengin.connectors.files.options import CLOSE_FOR_GOOD, PARTITION_BY
-from scribengin.connectors.objects.options import PLACE
-from scribengin.core.options import REQUIRED, NodeType, Option
+from scribengin.connectors.objects.options import PLACE, at_fault
+from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
 
 REACHED = tuple(option for option in PLACE if option.name != "url")
 """how an object store is reached; a folder has none of it"""
+
+
+def _at_fault(at: str) -> tuple[str, str] | None:
+    """A folder as it is, or the address of a bucket."""
+    return at_fault("delta", at) if "://" in at else None
+
 
 SINK = NodeType(
     type="delta",
     role="sink",
     doc="Writes rows to a Delta table, each record once: tasks write Parquet files, and one commit of the table's log takes a whole Batch.",
     options=(
-        Option("path", "path", "the table's folder, or `s3://BUCKET/PREFIX`; made where it is not there", REQUIRED, example="lake/orders"),
+        Option(
+            "path",
+            "path",
+            "the table's folder, or `s3://BUCKET/PREFIX`; made where it is not there",
+            REQUIRED,
+            example="lake/orders",
+            by_member=True,
+            at_check=_at_fault,
+        ),
         *REACHED,
         Option(
             "mode",
@@ -23,6 +37,10 @@ SINK = NodeType(
             "append",
             ("append", "overwrite", "upsert"),
             adds={"upsert": frozenset({"update"})},
+            alone={
+                "overwrite": "a Batch replaces partitions at its own member, and what an earlier one wrote of them at another would stay",
+                "upsert": ALONE_BY_KEY,
+            },
         ),
         replace(PARTITION_BY, doc="columns by which the table's files are apart; as the last one a mapping: folders by event time"),
         replace(CLOSE_FOR_GOOD, doc="of folders by time: the table's log says up to when they are complete"),

@@ -119,12 +119,12 @@ class StoredDeltaSink(ObjectsSink):
                 place.write_mark(batch.number)
         kept = set() if self._key else {file["name"] for file in files}
         manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
-        if manifests.commits.wants_folding(batch.number):
+        if manifests.commits.wants_folding(batch.number, gaps=self._gaps):
             manifests.commits.fold(summarize)
 
-    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Compare what was decided with the records, the log and the files; see `audit`."""
-        return audit_table(self._commits, self._of(lineage), self._table.lineages(), self._mode, decided)
+    def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
+        """Compare what was decided with the records, the log and the files; see `audit`, and `group.contract.MemberSink` for `since`."""
+        return audit_table(self._commits, self._of(lineage), self._table.lineages(), self._mode, decided, since)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """See `CountingSink`."""

@@ -23,9 +23,11 @@ def make_source(type_: str, place: Place, open_: Callable[[str, Place], Any]) ->
 
 def make_sink(type_: str, place: Place, open_: Callable[[str, Place], Any]) -> Sink:
     """The sink that gives each Batch to one member; `open_` opens that of one."""
-    from scribengin.connectors.group.sink import GroupSink
+    from scribengin.connectors.abilities import offers
+    from scribengin.connectors.group.sink import GroupSink, OfferingGroupSink
 
-    return GroupSink(place, {name: open_(type_, each) for name, each in _members(place)})
+    sinks = {name: open_(type_, each) for name, each in _members(place)}
+    return (OfferingGroupSink if any(map(offers, sinks.values())) else GroupSink)(place, sinks)
 
 
 def _members(place: Place) -> list[tuple[str, Place]]:

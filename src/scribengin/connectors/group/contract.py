@@ -23,7 +23,8 @@ DOWN = (Unreachable, EnvironmentFault, SinkError, OSError)
 
 
 class MemberSink(StagingSink, Protocol):
-    """A sink that can be a member: it goes on where the numbers of its Batches have gaps."""
+    """A sink that can be a member: it goes on where the numbers of its Batches have gaps. It may be an `OfferingSink`, a
+    `ComparingSink`, a `CountingSink` or a `KeptSink` too."""
 
     def look(self, *, claimed: bool) -> None:
         """Driver side, before each Batch: raises one of DOWN where the place would not take one now. Takes seconds at most.

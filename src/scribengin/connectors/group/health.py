@@ -36,6 +36,8 @@ class MemberSeen:
     batches: int = 0
     group: str = ""
     """its name in the flow file, where that is known"""
+    place: str = ""
+    """where it is, for people, where that is known: `server postgresql://db1/shop`"""
 
 
 @dataclass(frozen=True, slots=True)

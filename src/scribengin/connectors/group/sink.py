@@ -12,29 +12,38 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scribengin.connectors.abilities import can_be_looked_at, is_chained
+from scribengin.connectors.abilities import (
+    can_be_looked_at,
+    compares_columns,
+    counts_others,
+    is_audited_in_state,
+    is_chained,
+    keeps_batches,
+    offers,
+)
+from scribengin.connectors.contract import Unaccounted
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN, said
 from scribengin.connectors.group.health import Health, Turns
-from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
+from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import Decided, Place, Published
+    from scribengin.connectors.contract import Decided, Place, Published, Refusal
     from scribengin.connectors.group.contract import MemberSink
     from scribengin.connectors.group.health import MemberSeen
+    from scribengin.core.types import Schema
 
 
 class GroupSink:
     """See `contract.ChoosingSink`. Stays in the driver: executors get the chosen member's sink. `sinks`: member → its sink."""
 
-    exactly_once = True
-
     def __init__(self, place: Place, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
         self.node = place.node
+        self.exactly_once = all(sink.exactly_once for sink in sinks.values())
         self.turns: Callable[[], Turns] = Turns
         """what somebody says of the group, asked before each Batch"""
         self._sinks = dict(sinks)
@@ -51,6 +60,8 @@ class GroupSink:
         """decided in an earlier life, and not published yet, for its member was away"""
         self._last = ""
         self._told: list[str] = []
+        if all(map(counts_others, self._sinks.values())):
+            self.unaccounted = self._unaccounted
 
     # --- the start ---
 
@@ -76,6 +87,16 @@ class GroupSink:
         for sink in self._sinks.values():
             if can_be_looked_at(sink):
                 sink.look_at_place()
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """See ComparingSink: of the members that answer. Of one that does not, its own first Batch tells."""
+        found = []
+        for name, sink in self._sinks.items():
+            try:
+                found += [f"member {name}: {text}" for text in sink.unlike(schema)] if compares_columns(sink) else []
+            except DOWN as error:
+                self._health.failed(name, self._now(), said(error))
+        return found
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision at its member, and clear away at all that answer what older Batches have left. Raises Unreachable
@@ -147,8 +168,10 @@ class GroupSink:
         self._batches[self._last] = self._batches.get(self._last, 0) + 1
 
     def upkeep(self) -> list[str]:
-        """See `KeptSink`: nothing is kept here; tells where the Batches go from now on, and why."""
+        """See `KeptSink`: says where the Batches go from now on, and why; and what members say."""
         told, self._told = self._told, []
+        for name, sink in self._sinks.items():
+            told += [f"member {name}: {sentence}" for sentence in sink.upkeep()] if keeps_batches(sink) else []
         return told
 
     def members(self) -> tuple[MemberSeen, ...]:
@@ -158,8 +181,11 @@ class GroupSink:
     # --- afterwards ---
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Each member's own audit of the Batches that were decided for it, in the order of all. Raises Unreachable where one is away."""
+        """Each member's own audit of the Batches that were decided for it, in the order of all. Raises Unreachable where one is away that
+        has to be read."""
         for name, sink in self._sinks.items():
+            if is_audited_in_state(sink):
+                continue
             try:
                 sink.look(claimed=self._is_claimed(name))
             except DOWN as error:
@@ -169,6 +195,14 @@ class GroupSink:
                     node=self.node,
                 ) from error
         return audit_members(self._sinks, decided, lineage=lineage, member_of=self._member_of)
+
+    def _unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
+        """See `CountingSink`: of all members, what is of one lineage in one sum."""
+        sums: dict[str, Unaccounted] = {}
+        for each in (each for sink in self._sinks.values() if counts_others(sink) for each in sink.unaccounted(known)):
+            before = sums.get(each.what)
+            sums[each.what] = each if before is None else _sum(before, each)
+        return list(sums.values())
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """At every member; looked at in all before anything is deleted in one."""
@@ -191,8 +225,9 @@ class GroupSink:
 
     # --- pieces ---
 
-    def _at_its_member(self, decided: Decided, act: Callable[[MemberSink], None]) -> None:
-        """`act`, which publishes. Raises where the member is away, or taken out, unless the Batch is known to be through."""
+    def _at_its_member(self, decided: Decided, act: Callable[[MemberSink], None], *, publishes: bool = True) -> None:
+        """`act`, which publishes, or comes before that. Raises where the member is away, or taken out, unless the Batch is known to be
+        through."""
         through = self._was_published(decided)
         name = str(decided.behind.get("member")) if through else self._member_of(decided)
         if name in self._sinks:
@@ -205,17 +240,20 @@ class GroupSink:
                     raise
                 self._lost(name, reason)
                 if not through:
+                    help_ = reason.remedy if isinstance(reason, SinkError) and reason.remedy else f"bring {name} back"
                     raise Unreachable(
                         f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}", and waits for it: '
                         f"{said(reason)}",
-                        remedy=f"bring {name} back; a Batch never changes its member, those behind it may go to others",
+                        remedy=f"{help_}; a Batch never changes its member, those behind it may go to others",
                         code="group-waits",
                         node=self.node,
                     ) from error
             else:
                 self._health.succeeded(name)
-                self._note_published(decided)
-        self._owed = None
+                if publishes:
+                    self._note_published(decided)
+        if publishes:
+            self._owed = None
 
     def _away(self, name: str, error: Exception) -> Exception | None:
         """Why the member does not take the Batch; None where it answers, and what it raised stands."""
@@ -299,6 +337,45 @@ class GroupSink:
                 node=self.node,
             )
         return str(name)
+
+
+class OfferingGroupSink(GroupSink):
+    """Of members that take or refuse rows one by one, behind the decision. See OfferingSink."""
+
+    def __init__(self, place: Place, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(place, sinks, now=now)
+        self.on_error = place.on_error
+
+    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+        """At the member that the decision names. Raises Unreachable where it is away."""
+
+        def refused(refusal: Refusal) -> None:
+            try:
+                refuse(refusal)
+            except DOWN as error:
+                raise _OfARow(error) from error
+
+        def act(sink: MemberSink) -> None:
+            if offers(sink):
+                sink.offer(_inner(decided), refused)
+
+        try:
+            self._at_its_member(decided, act, publishes=False)
+        except _OfARow as stopped:
+            raise stopped.error from None
+
+
+class _OfARow(Exception):
+    """`error` is about a row that a member refused, and says nothing of the member."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _sum(one: Unaccounted, other: Unaccounted) -> Unaccounted:
+    rows = None if one.rows is None or other.rows is None else one.rows + other.rows
+    return Unaccounted(one.what, rows, one.items + other.items)
 
 
 def _published(decided: Decided) -> bytes:

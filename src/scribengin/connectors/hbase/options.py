@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from scribengin.connectors.addresses import Fault, is_host, url_check
-from scribengin.core.options import REQUIRED, NodeType, Option, keys_check
+from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, keys_check
 
 _THRIFT = ("thrift", "thrift+tls")
 _rest_fault = url_check("http", "https", write="write http://HOST:PORT, or thrift://HOST:PORT of a Thrift server")
@@ -32,6 +32,7 @@ _SERVER = (
         example="[http://hbase1:8080]",
         pace=True,
         check=_servers_fault,
+        by_member=True,
     ),
     Option(
         "config",
@@ -118,6 +119,7 @@ SINK = NodeType(
             "append",
             ("append", "upsert"),
             adds={"upsert": frozenset({"update"})},
+            alone={"upsert": ALONE_BY_KEY},
         ),
         Option("key", "list", "upsert: the columns that tell rows apart", (), example="[customer, id]"),
         Option(

@@ -1,12 +1,21 @@
 """What a flow can say of `type: hdfs`: what it can of `type: objects`, but for how to get there. Imports neither Arrow nor a client."""
 
 from dataclasses import replace
+from functools import partial
 
 from scribengin.connectors.objects import options as objects
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _PLACE = (
-    Option("url", "text", "the NameNode and a folder", REQUIRED, example="hdfs://namenode:8020/shop/orders"),
+    Option(
+        "url",
+        "text",
+        "the NameNode and a folder",
+        REQUIRED,
+        example="hdfs://namenode:8020/shop/orders",
+        by_member=True,
+        at_check=partial(objects.at_fault, "hdfs"),
+    ),
     Option(
         "settings",
         "map",

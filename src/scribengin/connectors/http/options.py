@@ -21,6 +21,7 @@ SINK = NodeType(
             "where requests go; with `body: object` its path and query may name columns, `{column}`, whose values are quoted",
             REQUIRED,
             example="https://api.example.com/orders",
+            by_member=True,
         ),
         Option("method", "choice", "the method", "POST", ("POST", "PUT", "PATCH")),
         Option(

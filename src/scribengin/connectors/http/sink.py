@@ -41,7 +41,7 @@ class HttpSink(PlainSink):
     def __str__(self) -> str:
         return str(self._endpoint)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Whether a client can be made of the options. The server is not asked: nobody knows what it would make of that."""
         self._endpoint.check()
 
@@ -49,6 +49,10 @@ class HttpSink(PlainSink):
         """See LookedAtSink: a connection is made, and no request is sent."""
         self._endpoint.check()
         self._endpoint.reach()
+
+    def look(self, *, claimed: bool) -> None:  # noqa: ARG002 (what it was given stands in the flow's state)
+        """See `group.contract.MemberSink`; as `look_at_place`."""
+        self.look_at_place()
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedRequests:  # noqa: ARG002 (the contract's)
         """A stream for one unit."""

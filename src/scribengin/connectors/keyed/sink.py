@@ -21,7 +21,7 @@ from scribengin.connectors.keyed.staged import (
 )
 from scribengin.connectors.keyed.versions import MOST_ROWS, batch_of, next_base, version_of
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, Refused, SinkError, StateError
+from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_again, start_over
 
 if TYPE_CHECKING:
@@ -152,6 +152,18 @@ class KeyedSink:
         if held is not None:
             self._check_there(_Record.of(held))
 
+    def look(self, *, claimed: bool) -> None:
+        """See `group.contract.MemberSink`."""
+        held = self._store.read_record()
+        if claimed and held is None:
+            raise Unreachable(
+                f'sink "{self.node}": nothing says who writes to {self._store}: it is not the place that was claimed',
+                remedy="restore it, or connect to the one that was claimed",
+                node=self.node,
+            )
+        if held is not None:
+            self._check_there(_Record.of(held))
+
     def unlike(self, schema: Schema) -> list[str]:
         """What the place does not take of the columns, a sentence each."""
         return self._store.unlike(schema)
@@ -220,9 +232,9 @@ class KeyedSink:
             self.publish(decided)
         drop_staged(self._folder, lineage, [number for number in staged_batches(self._folder, lineage) if number < before])
 
-    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+    def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
         """Compare what was decided with the record; where a row's id is its own, count the rows of each Batch by their versions. Rows
-        under versions that none of ours has yet are somebody else's, and would hide ours."""
+        under versions that none of ours has yet are somebody else's, and would hide ours. `since`: see `group.contract.MemberSink`."""
         held = self._store.read_record()
         record = None if held is None else _Record.of(held)
         if record is None or record.lineage != lineage:
@@ -246,7 +258,8 @@ class KeyedSink:
             )
         for number, rows in sorted(found.items()):
             if 0 <= number <= record.number and not self._key:
-                yield Published(number, rows)
+                undecided = since is not None and number >= since
+                yield Published(number, rows, (f"batch {number} is published, but no decision says so",) if undecided else ())
         strange = sum(rows for number, rows in found.items() if number > last)
         if strange:
             yield Published(-1, 0, (f"{strange} rows in {self._store} were written by no batch",))

@@ -20,14 +20,15 @@ _BLOCK = 8 * 2**20
 _TOLD = 20
 
 
-def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, listed: bool) -> Iterator[Published]:
+def audit_objects(store: Store, lineage: str, decided: Iterable[Decided], *, listed: bool, since: int | None = None) -> Iterator[Published]:
     """A Published per decided Batch, in order. Where readers list, then one with number -1 where objects stand there that no manifest
-    names. Manifests older than the first of `decided` are compared with their objects alone."""
+    names. Manifests older than `since`, or else than the first of `decided`, are compared with their objects alone."""
     records = dict(Manifests(store, lineage).committed())
     merged = Merged(store, lineage)
     rest = iter(decided)
     first = next(rest, None)
-    since = first.batch.number if first is not None else (max(records, default=-1) + 1)
+    if since is None:
+        since = first.batch.number if first is not None else (max(records, default=-1) + 1)
     for number in sorted(number for number in records if number < since):
         yield _compare(merged, number, records[number], [])
     seen: set[int] = set()

@@ -113,6 +113,10 @@ class Owners:
         self._store = store
         self._log = NumberedLog(Path(INTERNAL, "owners"), "owner", StoreShelf(store))
 
+    def is_claimed(self) -> bool:
+        """Whether anybody has, ever."""
+        return self._log.newest() is not None
+
     def claims(self) -> list[Mapping[str, Any]]:
         """All, oldest first."""
         return [claim for _, claim in self._log.since()]

@@ -1,10 +1,28 @@
 """What a flow can say of `type: objects`. Imports neither Arrow nor a client."""
 
+from functools import partial
+
 from scribengin.connectors.files.options import CLOSE_FOR_GOOD, CSV_WRITTEN, PARTITION_BY, ROLL_KEYS, records_read
 from scribengin.core.options import REQUIRED, NodeType, Option
 
+
+def at_fault(type_: str, at: str) -> tuple[str, str] | None:
+    """What is wrong with the `at` of a member that is a url of a node of that type, and the remedy; None where nothing is."""
+    from scribengin.connectors.objects.address import url_fault
+
+    return url_fault(at, type_)
+
+
 PLACE = (
-    Option("url", "text", "bucket and prefix; `file:///FOLDER` for a try without a server", REQUIRED, example="s3://shop/orders"),
+    Option(
+        "url",
+        "text",
+        "bucket and prefix; `file:///FOLDER` for a try without a server",
+        REQUIRED,
+        example="s3://shop/orders",
+        by_member=True,
+        at_check=partial(at_fault, "objects"),
+    ),
     Option(
         "endpoint", "text", "the server's address, where it is not AWS's", None, example='"https://objects.example.org:9000"', pace=True
     ),

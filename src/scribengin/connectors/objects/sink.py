@@ -22,7 +22,7 @@ from scribengin.connectors.objects.trash import StoreTrash, can_keep, is_moving
 from scribengin.connectors.objects.turns import Turns, named
 from scribengin.connectors.objects.upkeep import rolling_of
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, SinkError
+from scribengin.core.errors import FencedError, SinkError, Unreachable
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class ObjectsSink:
         self.format: str = options["format"]
         self._flow = place.flow
         self._owner = ""
+        self._gaps = bool(place.member)
         self._address = Address.of(place.node, options, place.folder)
         listed = options["visible"] == "listing"
         if listed and self._address.is_local:
@@ -97,6 +98,17 @@ class ObjectsSink:
         """See LookedAtSink."""
         self._address.look_at_place()
 
+    def look(self, *, claimed: bool) -> None:
+        """See `group.contract.MemberSink`."""
+        if not claimed:
+            self.look_at_place()
+        elif not Owners(self._store).is_claimed():
+            raise Unreachable(
+                f'sink "{self.node}": nothing in {self._address} says who writes there: it is not the place that was claimed',
+                remedy="restore it, or correct where it is looked for",
+                node=self.node,
+            )
+
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ObjectsSinkStream:
         """A stream for one unit; it writes nothing before its first row."""
         return ObjectsSinkStream(self.node, self._store, batch, unit, attempt, schema, self._rules_of(batch))
@@ -124,7 +136,7 @@ class ObjectsSink:
         self._complete(record["files"], batch)
         kept = {file["name"] for file in record["files"]}
         manifests.notes.sweep(batch.number, [key for _, key in manifests.notes.staged(batch.number)], kept)
-        if manifests.commits.wants_folding(batch.number):
+        if manifests.commits.wants_folding(batch.number, gaps=self._gaps):
             manifests.commits.fold(summarize)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
@@ -137,9 +149,9 @@ class ObjectsSink:
             record = manifests.commits.read(number) or {}
             manifests.notes.sweep(number, [key for _, key in some], {file["name"] for file in record.get("files", ())})
 
-    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Read every committed object again; see `again`."""
-        return audit_objects(self._store, lineage, decided, listed=self._listed)
+    def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
+        """Read every committed object again; see `again`, and `group.contract.MemberSink` for `since`."""
+        return audit_objects(self._store, lineage, decided, listed=self._listed, since=since)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """See `CountingSink`."""

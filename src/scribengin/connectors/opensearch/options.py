@@ -1,7 +1,7 @@
 """What a flow can say of `type: opensearch` and `type: elasticsearch`. Imports no client."""
 
 from scribengin.connectors.addresses import url_check
-from scribengin.core.options import REQUIRED, NodeType, Option, keys_check
+from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option, keys_check
 
 _KEYED = frozenset({"update"})
 
@@ -15,6 +15,7 @@ _SERVER = (
         example="[https://search1:9200]",
         pace=True,
         check=url_check("http", "https", write="write http://HOST:PORT or https://HOST:PORT"),
+        by_member=True,
     ),
     Option(
         "config",
@@ -87,6 +88,7 @@ def sink_type(type_: str, name: str) -> NodeType:
                 "append",
                 ("append", "upsert"),
                 adds={"upsert": _KEYED},
+                alone={"upsert": ALONE_BY_KEY},
             ),
             Option("key", "list", "upsert: the columns that make a document's id", (), example="[user, day]"),
             Option("connections", "int", "how many requests are sent at once", 2, low=1, high=64, pace=True),

@@ -27,6 +27,7 @@ class PlainSink(ABC):
     """At least once, but where a subclass says more. Executors get a pickled copy, from which they take streams."""
 
     exactly_once = False
+    audited_in_state = True
 
     def __init__(self, place: Place) -> None:
         self.node = place.node
@@ -36,7 +37,7 @@ class PlainSink(ABC):
         self._notes: list[str] = []
 
     @abstractmethod
-    def look(self) -> None:
+    def check(self) -> None:
         """At a start: whether the place is as the options say. Raises as `publish`."""
 
     @abstractmethod
@@ -58,7 +59,7 @@ class PlainSink(ABC):
                     node=self.node,
                 )
             write_claim(self._folder, owner, lineage)
-        self.look()
+        self.check()
 
     def publish(self, decided: Decided) -> None:
         """Hand the rows over and mark the Batch, unless it is marked. Raises FencedError where a later one is, or this one otherwise."""
@@ -79,8 +80,14 @@ class PlainSink(ABC):
             self.publish(decided)
         self._marks(lineage).drop_staged(before)
 
-    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Compare what was decided with the marks: the place itself is not read."""
+    def audit(
+        self,
+        *,
+        lineage: str,
+        decided: Iterable[Decided],
+        since: int | None = None,  # noqa: ARG002  a mark comes behind its decision
+    ) -> Iterator[Published]:
+        """Compare what was decided with the marks: the place itself is not read. `since`: see `group.contract.MemberSink`."""
         marks = self._marks(lineage)
         for each in decided:
             number = each.batch.number

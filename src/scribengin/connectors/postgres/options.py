@@ -1,7 +1,7 @@
 """What a flow can say of `type: postgres`. Imports neither Arrow nor a client."""
 
 from scribengin.connectors.addresses import database_fault
-from scribengin.core.options import REQUIRED, NodeType, Option
+from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option
 
 _KEYED = frozenset({"update"})
 
@@ -14,6 +14,7 @@ _SERVER = (
         example='"postgresql://etl@db1:5432/shop"',
         pace=True,
         check=database_fault,
+        by_member=True,
     ),
     Option(
         "config",
@@ -92,6 +93,7 @@ SINK = NodeType(
             "append",
             ("append", "upsert", "changes"),
             adds={"upsert": _KEYED, "changes": _KEYED},
+            alone={"upsert": ALONE_BY_KEY, "changes": ALONE_BY_KEY},
         ),
         Option("key", "list", "upsert, changes: the columns that tell rows apart", (), example="[id]"),
         Option(
@@ -116,6 +118,7 @@ SINK = NodeType(
             "batch",
             ("batch", "unit"),
             adds={"unit": frozenset({"units"})},
+            alone={"unit": "a Batch that goes to a group commits as a whole, at the member for which it is decided"},
         ),
         Option("staging", "text", "the schema for our own tables; made where it is not there", "scribengin", example="scribengin"),
     ),

@@ -34,4 +34,5 @@ SINK = NodeType(
         ),
     ),
     abilities=frozenset({"append"}),
+    alone="where rows go is said by options that only its writer knows, and no writer says whether its place takes rows now",
 )

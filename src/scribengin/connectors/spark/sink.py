@@ -45,7 +45,7 @@ class SparkWriterSink(PlainSink):
         """Options whose values Spark shows nowhere; see `abilities.redacts`."""
         return [name for name, value in self._given.items() if isinstance(value, Secret)]
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Whether Spark has such a writer. Without a session nobody can say."""
         check_format(self.node, self._format)
 

@@ -11,7 +11,7 @@ from scribengin.connectors.sql.commits import Claim, Commits, receipts_of
 from scribengin.connectors.sql.merge import add, merge
 from scribengin.connectors.sql.sink_stream import SqlSinkStream
 from scribengin.core import faults
-from scribengin.core.errors import Refused, StateError
+from scribengin.core.errors import Refused, StateError, Unreachable
 from scribengin.core.remedies import add_to_outputs, beside_flow, beside_installation, call_again, start_over
 from scribengin.core.types import Field, Schema
 
@@ -65,6 +65,16 @@ class SqlSink:
         with self._connected("cannot be looked at") as session:
             self._columns(session)
 
+    def look(self, *, claimed: bool) -> None:
+        """See `group.contract.MemberSink`. Takes the lock of a publication: a database that may only be read refuses that."""
+        with self._connected("cannot be looked at") as session, session.transaction():
+            if claimed and not (self._commits.there(session) and self._commits.claim(session, lock=True)):
+                raise Unreachable(
+                    f'sink "{self.node}": nothing at {self._database} says who writes to {self._target}: another database was claimed',
+                    remedy="restore it, or connect to the one that was claimed",
+                    node=self.node,
+                )
+
     def unlike(self, schema: Schema) -> list[str]:
         """What the table that is there does not take of the columns, a sentence each."""
         with self._connected("cannot be looked at") as session:
@@ -100,14 +110,15 @@ class SqlSink:
         with self._connected("cannot be tidied up") as session:
             self._commits.drop_staged_before(session, lineage, before)
 
-    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Compare what was decided with the commit records; where rows are only added, count those of every transaction again."""
+    def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
+        """Compare what was decided with the commit records; where rows are only added, count those of every transaction again. `since`: see
+        `group.contract.MemberSink`."""
         with self._connected("cannot be read") as session:
             commits, of_units = self._commits.of_lineage(session, lineage), self._commits.unit_xids(session)
             found = self._rows_by_transaction(session)
             for each in decided:
                 number = each.batch.number
-                commit = commits.get(number)
+                commit = commits.pop(number, None)
                 if commit is None:
                     yield Published(number, 0, (f"batch {number} is decided, but not published; the next run publishes it",))
                     continue
@@ -119,6 +130,8 @@ class SqlSink:
                 if rows != commit.rows:
                     wrong.append(f"batch {number}: {commit.rows} rows were written to {self._target}, {rows} are there")
                 yield Published(number, rows, tuple(wrong))
+            for number in sorted(number for number in commits if since is not None and number >= since):
+                yield Published(number, commits[number].rows, (f"batch {number} is published, but no decision says so",))
             if found is not None and (strange := self._strange(session, found)) > 0:
                 yield Published(-1, 0, (f"{strange} rows in {self._target} were written by no batch",))
 

@@ -18,4 +18,5 @@ SINK = NodeType(
         Option("format", "choice", "how it is shown", "table", ("table", "json", "csv")),
     ),
     abilities=frozenset({"exactly_once", "append"}),
+    alone="its table is made of the decisions of the flow and lies in the flow's state, which is one place",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.addresses import has_password
 from scribengin.core.problems import did_you_mean, suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.registry.tree import HOST
@@ -11,7 +12,9 @@ from scribengin.registry.tree import HOST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scribengin.core.options import Option
     from scribengin.core.problems import Problem
+    from scribengin.spec.model import Sink
     from scribengin.spec.places import Path
 
 
@@ -52,7 +55,7 @@ def tiers_run_on_hosts(subject: Subject) -> Iterator[Problem]:
 
 
 def sinks_can_be_members(subject: Subject) -> Iterator[Problem]:
-    """A sink that goes to a group has an option that each member says for itself, and the members say it rightly."""
+    """A sink that goes to a group keeps its promise there, and the members say rightly where each of them is."""
     if "groups" in subject.unread:
         return
     for sink in subject.flow.sinks.values():
@@ -60,20 +63,44 @@ def sinks_can_be_members(subject: Subject) -> Iterator[Problem]:
         group = subject.flow.groups.get((sink.to or "").partition(".")[0])
         if declared is None or sink.to is None or group is None:
             continue
-        option = declared.by_member
-        if option is None:
-            able = [type_.type for type_ in subject.sink_types.values() if type_.by_member is not None and not type_.internal]
-            message = f"{called(sink)} goes to {sink.to}, but a sink of type {sink.type} cannot go to a group"
-            remedy = f"take `to` out and write where it goes in its own options; sinks that can: {', '.join(able)}"
-            yield subject.problem_at_key("group-sink", path_of(sink, "to"), message, remedy)
+        if (kept := declared.kept_alone(sink.options)) is not None:
+            yield _kept_alone(subject, sink, *kept)
             continue
+        option = declared.by_member
+        assert option is not None, "a sink that may go to a group says where by an option"
         if option.kind != "path" and option.name in sink.options:
             message = f"{called(sink)} has `{option.name}`, which has no effect: it goes to {sink.to}, where `at` of the member says it"
             remedy = f"take `{option.name}` out, or take `to` out"
             yield subject.problem_at_key("group-option", path_of(sink, option.name), message, remedy, severity="warning")
+        elif "://" in str(sink.options.get(option.name, "")):
+            message = f"{called(sink)} has `{option.name}` with an address, and goes to {sink.to}: it lies below `at` of each member"
+            remedy = f"write {option.name} as what follows there, such as {option.name}: orders"
+            yield subject.problem("group-place", path_of(sink, option.name), message, remedy)
         for index, member in enumerate(group.members):
-            fault = option.check(member.at) if option.check is not None and sink.to in (group.id, f"{group.id}.{member.name}") else None
+            if sink.to not in (group.id, f"{group.id}.{member.name}"):
+                continue
+            whose = f'member "{member.name}" of group "{group.id}", whose `at` is the {option.name} of {called(sink)},'
+            where = ("groups", group.id, "members", index, "at")
+            fault = option.member_fault(member.at)
             if fault is not None:
-                whose = f'member "{member.name}" of group "{group.id}", whose `at` is the {option.name} of {called(sink)},'
-                message = f"{whose} {fault[0]}"
-                yield subject.problem("group-place", ("groups", group.id, "members", index, "at"), message, fault[1])
+                yield subject.problem("group-place", where, f"{whose} {fault[0]}", fault[1])
+            elif has_password(member.at) and declared.option("config") is not None:
+                remedy = f'take it out and write at {called(sink)} config: {{password: "${{secret:env/NAME}}"}}: a secret is never shown'
+                yield subject.problem("secret-in-plain", where, f"{whose} holds a password", remedy)
+
+
+def _kept_alone(subject: Subject, sink: Sink, option: Option | None, why: str) -> Problem:
+    """A sink that cannot go to a group, for its type or for what an option says."""
+    if option is None:
+        able = [type_.type for type_ in subject.sink_types.values() if type_.by_member is not None and not type_.internal]
+        message = f"{called(sink)} goes to {sink.to}, but a sink of type {sink.type} cannot go to a group: {why}"
+        remedy = f"take `to` out and write where it goes in its own options; sinks that can: {', '.join(able)}"
+        return subject.problem_at_key("group-sink", path_of(sink, "to"), message, remedy)
+    said = f"{option.name}: {sink.options.get(option.name, option.default)}" if option.kind == "choice" else f"`{option.name}`"
+    others = [f"{option.name}: {choice}" for choice in option.choices if not option.keeps_alone(choice)]
+    message = f"{called(sink)} goes to {sink.to}, which it cannot with {said}: {why}"
+    remedy = (
+        f"{f'write {others[0]}' if others else f'take `{option.name}` out'}, or take `to` out and write where it goes in its own options"
+    )
+    where = path_of(sink, option.name if option.name in sink.options else "to")
+    return subject.problem_at_key("group-sink", where, message, remedy)

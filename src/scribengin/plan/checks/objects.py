@@ -10,12 +10,14 @@ from scribengin.connectors.objects.address import ENDPOINT_FAULT, below, url_fau
 from scribengin.connectors.objects.login import FROM_FLOW
 from scribengin.core.problems import suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.groups import placements
+from scribengin.spec.model import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.core.problems import Problem
-    from scribengin.spec.model import Sink, Source
+    from scribengin.spec.model import Sink
 
 _TYPES = ("objects", "hdfs")
 
@@ -24,7 +26,8 @@ def urls_lead_somewhere(subject: Subject) -> Iterator[Problem]:
     """A bucket, a prefix, a server by its address; and nothing secret among them."""
     for node in _nodes(subject):
         option = _option(node)
-        fault = url_fault(str(node.options[option]), node.type)
+        own = str(node.options.get(option, "")) if isinstance(node, Source) or node.to is None else ""
+        fault = url_fault(own, node.type) if own else None  # what members say is looked at where they stand
         if fault is not None:
             yield subject.problem("object-url", path_of(node, option), f"{called(node)}: {option} {fault[0]}", fault[1])
         endpoint = node.options.get("endpoint")
@@ -43,7 +46,7 @@ def urls_lead_somewhere(subject: Subject) -> Iterator[Problem]:
 
 def folders_need_no_address(subject: Subject) -> Iterator[Problem]:
     """A table in a folder of this machine is reached without an address or a login."""
-    for sink in (each for each in subject.flow.sinks.values() if each.type == "delta" and not _is_stored(each)):
+    for sink in (each for each in subject.flow.sinks.values() if each.type == "delta" and not _urls(subject, each)):
         for name in (option.name for option in REACHED if option.name in sink.options):
             message = f'{called(sink)} has "{name}", and its path {sink.options.get("path")} is a folder of this machine'
             yield subject.problem_at_key("object-url", path_of(sink, name), message, "write path: s3://BUCKET/PREFIX, or take it out")
@@ -52,17 +55,19 @@ def folders_need_no_address(subject: Subject) -> Iterator[Problem]:
 def one_writer_a_prefix(subject: Subject) -> Iterator[Problem]:
     """Two sinks never write below one prefix: neither could tell which objects are its own."""
     seen: list[tuple[str, str, Sink]] = []
-    for sink in filter(_is_stored, subject.flow.sinks.values()):
-        option = _option(sink)
-        place, endpoint = below(str(sink.options[option])), str(sink.options.get("endpoint"))
-        for other_place, other_endpoint, other in seen:
-            if endpoint == other_endpoint and (place.startswith(other_place) or other_place.startswith(place)):
-                message = f'{called(sink)} writes to {sink.options[option]}, sink "{other.id}" to {other.options[_option(other)]}'
-                yield subject.problem(
-                    "object-two-writers", path_of(sink, option), message, "give each a prefix of its own, none within another"
-                )
-                break
-        seen.append((place, endpoint, sink))
+    for sink in subject.flow.sinks.values():
+        where = path_of(sink, _option(sink) if sink.to is None else "to")
+        for url in _urls(subject, sink):
+            endpoint = str(sink.options.get("endpoint"))
+            for other_url, other_endpoint, other in seen:
+                if endpoint == other_endpoint and (below(url).startswith(below(other_url)) or below(other_url).startswith(below(url))):
+                    message = f'{called(sink)} writes to {url}, sink "{other.id}" to {other_url}'
+                    yield subject.problem("object-two-writers", where, message, "give each a prefix of its own, none within another")
+                    break
+            else:
+                continue
+            break
+        seen += [(url, str(sink.options.get("endpoint")), sink) for url in _urls(subject, sink)]
 
 
 def _option(node: Sink | Source) -> str:
@@ -70,11 +75,13 @@ def _option(node: Sink | Source) -> str:
     return "path" if node.type == "delta" else "url"
 
 
-def _is_stored(node: Sink | Source) -> bool:
-    """True where it has a url, which a broken one may lack."""
-    return _option(node) in node.options and (node.type in _TYPES or (node.type == "delta" and is_stored(str(node.options["path"]))))
+def _urls(subject: Subject, sink: Sink) -> list[str]:
+    """Where it writes in stores: its own url, or those of its group's members. A broken one may lack it."""
+    option = _option(sink)
+    said = [str(options[option]) for _, options in placements(subject.flow, sink) if option in options]
+    return [url for url in said if sink.type in _TYPES or (sink.type == "delta" and is_stored(url))]
 
 
 def _nodes(subject: Subject) -> Iterator[Sink | Source]:
-    yield from filter(_is_stored, subject.flow.sources.values())
-    yield from filter(_is_stored, subject.flow.sinks.values())
+    yield from (source for source in subject.flow.sources.values() if source.type in _TYPES and "url" in source.options)
+    yield from (sink for sink in subject.flow.sinks.values() if _urls(subject, sink))

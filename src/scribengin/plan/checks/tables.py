@@ -10,12 +10,15 @@ from scribengin.connectors.hbase.row_keys import Template
 from scribengin.connectors.opensearch.by_time import TYPES, TimeTemplate
 from scribengin.core.problems import suggestion
 from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.groups import placements
+from scribengin.spec.model import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from scribengin.core.problems import Problem
-    from scribengin.spec.model import Sink, Source
+    from scribengin.spec.model import Sink
     from scribengin.spec.places import Path
 
 _KINDS = ("table", "index")
@@ -159,7 +162,7 @@ def one_writer_a_table(subject: Subject) -> Iterator[Problem]:
     for sink in filter(_kind, _tables(subject)):
         kind = _kind(sink)
         table = ".".join(str(sink.options[name]) for name in ("keyspace", kind) if name in sink.options)
-        for server in _servers(sink):
+        for server in _servers(subject, sink):
             if (other := seen.setdefault((server, table.removeprefix("public.")), sink)) is not sink:
                 message = f'{called(sink)} writes to {kind} {table}, as sink "{other.id}" does'
                 together = ", ".join(dict.fromkeys((*other.inputs, *sink.inputs)))
@@ -172,7 +175,8 @@ def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
     """What stands in an address is printed, stored and seen by whoever sees the flow."""
     nodes: list[Source | Sink] = [*_read_tables(subject), *_tables(subject)]
     for node in nodes:
-        logins = [(parts.username, parts.password) for server in _servers(node) if (parts := split_url(server)) is not None]
+        servers = _named_servers(node.options) if isinstance(node, Source) or node.to is None else ()  # of members: `sinks_can_be_members`
+        logins = [(parts.username, parts.password) for server in servers if (parts := split_url(server)) is not None]
         remedy = 'take it out and write config: {password: "${secret:env/NAME}"}: a secret is never shown'
         if any(password is not None for _, password in logins):
             message = f"{called(node)}: `server` holds a password"
@@ -185,20 +189,27 @@ def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
 
 def no_table_feeds_itself(subject: Subject) -> Iterator[Problem]:
     """What a flow writes to a table that it reads would come to it again."""
-    read = {_place(source): source for source in _read_tables(subject)}
+    read = {_place(source.type, source.options): source for source in _read_tables(subject)}
     for sink in _tables(subject):
-        if (source := read.get(_place(sink))) is not None and source.id in subject.graph.upstream([sink.id]):
+        written = [_place(sink.type, options) for _, options in placements(subject.flow, sink)]
+        source = next((read[place] for place in written if place in read), None)
+        if source is not None and source.id in subject.graph.upstream([sink.id]):
             message = f'{called(sink)} writes to table {sink.options["table"]}, which source "{source.id}" of the same flow reads'
             yield subject.problem("table-feeds-itself", path_of(sink, "table"), message, "write to another table")
 
 
-def _place(node: Source | Sink) -> tuple[str, ...]:
-    server, *named = (str(node.options.get(name)) for name in ("server", "keyspace", "table"))
-    return node.type, server, *(name.removeprefix("public.") for name in named)
+def _place(type_: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    server, *named = (str(options.get(name)) for name in ("server", "keyspace", "table"))
+    return type_, server, *(name.removeprefix("public.") for name in named)
 
 
-def _servers(node: Source | Sink) -> tuple[str, ...]:
-    server = node.options.get("server", "")
+def _servers(subject: Subject, sink: Sink) -> list[str]:
+    """Its own, or those of its group's members."""
+    return [server for _, options in placements(subject.flow, sink) for server in _named_servers(options)]
+
+
+def _named_servers(options: Mapping[str, Any]) -> tuple[str, ...]:
+    server = options.get("server", "")
     return (server,) if isinstance(server, str) else tuple(map(str, server))
 
 

@@ -10,6 +10,7 @@ from scribengin.core.loopback import is_loopback
 from scribengin.core.problems import did_you_mean
 from scribengin.core.secret import Secret
 from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.groups import placements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,30 +61,35 @@ def addresses_can_be_sent_to(subject: Subject) -> Iterator[Problem]:
     for sink in subject.flow.sinks.values():
         if sink.type != "http":
             continue
-        url, given = str(sink.options.get("url", "")), path_of(sink, "url")
-        parts = _split(url)
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            shown = f'"{url}"' if "@" not in url else "what stands in `url`"
-            message = f"{called(sink)} sends to {shown}, which is no address of HTTP"
-            yield subject.problem("http-url", given, message, "write https://HOST/PATH")
-            continue
-        if parts.username is not None or parts.password is not None:
-            message = f"{called(sink)}: `url` holds a user or a password"
-            remedy = 'take it out and write headers: {Authorization: "Basic ${secret:env/NAME}"}: a secret is never shown'
+        for index, options in placements(subject.flow, sink):
+            group = (sink.to or "").partition(".")[0]
+            given = path_of(sink, "url") if index is None else ("groups", group, "members", index, "at")
+            yield from _address_faults(subject, sink, str(options.get("url", "")), given)
+
+
+def _address_faults(subject: Subject, sink: Sink, url: str, given: Path) -> Iterator[Problem]:
+    """What is wrong with one address, which is written at `given`."""
+    parts = _split(url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        shown = f'"{url}"' if "@" not in url else f"what stands in `{given[-1]}`"
+        message = f"{called(sink)} sends to {shown}, which is no address of HTTP"
+        yield subject.problem("http-url", given, message, "write https://HOST/PATH")
+        return
+    if parts.username is not None or parts.password is not None:
+        message = f"{called(sink)}: `{given[-1]}` holds a user or a password"
+        remedy = 'take it out and write headers: {Authorization: "Basic ${secret:env/NAME}"}: a secret is never shown'
+        yield subject.problem("secret-in-plain", given, message, remedy)
+    for name, value in parse_qsl(parts.query):
+        if value and not TEMPLATE.search(value) and any(word in name.lower().replace("-", "_").split("_") for word in _SECRET_WORDS):
+            message = f'{called(sink)}: `{given[-1]}` holds "{name}", which looks like a secret'
+            remedy = f'take it out and write query: {{{name}: "${{secret:env/NAME}}"}}: a secret is never shown'
             yield subject.problem("secret-in-plain", given, message, remedy)
-        for name, value in parse_qsl(parts.query):
-            if value and not TEMPLATE.search(value) and any(word in name.lower().replace("-", "_").split("_") for word in _SECRET_WORDS):
-                message = f'{called(sink)}: `url` holds "{name}", which looks like a secret'
-                remedy = f'take it out and write query: {{{name}: "${{secret:env/NAME}}"}}: a secret is never shown'
-                yield subject.problem("secret-in-plain", given, message, remedy)
-        if parts.scheme == "http" and not is_loopback(parts.hostname):
-            secret = any(
-                isinstance(value, Secret) for option in ("headers", "query") for value in (sink.options.get(option) or {}).values()
-            )
-            what = "rows and secrets" if secret else "rows"
-            message = f"{called(sink)} sends {what} over the network in plain: everyone on the way can read and change them"
-            yield subject.problem("http-plain", given, message, "write https://, if the server has it", severity="warning")
-        yield from _columns_in(subject, sink, url, f"{parts.scheme}{parts.netloc}")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        secret = any(isinstance(value, Secret) for option in ("headers", "query") for value in (sink.options.get(option) or {}).values())
+        what = "rows and secrets" if secret else "rows"
+        message = f"{called(sink)} sends {what} over the network in plain: everyone on the way can read and change them"
+        yield subject.problem("http-plain", given, message, "write https://, if the server has it", severity="warning")
+    yield from _columns_in(subject, sink, url, f"{parts.scheme}{parts.netloc}", given)
 
 
 def requests_are_said_once(subject: Subject) -> Iterator[Problem]:
@@ -103,10 +109,9 @@ def requests_are_said_once(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem_at_key("http-options", path_of(sink, name), message, "write body: array, or lines, or take it out")
 
 
-def _columns_in(subject: Subject, sink: Sink, url: str, before: str) -> Iterator[Problem]:
+def _columns_in(subject: Subject, sink: Sink, url: str, before: str, where: Path) -> Iterator[Problem]:
     names = dict.fromkeys(TEMPLATE.findall(url))
     columns = {column.name: column for column in subject.resolved.of(sink.id) or ()}
-    where = path_of(sink, "url")
     if names and sink.options.get("body", "object") != "object":
         message = f"{called(sink)} has columns in its address, and several rows in a request"
         yield subject.problem("http-url", where, message, "write body: object, or take the columns out of `url`")

@@ -121,13 +121,14 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "group-sink",
         "A sink that cannot go to a group",
-        "The Batches of a sink with `to` go to one of several members, each a whole sink with a claim of its own. The connector of this "
-        "type does not do that.",
-        "Take `to` out, or use a sink that can: `files`, `kafka`.",
-        _CHAIN.replace("type: console", "type: delta, path: kept, to: disks")
+        "The Batches of a sink with `to` go to one of several members, each a whole sink with a claim of its own. This type, or a mode of "
+        "it, would not keep its promise there; the message says why.",
+        "Write the mode that the message names, take `to` out, or use a sink that can; see "
+        "[which sinks can go to a group](tiers.md#which-sinks-can-go-to-a-group).",
+        _CHAIN.replace("type: console", "type: delta, path: kept, mode: upsert, key: [id], to: disks")
         + "groups:\n  disks: {members: [{at: /mnt/a}, {at: /mnt/b}]}\n",
         slot="file",
-        fix=("type: delta, path: kept", "type: files, path: kept, format: parquet"),
+        fix=("mode: upsert, key: [id]", "mode: append"),
     ),
     Entry(
         "group-option",
@@ -143,8 +144,9 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "group-place",
         "A member whose place does not fit its sink",
-        "What `at` of a member says is the `bootstrap` of a Kafka sink that goes there, and so has its form.",
-        "Write it as the message says; give folders and brokers groups of their own.",
+        "What `at` of a member says is an option of the sink that goes there, such as the `bootstrap` of Kafka or the `server` of a "
+        "database, and so has its form.",
+        "Write it as the message says; give folders, brokers and databases groups of their own.",
         _CHAIN.replace("type: console", "type: kafka, topic: kept, format: json, to: wan") + "groups:\n  wan: {members: [{at: /mnt/a}]}\n",
         slot="file",
         fix=("/mnt/a", "'b1:9092'"),
