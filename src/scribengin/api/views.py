@@ -66,6 +66,8 @@ class RegistryView:
         if self._labels:
             there = self.seen(met.keys())
             met = {name: workflow.only(there) for name, workflow in met.items() if name in there}
+        if not self._labels and not labels:  # of a text that was refused nobody knows the labels
+            rows = tuple(sorted((*rows, *reading.read_refused_files(self._registry)), key=lambda row: row.flow))
         return [_met(row_of(row), met[row.flow]) if row.flow in met else row_of(row) for row in rows]
 
     def seen(self, flows: Iterable[str]) -> set[str]:

@@ -16,10 +16,10 @@ from scribengin.control.spares import waiting
 from scribengin.control.world import TierSeen
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Damaged, Entry
+from scribengin.registry.contract import Damaged, Entry, shown
 from scribengin.registry.kinds import Desired, Spec, Task
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
-from scribengin.registry.tree import COLUMNS, DESIRED, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TASK, WANTED
+from scribengin.registry.tree import COLUMNS, DESIRED, FILE, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TAKEN, TASK, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +86,7 @@ def read_flow(registry: Registry, flow: str) -> FlowRow:
     if desired is None:
         desired = read_known(registry, DESIRED(flow))
     if desired is None:
-        raise unknown_flow(flow, names(registry, "flows"))
+        raise _no_version(registry, flow)
     return FlowRow(flow, desired, status)
 
 
@@ -115,6 +115,16 @@ def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
         if wish is not None:
             rows.append(FlowRow(name, wish, now))
     return tuple(rows)
+
+
+def read_refused_files(registry: Registry) -> tuple[FlowRow, ...]:
+    """The flows of which there is only a text in the registry, and that was refused; by name. They want version 0."""
+    flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
+    files = registry.read_many([FILE(name).path for name in flows])
+    flows = [name for name, file in zip(flows, files, strict=True) if file is not None and registry.read(DESIRED(name).path) is None]
+    found = {name: _record(status) for name, status in zip(flows, read_records(registry, [STATUS(name) for name in flows]), strict=True)}
+    none = Desired(state="running", version=0)
+    return tuple(FlowRow(name, none, status) for name, status in found.items() if status is not None and FILE(name).path in status.refused)
 
 
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
@@ -234,9 +244,20 @@ def unknown_flow(flow: str, known: Sequence[str]) -> Refused:
     return Refused(f'there is no flow "{flow}"', remedy=near, code="flow-unknown")
 
 
+def _no_version(registry: Registry, flow: str) -> Refused:
+    """The error for a name that nobody has submitted, or of which only a text stands in the registry."""
+    file, taken = registry.read(FILE(flow).path), _record(read_record(registry, TAKEN(flow)))
+    if file is None:
+        return unknown_flow(flow, [name for name in names(registry, "flows") if name != flow])
+    why, remedy = "is not taken up yet", f"look again in a moment: scribengin status {flow}"
+    if taken is not None and taken.revision == file.changed and not taken.version:
+        why, remedy = taken.why, taken.remedy
+    return Refused(f"flow {flow} has no version yet: {shown(file.path)} {why}", remedy=remedy, code="flow-file-refused")
+
+
 def known_flow(registry: Registry, flow: str) -> Stored[Desired]:
     """What is wanted of a flow, to be replaced. Raises as `read_flow`."""
     stored = read_stored(registry, DESIRED(flow))
     if stored is None:
-        raise unknown_flow(flow, names(registry, "flows"))
+        raise _no_version(registry, flow)
     return stored

@@ -179,6 +179,8 @@ class Held:
     damaged: tuple[Spot[Any], ...] = ()
     last: FlowSeen | None = None
     """as it was before: what its workers have taken; None where this master has never seen it so"""
+    is_new: bool = False
+    """no version of it was ever wanted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,3 +260,5 @@ class World:
     """by name, `label=value`"""
     idle: Mapping[str, bool] = field(default_factory=dict)
     """flow → whether it has read nothing for a while; those of which nobody can say it are not in it"""
+    files: Mapping[str, int] = field(default_factory=dict)
+    """flow → the text of a flow file that is to be taken up (`control.flow_files`)"""

@@ -134,6 +134,33 @@ class Spec(Record):
     """where it reads and writes; it meets other flows there"""
 
 
+class FlowFile(Record):
+    """The text of a flow file that a person wrote into the registry, as JSON. The text alone, as it is, may stand there too."""
+
+    text: str
+    base: str = ""
+    """absolute: the folder where relative paths start; empty: where those of the version before start"""
+    state: Goal = "running"
+    """what is wanted of the flow from then on"""
+    accept: Literal["", "again", "lost"] = ""
+    """as of `apply --accept`: Queries that cannot keep their checkpoint read all again, or go on from where they are"""
+
+
+class TakenFile(Record):
+    """Which text of `file` was looked at last, and with what result."""
+
+    revision: int
+    """that wrote the text"""
+    version: int = 0
+    """of the flow that the text is; 0: it was refused"""
+    at: str = ""
+    why: str = ""
+    """it was refused"""
+    remedy: str = ""
+    again: bool = False
+    """what refuses it passes by itself: it is tried again"""
+
+
 class Desired(Record):
     """What is wanted of a flow."""
 
