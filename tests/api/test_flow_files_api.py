@@ -79,10 +79,10 @@ def test_a_text_of_another_flow_is_refused(bench: Bench) -> None:
 
 
 def test_a_secret_stays_a_reference(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STORE_PASSWORD", "sesame-opens")
+    monkeypatch.setenv("PASSWORD_OF_U", "sesame-opens")
     text = TEXT.replace(
         "{from: odd, type: files, path: out, format: json}",
-        '{from: odd, type: opensearch, server: "http://127.0.0.1:1", index: n, config: {user: u, password: "${secret:env/STORE_PASSWORD}"}}',
+        '{from: odd, type: opensearch, server: "http://127.0.0.1:1", index: n, config: {user: u, password: "${secret:env/PASSWORD_OF_U}"}}',
     )
     master = bench.master()
     _, (made,) = plan_file(master.plane, "numbers", FlowFile(text=text, base="/data"))

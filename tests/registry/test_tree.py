@@ -44,6 +44,7 @@ NAMES = {
     "node": "tweets.edge",
     "n": "3",
     "task": "0",
+    "run": "tweets.edge-1",
     "id": "m1",
     "host": "a.example",
     "group": "g",

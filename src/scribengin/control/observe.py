@@ -276,6 +276,7 @@ class Observer:
             share=self._made(SHARE(name)),
             held_back=self._made(HELD_BACK(name)),
             waters=spec.outside.waters,
+            hosted=frozenset(self._bindings.hosted.get(name, ())),
         )
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:

@@ -149,6 +149,8 @@ class FlowSeen:
     """by flows that read what it writes"""
     waters: Mapping[str, Waters] = field(default_factory=dict)
     """source → how much may wait there"""
+    hosted: frozenset[tuple[str, str]] = frozenset()
+    """(node, worker) of those that are shown to run there"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -374,6 +374,13 @@ class Mapped(Record):
     at: str = ""
 
 
+class Hosted(Record):
+    """A worker that serves a tier on this host: it holds, or has held, the tier's lease, and has not ended. It binds nothing."""
+
+    since: str = ""
+    """when it was started"""
+
+
 class Group(Record):
     """A named set of equivalent members, each with its cost."""
 

@@ -26,6 +26,7 @@ from scribengin.registry.kinds import (
     GroupName,
     Holder,
     Host,
+    Hosted,
     Limit,
     Link,
     Mapped,
@@ -241,6 +242,14 @@ MAPPED = Branch(
     Owner.HOST,
     change="the tier's worker ends in order and starts on that host; removed, the tier stays and may go anywhere",
 )
+HOSTED = Branch(
+    "physicalnodes/<host>/lns/<run>",
+    Hosted,
+    _LED,
+    "a tier that runs there, by the name of its worker, such as `tweets.core-3`",
+    Owner.HOST,
+    change="it binds nothing; written anew at the leader's next look at the flow",
+)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
 HOST_JSON = Branch("physicalnodes/<host>/json", Link, (Writer.HOST,), "the same as JSON", Owner.HOST)
 HOST_UP = Branch(
@@ -356,7 +365,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(WANTED, RUN, SPARE),
     *(LEASE, LEASE_TERM, REPORT, SPARE_REPORT, TASK, COLUMNS),
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
-    *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
+    *(HOST, MAPPED, HOSTED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, WORKERS),
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
