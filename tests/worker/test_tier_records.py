@@ -15,21 +15,23 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError
 from scribengin.local.contract import EndView, QueryView, RunView
 from scribengin.registry.column_records import Columns
-from scribengin.registry.kinds import Desired, Ends, Spec, TierSpec
+from scribengin.registry.kinds import Desired, Ends, QueryAck, Spec, TierSpec
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import COLUMNS, DESIRED, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, SPEC, TASK
+from scribengin.registry.tree import ACK, COLUMNS, DESIRED, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, SPEC, TASK
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
 from scribengin.worker.tier_records import MOST_TASKS, TierRecords
+from tests.state.flow_states import INPUT, Chain, at, file_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.registry.kinds import Task
+    from scribengin.state.acks import Topology
 
 ID = RunId("tweets", "core", 4)
 
@@ -41,7 +43,8 @@ class Bench:
         self.lease = Lease(self.registry, LEASE("tweets", "core").path, {"run": 4})
         assert self.lease.acquire()
         self.folder = StateFolder(path, "tweets", "core")
-        self.records = TierRecords(self.registry, ID, self.lease, self.folder, "h1")
+        self.topology: Topology | None = None
+        self.records = TierRecords(self.registry, ID, self.lease, self.folder, "h1", topology=lambda: self.topology)
 
     def decide(self, query: str, number: int, streams: int, units: int) -> None:
         folder = self.folder.query(query)
@@ -67,6 +70,40 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+def test_what_is_acknowledged_to_the_end_of_the_flow_is_written_where_it_has_changed(bench: Bench, tmp_path: Path) -> None:
+    chain = Chain(tmp_path / "chain", "abc")
+    lease = Lease(bench.registry, LEASE("tweets", "a").path, {"run": 1})
+    assert lease.acquire()
+    records = TierRecords(bench.registry, RunId("tweets", "a", 1), lease, bench.folder, "h1", topology=lambda: bench.topology)
+
+    def said() -> QueryAck:
+        records.write_acks()
+        (query,) = bench.record(ACK("tweets", "a")).queries.values()
+        assert isinstance(query, QueryAck)
+        return query
+
+    records.write_acks()
+    bench.topology = chain.topology()
+    records.write_acks()
+    assert bench.record(ACK("tweets", "a")) is None, "nothing of it ever ran"
+    for number in range(3):
+        chain["a"].batch({INPUT: file_entry(f"{number}.jsonl")})
+    chain.pass_on("b", 0, 1)
+    assert (said().decided, said().acknowledged, said().released, said().channels) == (2, -1, {}, {"a_b": -1})
+    chain.pass_on("c", 0)
+    now = said()
+    assert (now.acknowledged, now.acknowledged_at, now.read, now.released) == (1, at(1), {INPUT: 3}, {INPUT: 2})
+    assert now.channels == {"a_b": 1}
+    before = bench.store.revision
+    assert said() == now
+    assert bench.store.revision == before, "no news, no write"
+    # planned anew, by another worker: it goes on from there
+    bench.topology = chain.topology()
+    chain.pass_on("b", 2)
+    chain.pass_on("c", 1)
+    assert (said().acknowledged, said().released) == (2, {INPUT: 3})
 
 
 def test_each_task_says_what_it_reads_and_writes_and_how_far_it_is(bench: Bench) -> None:

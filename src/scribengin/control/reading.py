@@ -17,9 +17,9 @@ from scribengin.control.world import TierSeen
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Damaged, Entry, shown
-from scribengin.registry.kinds import Desired, Spec, Task
+from scribengin.registry.kinds import Desired, QueryAck, Spec, Task
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
-from scribengin.registry.tree import COLUMNS, DESIRED, FILE, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TAKEN, TASK, WANTED
+from scribengin.registry.tree import ACK, COLUMNS, DESIRED, FILE, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TAKEN, TASK, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -141,6 +141,7 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
         "tiers": [_described_tier(registry, flow, tier, current=tier in current) for tier in tiers],
         "noticed": read_noticed(registry, flow),
         "accepted": read_accepted(registry, flow),
+        "acknowledged": read_acks(registry, flow, sorted(current)),
         "set_aside": read_set_aside(registry, flow),
         "folders": [] if spec is None else read_folders(registry, spec),
     }
@@ -181,6 +182,18 @@ def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
                 said = {name: getattr(stored.record, name) for name in Task.__struct_fields__}
                 found.append({"tier": tier, "task": int(number), **said})
     return found
+
+
+def read_acks(registry: Registry, flow: str, tiers: Sequence[str]) -> list[dict[str, Any]]:
+    """How far each Query of these tiers is acknowledged by what comes behind it in the flow, as their workers wrote it last, as JSON."""
+    there = [tier for tier in tiers if ACK.fits(flow, tier)]
+    found = zip(there, read_records(registry, [ACK(flow, tier) for tier in there]), strict=True)
+    return [
+        {"tier": tier, "query": query, **{name: getattr(said, name) for name in QueryAck.__struct_fields__}}
+        for tier, stored in found
+        if isinstance(stored, Stored)
+        for query, said in stored.record.queries.items()
+    ]
 
 
 def read_noticed(registry: Registry, flow: str) -> list[dict[str, Any]]:

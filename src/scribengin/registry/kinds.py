@@ -390,12 +390,28 @@ class Group(Record):
     """members that get no Batch while they stand here → why"""
 
 
-class Ack(Record):
-    """How far a tier's output is acknowledged by all that come behind."""
+class QueryAck(Record):
+    """How far a Query's Batches are acknowledged: committed, with all that was made of them in the tiers behind. Batches of one lineage by
+    number, -1 for none; sources by how many entries of their logs are behind."""
 
-    upto: Mapping[str, Any] = {}
-    """channel → position"""
-    at: str = ""
+    lineage: str
+    decided: int = -1
+    decided_at: str = ""
+    acknowledged: int = -1
+    acknowledged_at: str = ""
+    """when that Batch was decided"""
+    read: Mapping[str, int] = {}
+    """source → entries that are decided"""
+    released: Mapping[str, int] = {}
+    """source → entries that are acknowledged: the flow needs them no more"""
+    channels: Mapping[str, int] = {}
+    """channel that it feeds → the newest Batch that all readers have acknowledged"""
+
+
+class Ack(Record):
+    """How far what the tier took in is acknowledged by all that comes behind it in the flow."""
+
+    queries: Mapping[str, QueryAck] = {}
 
 
 class Limit(Record):

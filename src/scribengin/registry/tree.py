@@ -294,7 +294,7 @@ GROUP = Branch(
     "what holds of a group while flows run: costs, and members that are out",
     change="from the next Batch on that many members, with those costs, get Batches",
 )
-ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
+ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier took in is acknowledged by the tiers behind it", Owner.WORKER)
 LIMIT = Branch(
     "limits/<flow>",
     Limit,

@@ -1,7 +1,8 @@
 """What a worker says of its tier in the tree, beside its report: where the tier begins and ends, that it runs, and its tasks.
 
-All of it is for people and other programs; no master decides by it. It is looked at every few seconds and written where it has changed;
-tasks, and counts of columns, at most every half minute, never per Batch. What cannot be written now is written at the next look.
+All of it is for people and other programs; no master decides by it. It is looked at every few seconds and written where it has changed,
+as how far it is acknowledged; tasks, and counts of columns, at most every half minute, never per Batch. What cannot be written now is
+written at the next look.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from scribengin.core.errors import ScribenginError
 from scribengin.core.moments import now_text
 from scribengin.registry.column_records import Columns
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import Ends, NodeState, Task
+from scribengin.registry.kinds import Ack, Ends, NodeState, QueryAck, Task
 from scribengin.registry.records import Stored, put, read_record, read_records
-from scribengin.registry.tree import COLUMNS, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
+from scribengin.registry.tree import ACK, COLUMNS, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
+from scribengin.state.acks import Acks
 from scribengin.state.decisions import Decisions
 from scribengin.state.source_log import SourceLog
 from scribengin.worker.attempt import standing_of
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import FlowState
     from scribengin.registry.lease import Lease
     from scribengin.registry.records import Spot
+    from scribengin.state.acks import Standing, Topology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import StateFolder
 
@@ -67,7 +70,19 @@ def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[Sour
 class TierRecords:
     """Writes them under the tier's lease. `show` takes the tier as it is now, from any thread; `close` ends it."""
 
-    def __init__(self, registry: Registry, id_: RunId, lease: Lease, folder: StateFolder, host: str) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        id_: RunId,
+        lease: Lease,
+        folder: StateFolder,
+        host: str,
+        *,
+        topology: Callable[[], Topology | None] = lambda: None,
+    ) -> None:
+        """`topology`: the Queries and channels of the whole flow; another one where it was planned anew, None where it was not yet."""
+        self._topology = topology
+        self._acks: Acks | None = None
         self._registry = registry
         self._id = id_
         self._node = f"{id_.flow}.{id_.tier}"
@@ -132,7 +147,19 @@ class TierRecords:
     def end(self) -> None:
         """The worker is about to give its lease back: what is not written yet is written."""
         if self._lease.held():
+            _try(self.write_acks)
             _try(self.write_columns)
+
+    def write_acks(self) -> None:
+        """How far the tiers behind have acknowledged what this one took in. Raises as `Registry.commit`, and as reading the states does."""
+        topology = self._topology()
+        if topology is None:
+            return
+        if self._acks is None or self._acks.topology is not topology:
+            self._acks = Acks(topology)
+        found = acked(self._id.tier, topology, self._acks.look())
+        if found.queries:
+            self._put(ACK(self._id.flow, self._id.tier), found)
 
     def write_tasks(self) -> None:
         """The tasks, where they are others, or further, than was written. Raises as `Registry.commit`."""
@@ -185,11 +212,32 @@ class TierRecords:
             if not self._lease.held():
                 continue
             _try(self.write)
+            _try(self.write_acks)
             _try(partial(self.write_columns, counts=False))
             if time.monotonic() >= tasks_at:
                 tasks_at = time.monotonic() + TASKS_S
                 _try(self.write_tasks)
                 _try(self.write_columns)
+
+
+def acked(tier: str, topology: Topology, standing: Standing) -> Ack:
+    """What is acknowledged of the Queries of a tier that ever ran."""
+    found = {}
+    for key, at in standing.queries.items():
+        if key.tier == tier and at.lineage:
+            links = [link for link in topology.links if link.writer == key]
+            through = {link.channel: [reader.committed for reader in standing.of(link)] for link in links}
+            found[key.query] = QueryAck(
+                lineage=at.lineage,
+                decided=at.decided,
+                decided_at=at.decided_at,
+                acknowledged=at.acknowledged,
+                acknowledged_at=at.acknowledged_at,
+                read=at.read,
+                released=at.released,
+                channels={channel: min(numbers, default=-1) for channel, numbers in through.items()},
+            )
+    return Ack(queries=found)
 
 
 def _try(what: Callable[[], None]) -> None:

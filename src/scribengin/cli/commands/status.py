@@ -115,8 +115,20 @@ def show_named(found: dict[str, Any]) -> None:
             click.echo(
                 f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
             )
+    _show_acks(found["acknowledged"])
     show_folders(found["folders"])
     _show_columns(found)
+
+
+def _show_acks(rows: Sequence[Mapping[str, Any]]) -> None:
+    """How far each Query is acknowledged to the end of the flow: its sources need not keep what came before."""
+    for row in rows:
+        if row["acknowledged"] < 0:
+            said = f"nothing of {row['decided'] + 1:,} Batches yet"
+        else:
+            at = f", decided at {shown_moment(row['acknowledged_at'])}" if row["acknowledged_at"] else ""
+            said = f"up to Batch {row['acknowledged']:,} of {row['decided']:,}{at}"
+        click.echo(f"query {row['query']}: acknowledged to the end of the flow {said}")
 
 
 def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
