@@ -67,7 +67,7 @@ def test_a_folder_is_named_only_where_something_is_to_be_said(change, said, caps
     [
         ((3, 1, "2026-01-02T03:04:05.123+00:00"), "up to Batch 1 of 3, decided at 2026-01-02T03:04:05Z"),
         ((3, 1, ""), "up to Batch 1 of 3"),
-        ((3, -1, ""), "nothing of 4 Batches yet"),
+        ((3, -1, ""), "nothing yet, Batch 3 is decided"),
     ],
 )
 def test_how_far_a_query_is_acknowledged_is_a_line(numbers, said, capsys):

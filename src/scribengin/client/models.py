@@ -171,6 +171,8 @@ class AckRow:
     read: Mapping[str, int] = field(default_factory=dict)
     released: Mapping[str, int] = field(default_factory=dict)
     channels: Mapping[str, int] = field(default_factory=dict)
+    through: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    """source from outside → (a moment, when all that was there at that moment was seen acknowledged), the newest last"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,14 +186,17 @@ def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
 
 def read_acks(registry: Registry, flow: str, tiers: Sequence[str]) -> list[dict[str, Any]]:
     """How far each Query of these tiers is acknowledged by what comes behind it in the flow, as their workers wrote it last, as JSON."""
-    there = [tier for tier in tiers if ACK.fits(flow, tier)]
-    found = zip(there, read_records(registry, [ACK(flow, tier) for tier in there]), strict=True)
     return [
         {"tier": tier, "query": query, **{name: getattr(said, name) for name in QueryAck.__struct_fields__}}
-        for tier, stored in found
-        if isinstance(stored, Stored)
-        for query, said in stored.record.queries.items()
+        for (tier, query), said in acks_of(registry, flow, tiers).items()
     ]
+
+
+def acks_of(registry: Registry, flow: str, tiers: Sequence[str]) -> dict[tuple[str, str], QueryAck]:
+    """The same by (tier, Query)."""
+    there = [tier for tier in tiers if ACK.fits(flow, tier)]
+    found = zip(there, read_records(registry, [ACK(flow, tier) for tier in there]), strict=True)
+    return {(tier, query): said for tier, stored in found if isinstance(stored, Stored) for query, said in stored.record.queries.items()}
 
 
 def read_noticed(registry: Registry, flow: str) -> list[dict[str, Any]]:

@@ -406,6 +406,9 @@ class QueryAck(Record):
     """source → entries that are acknowledged: the flow needs them no more"""
     channels: Mapping[str, int] = {}
     """channel that it feeds → the newest Batch that all readers have acknowledged"""
+    through: Mapping[str, tuple[tuple[float, float], ...]] = {}
+    """source from outside → (a moment, when all that was there at that moment was seen acknowledged), the newest last and older ones with
+    ever larger gaps; seconds since 1970 by the worker's clock"""
 
 
 class Ack(Record):

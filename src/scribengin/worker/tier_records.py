@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.moments import now_text
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from scribengin.state.folder import StateFolder
 
 LOOK_S, TASKS_S = 5.0, 30.0
+_MARKS, _CLEARED = 40, 1000
+"""moments of a source that are told, and that wait to be acknowledged"""
 MOST_TASKS = 100
 """of a tier; those beyond are not told"""
 MOST_COLUMNS, _LONGEST, _LISTED = 100, 500, 10
@@ -83,6 +88,10 @@ class TierRecords:
         """`topology`: the Queries and channels of the whole flow; another one where it was planned anew, None where it was not yet."""
         self._topology = topology
         self._acks: Acks | None = None
+        self._throughs: dict[tuple[str, str], Through] = {}
+        """(Query, source from outside) → how far it is through the flow"""
+        self._acked_at = 0.0
+        """when acknowledgements were written last, by the monotonic clock"""
         self._registry = registry
         self._id = id_
         self._node = f"{id_.flow}.{id_.tier}"
@@ -155,11 +164,32 @@ class TierRecords:
         topology = self._topology()
         if topology is None:
             return
+        spot = ACK(self._id.flow, self._id.tier)
+        if self._acks is None:  # the worker before this one has noted moments
+            there = read_record(self._registry, spot)
+            for name, ack in there.record.queries.items() if isinstance(there, Stored) else ():
+                self._throughs |= {(name, source): Through(ack.lineage, marks) for source, marks in ack.through.items()}
         if self._acks is None or self._acks.topology is not topology:
             self._acks = Acks(topology)
-        found = acked(self._id.tier, topology, self._acks.look())
-        if found.queries:
-            self._put(ACK(self._id.flow, self._id.tier), found)
+        view = self._view
+        for query in () if view is None else view.queries:
+            for source, end in query.sources.items():
+                if end.clear_at is not None:
+                    log = SourceLog(self._folder.query(query.name).sources, source)
+                    self._throughs.setdefault((query.name, source), Through()).clear(end.clear_at, log.length)
+        standing = self._acks.look()
+        now = time.time()
+        for key, at in standing.queries.items():
+            for (query_name, source), through in self._throughs.items():
+                if key == (self._id.tier, query_name):
+                    through.released(at.lineage, at.released.get(source, 0), now)
+        found = acked(self._id.tier, topology, standing, {key: through.marks() for key, through in self._throughs.items()})
+        before = self._written.get(spot.path)
+        if before is not None and _bare(before) == _bare(found) and time.monotonic() - self._acked_at < TASKS_S:
+            return  # that nothing has come is told more seldom
+        if found.queries and found != before:
+            self._put(spot, found)
+            self._acked_at = time.monotonic()
 
     def write_tasks(self) -> None:
         """The tasks, where they are others, or further, than was written. Raises as `Registry.commit`."""
@@ -220,13 +250,61 @@ class TierRecords:
                 _try(self.write_columns)
 
 
-def acked(tier: str, topology: Topology, standing: Standing) -> Ack:
-    """What is acknowledged of the Queries of a tier that ever ran."""
+class Through:
+    """How far one source from outside is through the flow, by moments. Not thread-safe."""
+
+    def __init__(self, lineage: str = "", marks: Iterable[tuple[float, float]] = ()) -> None:
+        """`marks`: those that were noted of that lineage."""
+        self._cleared: deque[tuple[float, int]] = deque(maxlen=_CLEARED)
+        """(a moment, entries of the log that have all that was there then), not yet acknowledged"""
+        self._marks = list(marks)
+        self._lineage = lineage
+
+    def clear(self, moment: float, entries: Callable[[], int]) -> None:
+        """All that was there at that moment stands in the log, which has so many entries now."""
+        newest = max([moment_ for moment_, _ in (*self._cleared, *self._marks)], default=0.0)
+        if moment > newest:
+            self._cleared.append((moment, entries()))
+
+    def released(self, lineage: str, entries: int, now: float) -> None:
+        """So many entries were acknowledged before `now`."""
+        if lineage != self._lineage and self._lineage:  # it went back: what was through is read again
+            self._cleared.clear()
+            self._marks = []
+        self._lineage = lineage
+        moment = 0.0
+        while self._cleared and self._cleared[0][1] <= entries:
+            moment, _ = self._cleared.popleft()
+        if moment:
+            self._marks = _thinned([*self._marks, (moment, now)])
+
+    def marks(self) -> tuple[tuple[float, float], ...]:
+        """See `QueryAck.through`."""
+        return tuple((round(moment, 3), round(at, 3)) for moment, at in self._marks)
+
+
+def _thinned(marks: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """So many marks that they fit a record: of the older half every second one."""
+    if len(marks) <= _MARKS:
+        return marks
+    half = len(marks) // 2
+    return marks[:half:2] + marks[half:]
+
+
+def _bare(ack: Ack) -> Mapping[str, QueryAck]:
+    """Without what changes while nothing comes."""
+    return {name: structs.replace(query, through={}) for name, query in ack.queries.items()}
+
+
+def acked(
+    tier: str, topology: Topology, standing: Standing, through: Mapping[tuple[str, str], tuple[tuple[float, float], ...]] | None = None
+) -> Ack:
+    """What is acknowledged of the Queries of a tier that ever ran. `through`: (Query, source) → its marks."""
     found = {}
     for key, at in standing.queries.items():
         if key.tier == tier and at.lineage:
             links = [link for link in topology.links if link.writer == key]
-            through = {link.channel: [reader.committed for reader in standing.of(link)] for link in links}
+            committed = {link.channel: [reader.committed for reader in standing.of(link)] for link in links}
             found[key.query] = QueryAck(
                 lineage=at.lineage,
                 decided=at.decided,
@@ -235,7 +313,8 @@ def acked(tier: str, topology: Topology, standing: Standing) -> Ack:
                 acknowledged_at=at.acknowledged_at,
                 read=at.read,
                 released=at.released,
-                channels={channel: min(numbers, default=-1) for channel, numbers in through.items()},
+                channels={channel: min(numbers, default=-1) for channel, numbers in committed.items()},
+                through={source: marks for (query, source), marks in (through or {}).items() if query == key.query and marks},
             )
     return Ack(queries=found)
 
