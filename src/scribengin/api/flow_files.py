@@ -34,8 +34,10 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[TopologyPlan, li
 
     Raises:
         InputError: With every problem of the text, at its lines.
-        Refused: The text is another flow, or nobody knows where its relative paths start; and as `Planner.look`.
+        Refused: The text is another flow, or it is not known where its relative paths start; and as `Planner.look`.
     """
+    if file.base and not file.base.startswith("/"):
+        raise Refused(f'has "base": "{file.base}", which is no absolute path', remedy="name the folder from / on", code="flow-file-base")
     base = file.base or _base_before(plane, flow)
     try:
         packed = plane.planner.look("pack", {}, flow=flow, arguments={"text": file.text, "base": base})

@@ -144,15 +144,14 @@ class FlowFiles:
 
     def _apply(self, registry: _Noting, flow: str, file: FlowFile) -> Applied:
         plan, submissions = self._plan(flow, file)
-        accept = file.accept or None
-        check_agreed(plan, accept=accept)
+        check_agreed(plan, accept=file.accept)
         (done,) = write_topology(
             registry,
             submissions,
             plan,
             state=lambda _: self._state,
             by=FILE(flow).path,
-            accept=accept,
+            accept=file.accept,
             workflows=self._workflows,
             goal=file.state,
         )

@@ -142,7 +142,7 @@ class FlowFile(Record):
     """absolute: the folder where relative paths start; empty: where those of the version before start"""
     state: Goal = "running"
     """what is wanted of the flow from then on"""
-    accept: Literal["", "again", "lost"] = ""
+    accept: Literal["again", "lost"] | None = None
     """as of `apply --accept`: Queries that cannot keep their checkpoint read all again, or go on from where they are"""
 
 

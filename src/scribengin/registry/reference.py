@@ -102,12 +102,13 @@ The record is the text as it is, or JSON that has it, each of at most {RECORD_BY
 
 ```
 create /scribengin/flows/tweets ""
-create /scribengin/flows/tweets/file '{{"text": "version: 1\nname: tweets\n…", "base": "/data/tweets"}}'
+create /scribengin/flows/tweets/file '{{"text": "version: 1\\nname: tweets\\n…", "base": "/data/tweets"}}'
 ```
 
 In ZooKeeper's shell a text of several lines is one word of the command line, `zkCli.sh -server HOST:2181 set /scribengin/flows/tweets/file
 "$(cat tweets.yaml)"`, where the registry has no login; after `addauth` it takes the JSON, in one line: `jq -Rs '{{text: .}}' tweets.yaml`
-makes it, and a `'` in it is written `\u0027`. Other clients write the bytes of the file.
+makes it, and a `'` in it is written `\\u0027`. Other clients write the bytes of the file;
+`PUT /v1/registry/flows/NAME/file` of the API takes the JSON.
 
 - The leading master takes a text up once for each time that it is written, as `apply` does: it validates and plans it, and makes a package
   and a version of it, `by` `flows/NAME/file`. The same commit writes `taken`, which says as which version: a master that is killed loses no
