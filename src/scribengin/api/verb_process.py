@@ -136,7 +136,7 @@ def _packed(packages: PackageStore, flow: str, text: str, base: str) -> dict[str
     relative = made.relative[flow]
     if not base and relative is None:
         raise Refused(
-            "has values that are filled in where the flow runs: whether its paths are relative, nobody knows here",
+            "has values that are filled in where the flow runs: whether its paths are relative is not known here",
             remedy='say where relative paths start: {"text": "…", "base": "/folder"}',
             code="flow-file-base",
         )

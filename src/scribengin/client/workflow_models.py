@@ -51,7 +51,7 @@ class WorkflowOperation:
 @dataclass(frozen=True, slots=True)
 class ThroughRow:
     """All that was there at moment `at` (ISO 8601) is acknowledged by the flow and by all that it feeds; as exact as the clocks of hosts.
-    Empty where nobody can say it: `unknown` is the FLOW.SOURCE of which nothing is known yet."""
+    Empty where that is not known: `unknown` is the FLOW.SOURCE that is the reason."""
 
     at: str = ""
     unknown: str = ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.control.refusals import refusal
 from scribengin.control.topology import check_agreed, write_topology
-from scribengin.core.errors import FencedError, InputError, Refused, ScribenginError, Unreachable
+from scribengin.core.errors import EnvironmentFault, FencedError, InputError, Refused, ScribenginError, Unreachable
 from scribengin.core.moments import now_text
 from scribengin.registry.contract import RECORD_BYTES, Conflict, Damaged, Delete, Require
 from scribengin.registry.kinds import FlowFile, TakenFile
@@ -129,9 +129,7 @@ class FlowFiles:
         except (FencedError, Unreachable, Conflict):
             raise
         except ScribenginError as error:
-            said = TakenFile(
-                revision=there.changed, at=now_text(), why=_why(error), remedy=_remedy(error, flow), again=error.code in _PASSING
-            )
+            said = TakenFile(revision=there.changed, at=now_text(), why=_why(error), remedy=_remedy(error, flow), again=_passes(error))
             if before is None or (before.revision, before.why) != (said.revision, said.why):
                 self._note(flow, error.code)
             if before is None or TakenFile(**{**_fields(before), "at": said.at}) != said:
@@ -276,6 +274,11 @@ def _fields(taken: TakenFile) -> dict[str, Any]:
 
 def _by_verb(flow: str) -> str:
     return f"scribengin apply {flow}.yaml"
+
+
+def _passes(error: ScribenginError) -> bool:
+    """Whether the same text may be taken in a while: what is lacking is a machine's, or another word comes first."""
+    return error.code in _PASSING or isinstance(error, EnvironmentFault)
 
 
 def _why(error: ScribenginError) -> str:

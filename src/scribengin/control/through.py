@@ -24,8 +24,8 @@ CLOCKS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Up to which moment a source is through, in seconds since 1970; None where nobody can say it: `unknown` is the flow and the source
-    that have said nothing."""
+    """Up to which moment a source is through, in seconds since 1970; None where that is not known: `unknown` is the flow and the source
+    that are the reason."""
 
     moment: float | None
     unknown: str = ""

@@ -131,7 +131,7 @@ makes it, and a `'` in it is written `\\u0027`. Other clients write the bytes of
 _WRITTEN_OVER = {
     Writer.MASTER: "written over when the leader writes it next",
     Writer.CANDIDATE: "written over when a master writes it next",
-    Writer.WORKER: "nobody decides by it; written over when the worker writes it next",
+    Writer.WORKER: "for reading only; written over when the worker writes it next",
     Writer.HOST: "written over when the host writes it next",
 }
 """what a change of a record does that is not for people to write"""

@@ -110,7 +110,7 @@ class Feed:
 
     def backlog(self, start: int) -> dict[str, Any]:
         """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields. `clear_at`: all that was there at that
-        moment, in seconds since 1970, is in the log; None where nobody can say it."""
+        moment, in seconds since 1970, is in the log; None where that is not known."""
         waits = asdict(self._reader.backlog())
         amounts = [waits[figure] for figure in ("rows", "files", "bytes") if waits[figure] is not None]
         clear_at = self._looked_at if self._is_timely and amounts and not any(amounts) else None
