@@ -14,15 +14,15 @@ from scribengin.cli.commands.graph import command as graph
 from scribengin.cli.commands.list import command as list_flows
 from scribengin.cli.commands.status import command as status
 from scribengin.client.client import Client
-from scribengin.client.workflow_models import Waits
+from scribengin.client.workflow_models import ThroughRow, Waits
 from scribengin.control import admin
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import InputError, Refused
 from scribengin.local.contract import EndView, QueryView
-from scribengin.registry.kinds import Status, TierSpec
+from scribengin.registry.kinds import Ack, QueryAck, Status, TierSpec
 from scribengin.registry.outside import Outside, Place
 from scribengin.registry.records import put
-from scribengin.registry.tree import KEEPING, STATUS
+from scribengin.registry.tree import ACK, KEEPING, STATUS
 from scribengin.registry.upkeep_records import Keeping, id_of_folder
 from scribengin.watching.progress import TierProgress
 
@@ -237,3 +237,39 @@ def test_who_may_see_some_of_its_flows_only_cannot_move_it(bench: Bench) -> None
     with pytest.raises(Refused) as hidden:
         theirs.cancel("orders", begun.operation)
     assert hidden.value.code == "flow-unknown"
+
+
+def test_a_flow_says_up_to_when_its_sources_are_through_all_flows_behind_it(bench: Bench) -> None:
+    master = bench.master()
+    chain(bench)
+
+    def says(flow: str, *moments: tuple[float, float]) -> None:
+        ack = QueryAck(lineage="l", decided=3, acknowledged=1, through={"in": moments})
+        bench.person.commit(put(bench.person, ACK(flow, "edge"), Ack(queries={"all": ack})))
+
+    says("orders", (0.0, 10.0), (100.0, 110.0), (200.0, 210.0))
+    says("bills", (112.0, 120.0), (208.0, 250.0))
+    with Client([master.url]) as client:
+        part = client.flow("orders").workflow
+        assert part is not None
+        assert part.through == {"in": ThroughRow(unknown="mail.in")}
+        says("mail", (130.0, 140.0))
+        part, row = client.flow("orders").workflow, client.flow("orders").acknowledged[0]
+        assert part is not None
+        assert part.through == {"in": ThroughRow("1970-01-01T00:01:40+00:00")}
+        assert (row.tier, row.query, row.decided, row.acknowledged) == ("edge", "all", 3, 1)
+    said = CliRunner().invoke(status, ["orders", "--master", master.url], standalone_mode=False).output
+    assert "acknowledged to the end of the workflow, of in: all that was there at 1970-01-01T00:01:40Z" in said
+    assert "query all: acknowledged to the end of the flow up to Batch 1 of 3\n" in said
+
+
+def test_a_flow_behind_that_may_not_be_seen_is_not_named(bench: Bench) -> None:
+    submitted(bench, "orders", "/in", "/orders", team="shop")
+    submitted(bench, "bills", "/orders", "/bills", team="shop")
+    submitted(bench, "mail", "/bills", "/mail", team="post")
+    for flow in ("orders", "bills"):
+        ack = QueryAck(lineage="l", through={"in": ((100.0, 110.0),)})
+        bench.person.commit(put(bench.person, ACK(flow, "edge"), Ack(queries={"all": ack})))
+    part = RegistryView(bench.person, {"team": "shop"}).flow("orders").workflow
+    assert part is not None
+    assert part.through == {"in": ThroughRow(unknown="another flow")}

@@ -21,6 +21,7 @@ FAILED = {
     "folders": [KEPT],
     "noticed": [],
     "accepted": [],
+    "acknowledged": [],
 }  # fmt: skip
 
 
@@ -59,3 +60,17 @@ def test_a_folder_is_named_only_where_something_is_to_be_said(change, said, caps
     show_named({**FAILED, "folders": [KEPT | change]})
     out = capsys.readouterr().out
     assert ("/data/out" in out, said in out) == (bool(change), True)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((3, 1, "2026-01-02T03:04:05.123+00:00"), "up to Batch 1 of 3, decided at 2026-01-02T03:04:05Z"),
+        ((3, 1, ""), "up to Batch 1 of 3"),
+        ((3, -1, ""), "nothing yet, Batch 3 is decided"),
+    ],
+)
+def test_how_far_a_query_is_acknowledged_is_a_line(numbers, said, capsys):
+    decided, acknowledged, at = numbers
+    show_named({**FAILED, "acknowledged": [{"query": "kept", "decided": decided, "acknowledged": acknowledged, "acknowledged_at": at}]})
+    assert f"query kept: acknowledged to the end of the flow {said}\n" in capsys.readouterr().out

@@ -20,8 +20,10 @@ from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import LEASE, OPERATION, REPORT, RUN, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from scribengin.control.flow_files import FlowFiles
+    from scribengin.registry.contract import Term
     from scribengin.registry.kinds import Operation
     from scribengin.registry.memory import MemoryRegistry
 
@@ -72,6 +74,8 @@ class Plane:
 
     lives: list[int] = field(default_factory=list)
     part: Callable[[RunId, Operation], str] = lambda _id, _operation: ""
+    taking: Callable[[MemoryRegistry], FlowFiles] | None = None
+    """what takes up flow files that stand in the registry, at once, for the master with that client"""
     ill: frozenset[str] = frozenset()
     """tiers whose workers fail for good when they are to read all that is there"""
 
@@ -101,6 +105,7 @@ class Plane:
             {"id": f"m{self.masters}"},
             log=LOG,
             clock=lambda: self.now,
+            takes=self._take,
         )
         self.masters += 1
         assert self.master.contend()
@@ -115,14 +120,24 @@ class Plane:
 
         registry.commit = mortal  # type: ignore[method-assign]
 
+    def _take(self, files: Mapping[str, int], term: Term) -> None:
+        if self.taking is not None:
+            taking = self.taking(self.registry)
+            for flow in sorted(files):
+                taking.take(flow, term)
+
+    def kill_master(self) -> None:
+        """Another one leads from now on."""
+        self.store.expire(self.registry)
+        self.registry.close()
+        self._next_master()
+
     def turn(self) -> None:
         """A cycle of the master, and what the workers do then; three seconds pass."""
         try:
             self.master.cycle()
         except MasterDied:
-            self.store.expire(self.registry)
-            self.registry.close()
-            self._next_master()
+            self.kill_master()
         self._workers()
         self.now += _STEP_S
 

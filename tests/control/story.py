@@ -51,11 +51,13 @@ from scribengin.control.actions import (
     Ask,
     Forget,
     FreeLease,
+    Hide,
     HoldBack,
     Kill,
     NameGroup,
     Note,
     SetAside,
+    Show,
     Start,
     Step,
     Tell,
@@ -336,6 +338,12 @@ class Story:
                 self._set_flow(replace(self.world.flows[name], under_way=under_way))
             case HoldBack(name, held_back):
                 self._set_flow(replace(self.world.flows[name], held_back=held_back))
+            case Show(name, node, worker):
+                flow = self.world.flows[name]
+                self._set_flow(replace(flow, hosted=flow.hosted | {(node, worker)}))
+            case Hide(name, node, worker):
+                flow = self.world.flows[name]
+                self._set_flow(replace(flow, hosted=flow.hosted - {(node, worker)}))
             case NameGroup(name, tier, _):
                 flow = self.world.flows[name]
                 self._set_flow(replace(flow, tiers={**flow.tiers, tier: replace(flow.tiers[tier], names=None)}))
@@ -436,6 +444,10 @@ def _said(action: Action) -> str:
         case HoldBack(_, held_back):
             shares = [f"{sink} by {hold.flow} to {hold.share:.0%}" for sink, hold in held_back.sinks.items()]
             return f"> hold back {', '.join(shares) or 'nothing'}"
+        case Show(_, node, worker):
+            return f"> show {worker} on {node}"
+        case Hide(_, node, worker):
+            return f"> show {worker} on {node} no more"
         case NameGroup(_, tier, name):
             return f"> {tier} runs on group {name.group}"
         case Ask(_, id_, wanted):

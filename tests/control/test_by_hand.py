@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.control import admin, reading
+from scribengin.control.bindings import node_as_json
 from scribengin.control.mirror import Mirror
 from scribengin.control.refusals import MOST, read_wish, some_of
 from scribengin.core.errors import StateError
@@ -12,7 +13,22 @@ from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
 from scribengin.registry.kinds import Desired, GroupName, Host, Mapped, TierSpec
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import ATTEMPTS, CHANGES, DESIRED, GROUP, HOST, LIMIT, MAPPED, NODE_GROUP, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import (
+    ATTEMPTS,
+    CHANGES,
+    DESIRED,
+    GROUP,
+    HOST,
+    HOSTED,
+    LIMIT,
+    MAPPED,
+    NODE_GROUP,
+    REPORT,
+    RUN,
+    SPEC,
+    STATUS,
+    WANTED,
+)
 from tests.control.hands import Plane
 
 
@@ -230,6 +246,43 @@ def test_a_binding_to_a_node_that_never_was_is_refused_until_it_registers(store:
     assert len(plane.workers()) == 3
     plane.person.commit(HOST("ghost").create(Host(host="ghost")))
     plane.comes_to("tweets", "running", lambda status: not status.refused)
+
+
+def test_what_runs_on_a_node_is_shown_there_and_binds_nothing(store: MemoryStore) -> None:
+    plane = Plane(store.client)
+    plane.person.commit(*(HOST(host).create(Host(host=host)) for host in ("here", "there")))
+    for flow, tiers in (("tweets", {"edge": (), "core": ("edge",)}), ("other", {"main": ()})):
+        plane.apply(flow, **tiers)
+        plane.comes_to(flow, "running")
+
+    def shown() -> set[str]:
+        plane.rests()
+        return {f"{host}/{name}" for host in ("here", "there") for name in plane.person.children(f"physicalnodes/{host}/lns")}
+
+    def serving(*workers: str) -> set[str]:
+        return {f"{plane.node(*worker.partition('-')[0].split('.'))}/{worker}" for worker in workers}
+
+    assert shown() == serving("tweets.edge-1", "tweets.core-1", "other.main-1")
+    assert plane.status("tweets").refused == {}
+    node = plane.node("other", "main")
+    assert node_as_json(plane.person, node)["mapped"] == []
+    # it goes with its worker, and is none of a person's words
+    to = other_than(node)
+    plane.person.commit(MAPPED(to, "other.main").create(Mapped(by="me")))
+    plane.comes_to("other", "running", lambda _: plane.node("other", "main") == to)
+    assert shown() == {*serving("tweets.edge-1", "tweets.core-1"), f"{to}/other.main-2", f"{to}/other.main"}
+    plane.person.commit(Delete(MAPPED(to, "other.main").path), Delete(HOSTED(to, "other.main-2").path))
+    store.write_raw(HOSTED(node, "other.main-7").path, b"oops")
+    assert f"{to}/other.main-2" in shown()
+    assert f"{node}/other.main-7" not in shown()
+    assert plane.node("other", "main") == to
+    plane.lose("tweets", "core")
+    plane.comes_to("tweets", "running", lambda _: "tweets.core-2" in plane.workers())
+    assert shown() == {*serving("tweets.edge-1", "tweets.core-2"), f"{to}/other.main-2"}
+    for flow in ("tweets", "other"):
+        plane.want(flow, "stopped")
+        plane.comes_to(flow, "stopped")
+    assert shown() == set()
 
 
 GROUPS = {"near": {"here": 1.0}, "far": {"there": 1.0}}

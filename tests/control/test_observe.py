@@ -17,10 +17,10 @@ from scribengin.control.observe import Observer
 from scribengin.core.errors import Unreachable
 from scribengin.launch.memory import MemoryLauncher
 from scribengin.registry.contract import Create, Delete
-from scribengin.registry.kinds import Desired, Host, Mapped, Report, Run, Spec, Status, TierSpec, TierWish
+from scribengin.registry.kinds import Desired, FlowFile, Host, Hosted, Mapped, Report, Run, Spec, Status, TakenFile, TierSpec, TierWish
 from scribengin.registry.memory import MemoryRegistry, MemoryStore
 from scribengin.registry.records import Spot, put
-from scribengin.registry.tree import DESIRED, HOST, LEASE, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import DESIRED, FILE, HOST, HOSTED, LEASE, MAPPED, REPORT, RUN, SPEC, STATUS, TAKEN, WANTED
 
 FLOWS, TIERS, HOSTS = ("a", "b", "c"), ("edge", "core"), ("h1", "h2")
 SPECS = {
@@ -37,6 +37,9 @@ RECORDS: st.SearchStrategy[tuple[Spot[Any], Any]] = st.one_of(
     st.tuples(
         st.builds(REPORT, _flow, _tier), st.builds(Report, run=_number, generation=_number, version=_number, state=st.just("running"))
     ),
+    st.tuples(st.builds(FILE, _flow), st.builds(FlowFile, text=st.sampled_from(["one", "two"]))),
+    st.tuples(st.builds(TAKEN, _flow), st.builds(TakenFile, revision=st.integers(8, 40), why=st.just("it cannot be"), again=st.booleans())),
+    st.tuples(st.builds(HOSTED, st.sampled_from(HOSTS), st.builds("{}.{}-{}".format, _flow, _tier, _number)), st.just(Hosted())),
     st.tuples(st.builds(MAPPED, st.sampled_from(HOSTS), st.builds("{}.{}".format, _flow, _tier)), st.just(Mapped())),
 )
 STEPS = st.one_of(

@@ -67,7 +67,7 @@ def test_a_workers_login_writes_under_its_own_tier_and_nowhere_else(plane: Plane
                 worker.commit(Replace(there, there.value))
             with pytest.raises(Forbidden):
                 worker.commit(Delete(spot.path))
-        for path in (LIMIT("tweets").path, ACK("tweets", "core").path + "/x", "flows/tweets/tiers/core/tasks/0", "masters/m2", "locks/x"):
+        for path in (LIMIT("tweets").path, ACK("tweets", "core").path + "/x", "flows/tweets/tiers/core/tasks/0", "masters/m2", "upkeep/x"):
             with pytest.raises(Forbidden):
                 worker.commit(Create(path, {}))
         mine = worker.read(REPORT("tweets", "edge").path)

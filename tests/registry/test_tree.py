@@ -21,8 +21,6 @@ from scribengin.registry.tree import (
     LEASE,
     LEASE_TERM,
     LIMIT,
-    LOCK,
-    LOCK_TERM,
     SPEC,
     STATUS,
     TREE,
@@ -46,10 +44,10 @@ NAMES = {
     "node": "tweets.edge",
     "n": "3",
     "task": "0",
+    "run": "tweets.edge-1",
     "id": "m1",
     "host": "a.example",
     "group": "g",
-    "lock": "l",
     "worker": "tweets.edge-1",
     "request": "0123456789abcdef" * 2,
     "token": "0123456789ab",
@@ -64,8 +62,8 @@ def spot_of(branch: Branch[Any]) -> Any:
 
 def some(kind: type[Record]) -> Record:
     """A record with what must be in it."""
-    texts = {name: name for name in ("url", "group", "host", "package", "path", "base", "node", "name", "salt", "hash")}
-    numbers = dict.fromkeys(("version", "generation", "number", "run"), 3)
+    texts = {name: name for name in ("url", "group", "host", "package", "path", "base", "node", "name", "salt", "hash", "text")}
+    numbers = dict.fromkeys(("version", "generation", "number", "run", "revision"), 3)
     fields = {
         **texts,
         **numbers,
@@ -118,7 +116,6 @@ def test_names_are_put_into_paths_and_those_that_do_not_fit_are_refused() -> Non
     assert HOST("host-1.example").path == "physicalnodes/host-1.example/host"
     assert right_of_tier("tweets", "edge") == LEASE("tweets", "edge").path
     assert fence_of(LEASE("tweets", "edge").path) == LEASE_TERM("tweets", "edge").path
-    assert fence_of(LOCK("sink").path) == LOCK_TERM("sink").path
     for bad in ("", "Tweets", "a/b", "..", ".damaged", "a" * 64):
         with pytest.raises(ValueError, match="is no flow of flows/<flow>/desired"):
             DESIRED(bad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,21 +16,23 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError
 from scribengin.local.contract import EndView, QueryView, RunView
 from scribengin.registry.column_records import Columns
-from scribengin.registry.kinds import Desired, Ends, Spec, TierSpec
+from scribengin.registry.kinds import Desired, Ends, QueryAck, Spec, TierSpec
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import COLUMNS, DESIRED, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, SPEC, TASK
+from scribengin.registry.tree import ACK, COLUMNS, DESIRED, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, SPEC, TASK
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
-from scribengin.worker.tier_records import MOST_TASKS, TierRecords
+from scribengin.worker.tier_records import MOST_TASKS, Through, TierRecords
+from tests.state.flow_states import INPUT, Chain, at, file_entry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.registry.kinds import Task
+    from scribengin.state.acks import Topology
 
 ID = RunId("tweets", "core", 4)
 
@@ -41,7 +44,8 @@ class Bench:
         self.lease = Lease(self.registry, LEASE("tweets", "core").path, {"run": 4})
         assert self.lease.acquire()
         self.folder = StateFolder(path, "tweets", "core")
-        self.records = TierRecords(self.registry, ID, self.lease, self.folder, "h1")
+        self.topology: Topology | None = None
+        self.records = TierRecords(self.registry, ID, self.lease, self.folder, "h1", topology=lambda: self.topology)
 
     def decide(self, query: str, number: int, streams: int, units: int) -> None:
         folder = self.folder.query(query)
@@ -67,6 +71,99 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+def test_what_is_acknowledged_to_the_end_of_the_flow_is_written_where_it_has_changed(bench: Bench, tmp_path: Path) -> None:
+    chain = Chain(tmp_path / "chain", "abc")
+    lease = Lease(bench.registry, LEASE("tweets", "a").path, {"run": 1})
+    assert lease.acquire()
+    records = TierRecords(bench.registry, RunId("tweets", "a", 1), lease, bench.folder, "h1", topology=lambda: bench.topology)
+
+    def said() -> QueryAck:
+        records.write_acks()
+        (query,) = bench.record(ACK("tweets", "a")).queries.values()
+        assert isinstance(query, QueryAck)
+        return query
+
+    records.write_acks()
+    bench.topology = chain.topology()
+    records.write_acks()
+    assert bench.record(ACK("tweets", "a")) is None, "nothing of it ever ran"
+    for number in range(3):
+        chain["a"].batch({INPUT: file_entry(f"{number}.jsonl")})
+    chain.pass_on("b", 0, 1)
+    assert (said().decided, said().acknowledged, said().released, said().channels) == (2, -1, {}, {"a_b": -1})
+    chain.pass_on("c", 0)
+    now = said()
+    assert (now.acknowledged, now.acknowledged_at, now.read, now.released) == (1, at(1), {INPUT: 3}, {INPUT: 2})
+    assert now.channels == {"a_b": 1}
+    before = bench.store.revision
+    assert said() == now
+    assert bench.store.revision == before, "no news, no write"
+    # planned anew, by another worker: it goes on from there
+    bench.topology = chain.topology()
+    chain.pass_on("b", 2)
+    chain.pass_on("c", 1)
+    assert (said().acknowledged, said().released) == (2, {INPUT: 3})
+
+
+def test_moments_of_a_source_are_through_when_the_entries_that_were_there_then_are_acknowledged(bench: Bench, tmp_path: Path) -> None:
+    through = Through()
+    through.released("one", 0, 5.0)
+    through.clear(10.0, lambda: 2)
+    through.clear(10.0, lambda: 9)
+    through.clear(20.0, lambda: 3)
+    through.clear(15.0, lambda: 3)
+    through.released("one", 1, 30.0)
+    assert through.marks() == ()
+    through.released("one", 2, 31.0)
+    assert through.marks() == ((10.0, 31.0),)
+    through.clear(25.0, lambda: 3)
+    through.released("one", 3, 32.0)
+    assert through.marks() == ((10.0, 31.0), (25.0, 32.0)), "of several at a time the newest"
+    for moment in range(100, 400):
+        through.clear(float(moment), lambda: 3)
+        through.released("one", 3, moment + 0.5)
+    marks = through.marks()
+    assert marks[-1] == (399.0, 399.5)
+    assert marks == tuple(sorted(marks))
+    assert len(marks) <= 40
+    assert marks[0][0] < 150.0, "old ones stay, with gaps: who is behind by an hour finds one"
+    through.clear(500.0, lambda: 3)
+    through.released("two", 3, 501.0)
+    assert through.marks() == (), "in another lineage what was through is read again"
+
+
+def test_that_nothing_has_come_since_is_written_more_seldom(bench: Bench, tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab")
+    lease = Lease(bench.registry, LEASE("tweets", "a").path, {"run": 1})
+    assert lease.acquire()
+    topology = chain.topology()
+    folder: Any = SimpleNamespace(query=lambda name: chain[name].folder)
+
+    def worker() -> TierRecords:
+        return TierRecords(bench.registry, RunId("tweets", "a", 1), lease, folder, "h1", topology=lambda: topology)
+
+    records = worker()
+
+    def said(clear_at: float) -> Any:
+        query = QueryView("a", "running", sources={INPUT: EndView(clear_at=clear_at), "b": EndView(channel=True)})
+        records.show(RunView("tweets", "running", 1.0, (query,)))
+        records.write_acks()
+        return bench.record(ACK("tweets", "a")).queries["a"].through.get(INPUT, ())
+
+    chain["a"].batch({INPUT: file_entry("x")})
+    assert said(10.0) == ()
+    chain.pass_on("b", 0)
+    ((moment, _),) = said(11.0)
+    assert moment == 11.0
+    before = bench.store.revision
+    said(12.0)
+    assert bench.store.revision == before
+    records._acked_at -= 60.0
+    assert [moment for moment, _ in said(13.0)] == [11.0, 12.0, 13.0]
+    records = worker()
+    assert [moment for moment, _ in said(14.0)] == [11.0, 12.0, 13.0, 14.0], "the next worker goes on from there"
 
 
 def test_each_task_says_what_it_reads_and_writes_and_how_far_it_is(bench: Bench) -> None:

@@ -6,6 +6,7 @@ stdin: a `Look` as JSON. stdout: a `Seen` as JSON. It has copies of the records 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,7 @@ from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
+    from scribengin.core.problems import Problem
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -53,6 +55,8 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
     match task.what:
         case "topology":
             return _topology(task, registry, packages)
+        case "pack":
+            return _packed(packages, task.flow, said["text"], said["base"])
         case "rollback":
             from scribengin.control.topology import plan_rollback
 
@@ -100,6 +104,61 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
         "plan": msgspec.to_builtins(plan),
         "submissions": msgspec.to_builtins(submissions),
     }
+
+
+_BESIDE = frozenset({"python-module-missing", "package-file", "package-link"})
+"""codes of what a flow file names beside itself"""
+
+
+def _packed(packages: PackageStore, flow: str, text: str, base: str) -> dict[str, str]:
+    """Make a package of a flow file's text alone: its id, the file's path inside, and where its relative paths start."""
+    import os
+    from tempfile import TemporaryDirectory
+
+    from scribengin.core.errors import InputError
+    from scribengin.packages.make import make_package
+    from scribengin.plan.validate import validate_file
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"{flow}.yaml")
+        path.write_text(text, encoding="utf-8")
+        try:
+            made = make_package(path.parent, os.environ, asked=path.name)
+        except InputError as error:
+            problems = error.problems
+            if any(problem.code == "package-empty" for problem in problems):  # it has neither sources nor sinks that can be read
+                problems = tuple(validate_file(path, os.environ, execute=True)[1]) or problems
+            raise InputError([_alone(problem, flow, folder) for problem in problems]) from None
+    (packed,) = made.package.manifest.flows
+    if packed.name != flow:
+        raise Refused(
+            f'is the text of flow "{packed.name}"', remedy=f"write it to flows/{packed.name}/file, or name it {flow}", code="flow-name"
+        )
+    relative = made.relative[flow]
+    if not base and relative is None:
+        raise Refused(
+            "has values that are filled in where the flow runs: whether its paths are relative is not known here",
+            remedy='say where relative paths start: {"text": "…", "base": "/folder"}',
+            code="flow-file-base",
+        )
+    if not base and relative:
+        raise Refused(
+            f"has relative paths, and says not where they start: {', '.join(map(str, relative))}",
+            remedy='write absolute paths, or {"text": "…", "base": "/folder"}',
+            code="flow-file-base",
+        )
+    packages.put([made.package.data], made.package.id)
+    return {"package": made.package.id, "path": packed.path, "base": base or "/"}
+
+
+def _alone(problem: Problem, flow: str, folder: str) -> Problem:
+    """A text comes alone, and lies in `folder` for a moment: what it names beside itself cannot be put there."""
+    message = problem.message.replace(f" in {folder} or on", " on").replace(folder, "the registry")
+    if problem.code not in _BESIDE:
+        return dataclasses.replace(problem, message=message)
+    said = f"{message}; a text in the registry comes without the code and files beside it"
+    remedy = f"submit it with its folder: scribengin apply {flow}.yaml"
+    return dataclasses.replace(problem, message=said, remedy=remedy)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from scribengin.client.workflow_models import (
     FlowNode,
     IllRow,
     MeetingRow,
+    ThroughRow,
     TierNode,
     Waits,
     WorkflowOperation,
@@ -24,8 +25,10 @@ from scribengin.client.workflow_models import (
 from scribengin.control import bindings, reading
 from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
+from scribengin.control.through import Reached, reached
 from scribengin.control.workflow_operate import read_operations
 from scribengin.control.workflows import Workflow, Workflows, is_ill
+from scribengin.core.moments import moment_text
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
@@ -66,6 +69,8 @@ class RegistryView:
         if self._labels:
             there = self.seen(met.keys())
             met = {name: workflow.only(there) for name, workflow in met.items() if name in there}
+        if not self._labels and not labels:  # of a text that was refused nobody knows the labels
+            rows = tuple(sorted((*rows, *reading.read_refused_files(self._registry)), key=lambda row: row.flow))
         return [_met(row_of(row), met[row.flow]) if row.flow in met else row_of(row) for row in rows]
 
     def seen(self, flows: Iterable[str]) -> set[str]:
@@ -119,7 +124,19 @@ class RegistryView:
                 ill.append(IllRow(other, relation, status.state, status.since, status.reason, status.next))
         feeders, fed = (tuple(row for row in rows if getattr(row, side) == name) for side in ("reading", "feeding"))
         under_way = next((each for each in read_operations(self._registry, name) if each.step == "ask"), None)
-        return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill), self._shown(under_way))
+        return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill), self._shown(under_way), self._through(name))
+
+    def _through(self, name: str) -> dict[str, ThroughRow]:
+        """How far the sources of a flow are through all flows behind it; those that may not be seen count too."""
+        whole = self._workflows.of(name)
+        specs = self._workflows.specs(whole.flows)
+        acks = {flow: tuple(reading.acks_of(self._registry, flow, tuple(spec.tiers)).values()) for flow, spec in specs.items()}
+        return {source: self._through_row(there) for source, there in reached(name, acks, whole.meetings).items()}
+
+    def _through_row(self, there: Reached) -> ThroughRow:
+        if there.moment is not None:
+            return ThroughRow(moment_text(there.moment))
+        return ThroughRow("", there.unknown if self.seen([there.unknown.partition(".")[0]]) else "another flow")
 
     def _shown(self, operation: WorkflowOperation | None) -> WorkflowOperation | None:
         """What of it may be seen."""

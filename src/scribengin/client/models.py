@@ -156,6 +156,26 @@ class AcceptedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AckRow:
+    """How far the Batches of a Query are acknowledged: committed, with all that the tiers behind made of them. Of its `lineage`, by number,
+    -1 for none, each with when it was decided; `read` and `released`: source → entries of its log that are decided, and that are
+    acknowledged; `channels`: channel that it feeds → the newest Batch that all readers have acknowledged."""
+
+    tier: str
+    query: str
+    lineage: str
+    decided: int = -1
+    decided_at: str = ""
+    acknowledged: int = -1
+    acknowledged_at: str = ""
+    read: Mapping[str, int] = field(default_factory=dict)
+    released: Mapping[str, int] = field(default_factory=dict)
+    channels: Mapping[str, int] = field(default_factory=dict)
+    through: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    """source from outside → (a moment, when all that was there at that moment was seen acknowledged), the newest last"""
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """All that the registry says of a flow. `status` is null where no master has looked at it yet."""
 
@@ -171,6 +191,8 @@ class FlowView:
     folders: tuple[FolderRow, ...] = ()
     workflow: WorkflowPart | None = None
     """null where it meets no other flow"""
+    acknowledged: tuple[AckRow, ...] = ()
+    """by workers that have said it"""
 
 
 @dataclass(frozen=True, slots=True)

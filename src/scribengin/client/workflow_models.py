@@ -1,7 +1,7 @@
 """What the REST API says and takes of workflows: flows that meet; as `models`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from scribengin.client.closed import CLOSED
@@ -49,6 +49,15 @@ class WorkflowOperation:
 
 
 @dataclass(frozen=True, slots=True)
+class ThroughRow:
+    """All that was there at moment `at` (ISO 8601) is acknowledged by the flow and by all that it feeds; as exact as the clocks of hosts.
+    Empty where that is not known: `unknown` is the FLOW.SOURCE that is the reason."""
+
+    at: str = ""
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkflowPart:
     """The workflow of a flow: all its flows from the sources down, who feeds this one, whom it feeds, and which of the others are ill."""
 
@@ -59,6 +68,8 @@ class WorkflowPart:
     ill: tuple[IllRow, ...] = ()
     operation: WorkflowOperation | None = None
     """over the workflow, and under way"""
+    through: Mapping[str, ThroughRow] = field(default_factory=dict)
+    """source of this flow → how far it is through all flows behind it"""
 
 
 @dataclass(frozen=True, slots=True)

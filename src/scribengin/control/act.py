@@ -10,11 +10,13 @@ from scribengin.control.actions import (
     Ask,
     Forget,
     FreeLease,
+    Hide,
     HoldBack,
     Kill,
     NameGroup,
     Note,
     SetAside,
+    Show,
     Start,
     Step,
     Tell,
@@ -33,6 +35,7 @@ from scribengin.registry.tree import (
     CHANGES,
     DESIRED,
     HELD_BACK,
+    HOSTED,
     LEASE,
     NODE_GROUP,
     OPERATION,
@@ -80,10 +83,10 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack() | NameGroup():
-                self._write(*_written(action), term)
+            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack() | NameGroup() | Show() | Hide():
+                self._commit(self._writes(action), term)
             case Start():
-                self._write(*_written(action), term)
+                self._commit(self._writes(action), term)
                 self._launch(action, term)
             case FreeLease(id_):
                 self._free(id_, term)
@@ -125,8 +128,7 @@ class Actor:
         writes: dict[str, Write] = {}
         for action in actions:
             if isinstance(action, Start | Writing):
-                spot, record = _written(action)
-                writes[spot.path] = self._mirror.put(spot, record)
+                writes |= {write.path: write for write in self._writes(action)}
                 if isinstance(action, Tell):
                     writes |= self._remembered(action)
         writes |= self._tried([action for action in actions if isinstance(action, Start | Note) and not action.spare])
@@ -203,8 +205,12 @@ class Actor:
             folders = own_folders_of_worker(flow, tier, login.who)
             self._commit([folder for folder in folders if self._mirror.read(folder.path) is None], term)
 
-    def _write(self, spot: Spot[Any], record: Record, term: Term) -> None:
-        self._commit([self._mirror.put(spot, record)], term)
+    def _writes(self, action: Start | Writing) -> list[Write]:
+        spot, record = _written(action)
+        if record is not None:
+            return [self._mirror.put(spot, record)]
+        there = self._mirror.read(spot.path)
+        return [] if there is None else [Delete(spot.path, there.version)]
 
     def _set_aside(self, spot: Spot[Any], term: Term) -> None:
         found = read_record(self._registry, spot)
@@ -220,7 +226,8 @@ class Actor:
         self._mirror.forget(path)
 
 
-def _written(action: Start | Writing) -> tuple[Spot[Any], Record]:
+def _written(action: Start | Writing) -> tuple[Spot[Any], Record | None]:
+    """Where it writes, and what; None: it removes what is there."""
     match action:
         case Want(flow, tier, wish):
             return WANTED(flow, tier), wish
@@ -240,3 +247,7 @@ def _written(action: Start | Writing) -> tuple[Spot[Any], Record]:
             return HELD_BACK(flow), held_back
         case NameGroup(flow, tier, name):
             return NODE_GROUP(f"{flow}.{tier}"), name
+        case Show(_, node, worker, hosted):
+            return HOSTED(node, worker), hosted
+        case Hide(_, node, worker):
+            return HOSTED(node, worker), None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.kinds import Desired, GroupName, Operation, Run, Share, Status, TierWish, WorkflowOperation
+    from scribengin.registry.kinds import Desired, GroupName, Hosted, Operation, Run, Share, Status, TierWish, WorkflowOperation
     from scribengin.registry.outside import HeldBack
     from scribengin.registry.records import Spot
 
@@ -134,7 +134,26 @@ class NameGroup:
     name: GroupName
 
 
-Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack | NameGroup
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Write at a node that a worker runs there."""
+
+    flow: str
+    node: str
+    worker: str
+    hosted: Hosted
+
+
+@dataclass(frozen=True, slots=True)
+class Hide:
+    """Take away what says that a worker runs at a node."""
+
+    flow: str
+    node: str
+    worker: str
+
+
+Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack | NameGroup | Show | Hide
 """what a record is all there is to do for"""
 Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 
@@ -182,5 +201,9 @@ def said_of(action: Action) -> str:
             return f"{', '.join(sorted(held_back.sinks)) or 'none of its sinks'} held back by flows that read there"
         case NameGroup(_, tier, name):
             return f"tier {tier} runs on group {name.group}"
+        case Show(_, node, worker):
+            return f"{worker} is shown at {node}"
+        case Hide(_, node, worker):
+            return f"{worker} is shown at {node} no more"
         case _:
             assert_never(action)

@@ -45,8 +45,10 @@ def apply_all(
     recut: Mapping[str, Recut] | None = None,
     workflows: Workflows | None = None,
     columns: bool = False,
+    goal: Goal = "running",
 ) -> tuple[Applied, ...]:
-    """Make each the next version of its flow, and want it to run; what is wanted just so is left alone. All records are written, or none.
+    """Make each the next version of its flow, and want it to come to `goal`; what is wanted just so is left alone. All records are written,
+    or none.
 
     `state`: flow → folder of its state, where it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
     flow → (tier, Query) of those that begin with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
@@ -68,7 +70,7 @@ def apply_all(
             newest = max(versions_of(registry, submission.flow), default=0)
             spec = read_known(registry, SPEC(submission.flow, str(version or newest))) if newest else None
             found.append((submission, stored, spec, newest))
-        applied = tuple(_applied(*each, anyway=columns) for each in found)
+        applied = tuple(_applied(*each, goal, anyway=columns) for each in found)
         changed = {each.flow for each in applied if each.changed}
         refuse_circle(workflows or Workflows(registry), {each.flow: each.ends for each in submissions if each.flow in changed})
         together = {each.flow: each.version for each in applied} if len(applied) > 1 else {}
@@ -93,7 +95,7 @@ def apply_all(
                 groups=submission.groups,
             )
             accepts = {"at": now, "by": by} if columns else {}
-            desired = Desired(state="running", version=each.version, by=by, at=now, accepts=accepts)
+            desired = Desired(state=goal, version=each.version, by=by, at=now, accepts=accepts)
             old = each.version if stored is None else stored.record.version
             begun = _begun(registry, each, old, (renew or {}).get(each.flow, ()), how, (recut or {}).get(each.flow), by, now)
             if begun is not None:
@@ -110,9 +112,11 @@ def apply_all(
     return again(attempt)
 
 
-def _applied(submission: Submission, stored: Stored[Desired] | None, spec: Spec | None, newest: int, *, anyway: bool) -> Applied:
+def _applied(
+    submission: Submission, stored: Stored[Desired] | None, spec: Spec | None, newest: int, goal: Goal, *, anyway: bool
+) -> Applied:
     if stored is not None and spec is not None and same_as(spec, submission):
-        return Applied(submission.flow, stored.record.version, changed=anyway or stored.record.state != "running")
+        return Applied(submission.flow, stored.record.version, changed=anyway or stored.record.state != goal)
     return Applied(submission.flow, newest + 1, changed=True)
 
 

@@ -172,7 +172,7 @@ def node_as_json(registry: Registry, name: str) -> dict[str, Any]:
         "home": "" if about is None else about.home,
         "since": "" if about is None else about.since,
         "workers": workers_on(registry, name),
-        "mapped": list(names(registry, f"{HOSTS}/{name}/lns")),
+        "mapped": [node for node in names(registry, f"{HOSTS}/{name}/lns") if MAPPED.fits(name, node)],
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.control.refusals import refusal
 from scribengin.registry.contract import Entry, shown
 from scribengin.registry.records import Stored
-from scribengin.registry.tree import HOST, HOSTS, MAPPED
+from scribengin.registry.tree import HOST, HOSTED, HOSTS, MAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """Flow → tier → node, and flow → what is refused of it."""
+    """Flow → tier → node; flow → what is refused of it; and flow → (node, worker) of those that are shown to run there."""
 
     bound: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     refused: Mapping[str, Refusals] = field(default_factory=dict)
+    hosted: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
 
     def differ(self, other: Bindings) -> set[str]:
         """The flows of which they say something else."""
         return {
             flow
-            for mine, theirs in ((self.bound, other.bound), (self.refused, other.refused))
+            for mine, theirs in ((self.bound, other.bound), (self.refused, other.refused), (self.hosted, other.hosted))
             for flow in mine.keys() | theirs.keys()
             if mine.get(flow) != theirs.get(flow)
         }
@@ -41,6 +42,11 @@ def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
     mirror.fetch([HOST(host).path for host in hosts], [f"{HOSTS}/{host}/lns" for host in hosts])
     there = [(host, node) for host in hosts for node in mirror.children(f"{HOSTS}/{host}/lns") if MAPPED.fits(host, node)]
     mirror.fetch([MAPPED(*each).path for each in there])
+    hosted: dict[str, set[tuple[str, str]]] = {}
+    for host in hosts:
+        for worker in mirror.children(f"{HOSTS}/{host}/lns"):
+            if HOSTED.fits(host, worker):
+                hosted.setdefault(_flow(worker), set()).add((host, worker))
     known = sorted({*launchers, *(host for host in hosts if isinstance(mirror.read(HOST(host).path), Entry))})
     claims: list[tuple[int, str, str]] = []
     refused: dict[str, dict[str, Any]] = {}
@@ -69,7 +75,7 @@ def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
             path = MAPPED(host, node).path
             why = f"binds {node} to {host}; it is bound to {first} already"
             refused.setdefault(flow, {})[path] = refusal(mirror.read(path), why, f"remove it, or {shown(MAPPED(first, node).path)}")
-    return Bindings(bound, refused)
+    return Bindings(bound, refused, hosted)
 
 
 def _flow(node: str) -> str:

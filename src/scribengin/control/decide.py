@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Allot, Ask, HoldBack, Kill, NameGroup, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import Allot, Ask, Hide, HoldBack, Kill, NameGroup, Note, SetAside, Show, Start, Step, Tell, Want
 from scribengin.control.operations import held_wishes, next_step, wanted_after
 from scribengin.control.pressure import held_back, is_news
 from scribengin.control.quotas import admit, divide
@@ -15,8 +15,9 @@ from scribengin.control.spares import tend_spare
 from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
 from scribengin.control.workflow_operations import next_of
-from scribengin.control.world import UnderWay
-from scribengin.registry.kinds import UNDER_WAY, Share, is_helper, tier_of
+from scribengin.control.world import RunId, UnderWay
+from scribengin.core.moments import moment_text
+from scribengin.registry.kinds import UNDER_WAY, Hosted, Share, is_helper, tier_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -49,6 +50,19 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
     for id_, operation in sorted(world.workflows.items()):
         actions += next_of(world, id_, operation)
     return actions
+
+
+def _shown(world: World, flow: FlowSeen, tiers: Mapping[str, TierSeen]) -> Iterator[Action]:
+    """What says at each node which workers of the flow run there. A node that has never registered has no records of its own yet."""
+    serving: dict[tuple[str, str], Run] = {}
+    for name, tier in tiers.items():
+        if (run := tier.run) is not None and run.leased and run.ended_at is None:
+            serving[run.node, str(RunId(flow.name, name, run.number))] = run
+    for node, worker in sorted(serving.keys() - flow.hosted):
+        if node in world.nodes and world.nodes[node].host:
+            yield Show(flow.name, node, worker, Hosted(since=moment_text(serving[node, worker].asked_at)))
+    for node, worker in sorted(flow.hosted - serving.keys()):
+        yield Hide(flow.name, node, worker)
 
 
 def _for_held(world: World, name: str, held: Held) -> Iterator[Action]:
@@ -97,6 +111,7 @@ def _for_flow(
     for name, tier in tiers.items():
         if tier.names is not None and tier.report is not None:  # the worker's own folder is there by then, with its rights
             yield NameGroup(flow.name, name, tier.names)
+    yield from _shown(world, flow, tiers)
     if is_news(flow.held_back, now := held_back(world, flow)):
         flow = replace(flow, held_back=now)
         yield HoldBack(flow.name, now)

@@ -72,13 +72,15 @@ class Master:
         clock: Callable[[], float] = time.time,
         watch: Watch | None = None,
         worker_login: WorkerLogin = lambda _flow, _tier: None,
+        takes: Callable[[Mapping[str, int], Term], None] = lambda _files, _term: None,
     ) -> None:
         """`launchers` are this process' own; those of the hosts that have registered come by themselves. `worker_login`: as whom a tier's
-        workers enter, None where there are no logins."""
+        workers enter, None where there are no logins. `takes` is given the flow files that are to be taken up (`World.files`)."""
         self._registry = registry
         self._log = log
         self._clock = clock
         self._watch = watch
+        self._takes = takes
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
@@ -176,6 +178,7 @@ class Master:
             else:
                 self._say([error.message])
         self._say(self._upkeep.look(world, self._election.term))
+        self._takes(world.files, self._election.term)
         self._remember(began, len(world.flows), len(selected), actions)
         return world
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
+from scribengin.control.flow_files import file_standing
 from scribengin.control.quota_records import Quotas, read_quotas
 from scribengin.control.refusals import group_of, read_spec, read_wish, refusal, refused_limits, some_of, workers_of
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
@@ -19,6 +20,7 @@ from scribengin.registry.records import Newer, Record, Stored
 from scribengin.registry.tree import (
     DECOMMISSIONED,
     DESIRED,
+    FILE,
     GROUP,
     HELD_BACK,
     HOST,
@@ -36,6 +38,7 @@ from scribengin.registry.tree import (
     SPARE_REPORT,
     SPEC,
     STATUS,
+    TAKEN,
     WANTED,
     WORKERS,
     WORKFLOW_OPERATION,
@@ -84,6 +87,8 @@ class Observer:
         self._launchers = launchers
         self._flows: dict[str, FlowSeen | Held | None] = {}
         """as they were seen at the last look at each; None where nobody wants anything of it"""
+        self._files: dict[str, int] = {}
+        """flow → the text that is to be taken up"""
         self._bindings = Bindings()
         self._quotas = Quotas()
         self._groups: dict[str, str] = {}
@@ -118,6 +123,7 @@ class Observer:
             self._mirror.drop(f"{_FLOWS}/{gone}")
             del self._flows[gone]
             self._ill.pop(gone, None)
+            self._files.pop(gone, None)
             self._meetings.drop(gone)
             self._readers = None
         self._look_at_shared()
@@ -139,7 +145,17 @@ class Observer:
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
         held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
         processes, nodes = self._launched([*flows.values(), *(each.last for each in held.values() if each.last is not None)])
-        return World(now, flows, processes, nodes, held, workflows=self._workflows, readers=self._pressing(), quotas=self._quotas.allowed)
+        return World(
+            now,
+            flows,
+            processes,
+            nodes,
+            held,
+            workflows=self._workflows,
+            readers=self._pressing(),
+            quotas=self._quotas.allowed,
+            files=dict(self._files),
+        )
 
     def _place(self, flow: str, outside: Outside) -> None:
         """It reads and writes there now."""
@@ -184,7 +200,9 @@ class Observer:
     def _fetch(self, names: Sequence[str]) -> None:
         """What `_flow` reads of these, in a few requests for all of them."""
         folders = [f"{_FLOWS}/{name}/{folder}" for name in names for folder in ("wanted", "runs")]
-        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT, WORKERS, SHARE, HELD_BACK)], folders)
+        spots_of_flow = (DESIRED, STATUS, FILE, LIMIT, WORKERS, SHARE, HELD_BACK)
+        self._mirror.fetch([spot(name).path for name in names for spot in spots_of_flow], folders)
+        self._mirror.fetch([TAKEN(name).path for name in names if self._mirror.read(FILE(name).path) is not None])
         wanted = {name: self._mirror.stored(DESIRED(name)) for name in names}
         versions = {name: str(found.record.version) for name, found in wanted.items() if isinstance(found, Stored)}
         specs = {name: SPEC(name, version) for name, version in versions.items() if SPEC.fits(name, version)}
@@ -209,11 +227,17 @@ class Observer:
         """None where nobody wants anything of it (yet)."""
         status = self._made(STATUS(name))
         wish, spec, refused = read_wish(self._mirror, name, status)
+        file = file_standing(self._mirror, name, wanted=wish is not None or bool(refused))
+        self._files.pop(name, None)
+        if file.revision is not None:
+            self._files[name] = file.revision
         if wish is None and not refused:
             self._meetings.drop(name)
             self._readers = None
+            for path, said in file.refused.items():
+                return Held(status, f"{path} {said['why']}", said["remedy"], file.refused, tuple(self._damaged), is_new=True)
             return None
-        refused = {**refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
+        refused = {**refused, **file.refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
             return Held(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
@@ -252,6 +276,7 @@ class Observer:
             share=self._made(SHARE(name)),
             held_back=self._made(HELD_BACK(name)),
             waters=spec.outside.waters,
+            hosted=frozenset(self._bindings.hosted.get(name, ())),
         )
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:

@@ -16,10 +16,10 @@ from scribengin.control.spares import waiting
 from scribengin.control.world import TierSeen
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Damaged, Entry
-from scribengin.registry.kinds import Desired, Spec, Task
+from scribengin.registry.contract import Damaged, Entry, shown
+from scribengin.registry.kinds import Desired, QueryAck, Spec, Task
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
-from scribengin.registry.tree import COLUMNS, DESIRED, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TASK, WANTED
+from scribengin.registry.tree import ACK, COLUMNS, DESIRED, FILE, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TAKEN, TASK, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +86,7 @@ def read_flow(registry: Registry, flow: str) -> FlowRow:
     if desired is None:
         desired = read_known(registry, DESIRED(flow))
     if desired is None:
-        raise unknown_flow(flow, names(registry, "flows"))
+        raise _no_version(registry, flow)
     return FlowRow(flow, desired, status)
 
 
@@ -117,6 +117,16 @@ def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
     return tuple(rows)
 
 
+def read_refused_files(registry: Registry) -> tuple[FlowRow, ...]:
+    """The flows of which there is only a text in the registry, and that was refused; by name. They want version 0."""
+    flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
+    files = registry.read_many([FILE(name).path for name in flows])
+    flows = [name for name, file in zip(flows, files, strict=True) if file is not None and registry.read(DESIRED(name).path) is None]
+    found = {name: _record(status) for name, status in zip(flows, read_records(registry, [STATUS(name) for name in flows]), strict=True)}
+    none = Desired(state="running", version=0)
+    return tuple(FlowRow(name, none, status) for name, status in found.items() if status is not None and FILE(name).path in status.refused)
+
+
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
     """All that the registry says of a flow and its tiers, as JSON. Works with no master alive. Raises as `read_flow`."""
     row = read_flow(registry, flow)
@@ -131,6 +141,7 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
         "tiers": [_described_tier(registry, flow, tier, current=tier in current) for tier in tiers],
         "noticed": read_noticed(registry, flow),
         "accepted": read_accepted(registry, flow),
+        "acknowledged": read_acks(registry, flow, sorted(current)),
         "set_aside": read_set_aside(registry, flow),
         "folders": [] if spec is None else read_folders(registry, spec),
     }
@@ -171,6 +182,21 @@ def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
                 said = {name: getattr(stored.record, name) for name in Task.__struct_fields__}
                 found.append({"tier": tier, "task": int(number), **said})
     return found
+
+
+def read_acks(registry: Registry, flow: str, tiers: Sequence[str]) -> list[dict[str, Any]]:
+    """How far each Query of these tiers is acknowledged by what comes behind it in the flow, as their workers wrote it last, as JSON."""
+    return [
+        {"tier": tier, "query": query, **{name: getattr(said, name) for name in QueryAck.__struct_fields__}}
+        for (tier, query), said in acks_of(registry, flow, tiers).items()
+    ]
+
+
+def acks_of(registry: Registry, flow: str, tiers: Sequence[str]) -> dict[tuple[str, str], QueryAck]:
+    """The same by (tier, Query)."""
+    there = [tier for tier in tiers if ACK.fits(flow, tier)]
+    found = zip(there, read_records(registry, [ACK(flow, tier) for tier in there]), strict=True)
+    return {(tier, query): said for tier, stored in found if isinstance(stored, Stored) for query, said in stored.record.queries.items()}
 
 
 def read_noticed(registry: Registry, flow: str) -> list[dict[str, Any]]:
@@ -234,9 +260,20 @@ def unknown_flow(flow: str, known: Sequence[str]) -> Refused:
     return Refused(f'there is no flow "{flow}"', remedy=near, code="flow-unknown")
 
 
+def _no_version(registry: Registry, flow: str) -> Refused:
+    """The error for a name that nobody has submitted, or of which only a text stands in the registry."""
+    file, taken = registry.read(FILE(flow).path), _record(read_record(registry, TAKEN(flow)))
+    if file is None:
+        return unknown_flow(flow, [name for name in names(registry, "flows") if name != flow])
+    why, remedy = "is not taken up yet", f"look again in a moment: scribengin status {flow}"
+    if taken is not None and taken.revision == file.changed and not taken.version:
+        why, remedy = taken.why, taken.remedy
+    return Refused(f"flow {flow} has no version yet: {shown(file.path)} {why}", remedy=remedy, code="flow-file-refused")
+
+
 def known_flow(registry: Registry, flow: str) -> Stored[Desired]:
     """What is wanted of a flow, to be replaced. Raises as `read_flow`."""
     stored = read_stored(registry, DESIRED(flow))
     if stored is None:
-        raise unknown_flow(flow, names(registry, "flows"))
+        raise _no_version(registry, flow)
     return stored

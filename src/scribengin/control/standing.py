@@ -48,6 +48,9 @@ def standing(world: World, flow: FlowSeen, wait: Wait | None = None) -> Status:
 def held_standing(world: World, held: Held) -> Status:
     """How a flow stands of which nobody can know what is to be done. What was wanted last stays."""
     before = held.status or Status(state="created")
+    if held.is_new:
+        since = before.since or moment_text(world.now)
+        return Status(state="created", since=since, reason=held.why, next=held.next, refused=held.refused)
     since = before.since if before.state == "degraded" else moment_text(world.now)
     reason = f"it is left as it is: {held.why}"
     return replace(before, state="degraded", since=since, reason=reason, next=held.next, refused=held.refused)

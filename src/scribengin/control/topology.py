@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Spec
+    from scribengin.registry.kinds import Goal, Spec
 
 HASH_LENGTH = 16
 Accept = Literal["again", "lost"]
@@ -188,8 +188,9 @@ def write_topology(
     accept: Accept | None = None,
     workflows: Workflows | None = None,
     columns: bool = False,
+    goal: Goal = "running",
 ) -> tuple[Applied, ...]:
-    """Write what was planned and agreed to: all of it, or nothing. `columns` and what it raises as `admin.apply_all`."""
+    """Write what was planned and agreed to: all of it, or nothing. `columns`, `goal` and what it raises as `admin.apply_all`."""
     renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
     versions = {each.flow: each.version for each in plan.flows}
     effects = {each.flow: each.effect for each in plan.flows}
@@ -206,6 +207,7 @@ def write_topology(
         recut=recut,
         workflows=workflows,
         columns=columns,
+        goal=goal,
     )
 
 

@@ -87,8 +87,9 @@ class Upkeep:
         self._again = True  # what was news counts as seen now: where reading or writing fails, it is not lost
         kept = self._read_kept()
         wanted = self._wanted()
-        if world.held:  # nobody knows what these write to
-            held = {id_ for id_, each in kept.items() if {writer.partition(".")[0] for writer in each.writers} & world.held.keys()}
+        unknown = {name for name, each in world.held.items() if not each.is_new}
+        if unknown:  # nobody knows what these write to
+            held = {id_ for id_, each in kept.items() if {writer.partition(".")[0] for writer in each.writers} & unknown}
         else:
             held = set[str]()
         refused: list[str] = []
@@ -110,7 +111,7 @@ class Upkeep:
                 add(id_, Keeping(path=kept[id_].path, node="", number=kept[id_].number, since=moment_text(world.now)))
             elif left_s <= 0:
                 add(id_, None)
-        if not world.held:  # where no word stands, or it says nothing, though somebody had the right there once
+        if not unknown:  # where no word stands, or it says nothing, though somebody had the right there once
             for id_ in self._ids() - kept.keys() - wanted.keys():
                 add(id_, Keeping(path="", node="", since=moment_text(world.now)))
         writes = [each for each in writes if each]

@@ -149,6 +149,8 @@ class FlowSeen:
     """by flows that read what it writes"""
     waters: Mapping[str, Waters] = field(default_factory=dict)
     """source → how much may wait there"""
+    hosted: frozenset[tuple[str, str]] = frozenset()
+    """(node, worker) of those that are shown to run there"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ class Held:
     damaged: tuple[Spot[Any], ...] = ()
     last: FlowSeen | None = None
     """as it was before: what its workers have taken; None where this master has never seen it so"""
+    is_new: bool = False
+    """no version of it was ever wanted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,3 +262,5 @@ class World:
     """by name, `label=value`"""
     idle: Mapping[str, bool] = field(default_factory=dict)
     """flow → whether it has read nothing for a while; those of which nobody can say it are not in it"""
+    files: Mapping[str, int] = field(default_factory=dict)
+    """flow → the text of a flow file that is to be taken up (`control.flow_files`)"""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from scribengin.api.answers import measured_backlogs
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
+from scribengin.api.flow_files import plan_file
 from scribengin.api.node_pages import NodePages
 from scribengin.api.plane import Plane
 from scribengin.api.planning import Planner, from_others
@@ -18,6 +19,7 @@ from scribengin.api.serving import Listen, open_door
 from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
 from scribengin.control.bell import Bell
+from scribengin.control.flow_files import FlowFiles, Taking
 from scribengin.control.master import Master
 from scribengin.control.masters import certificates_of, others, token_of
 from scribengin.control.measuring import Measuring
@@ -28,7 +30,7 @@ from scribengin.core.moments import now_text
 from scribengin.hosts.package_keeper import PackageKeeper
 from scribengin.hosts.presence import Presence
 from scribengin.local.run_log import open_run_log
-from scribengin.registry.tree import MASTERS
+from scribengin.registry.tree import FILE, MASTERS
 from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
@@ -106,21 +108,33 @@ class MasterHost:
             measuring = Measuring(lambda flow: measured_backlogs(plane, flow), board, log, lambda: master.leads)
             stack.callback(measuring.close)
             watch = Watch(self.registry, board, bell, lambda: master.leads, measuring)
+            audit = AuditLog(self.home.audit_log(self.name), log)
+            files = FlowFiles(
+                self.registry,
+                lambda flow, file: plan_file(plane, flow, file),
+                str(self._state),
+                note=lambda flow, outcome: audit.write(FILE(flow).path, "", "apply", flow, outcome),
+            )
+            taking = Taking(files, log)
+            stack.callback(taking.close)
             self.master = master = Master(
-                self.registry, {}, ordering(self.registry), about, log=log, watch=watch, worker_login=self._entrance.worker_login
+                self.registry,
+                {},
+                ordering(self.registry),
+                about,
+                log=log,
+                watch=watch,
+                worker_login=self._entrance.worker_login,
+                takes=taking.want,
             )
             stack.enter_context(Presence(self.registry, MASTERS(self.name).path, about))
-            thread = threading.Thread(target=self.master.run, name="master")
-            stack.callback(thread.join)
-            stack.callback(self.master.stop)
-            thread.start()
             plane = Plane(
                 self.registry,
                 self.home.packages,
                 Planner(self.home.packages.folder, self._state, fetch=self._fetch()),
                 str(self._state),
                 self._listen.gate(tokens, there=there),
-                audit=AuditLog(self.home.audit_log(self.name), log),
+                audit=audit,
                 leads=lambda: master.leads,
                 logs=self._logs,
                 watch=watch,
@@ -129,6 +143,10 @@ class MasterHost:
                     self.registry, self._entrance.host_key, token=token_of(os.environ), certificates=certificates_of(os.environ)
                 ),
             )
+            thread = threading.Thread(target=self.master.run, name="master")
+            stack.callback(thread.join)
+            stack.callback(self.master.stop)
+            thread.start()
             stack.enter_context(door.serve(make_app(plane)))
             stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log, hear=self._prune))
             self._stack = stack.pop_all()

@@ -82,6 +82,8 @@ class EndView:
     """of a source: another tier of the flow feeds it"""
     looked_s: float | None = None
     """of a source: how long ago it was looked at last; None where it never was, or nobody says"""
+    clear_at: float | None = None
+    """of a source: all that was there at that moment, seconds since 1970, was handed out; None where that is not known"""
     bytes: int | None = None
     """of a sink: what its committed Batches of this process have as bytes in its place; None for a source"""
 

@@ -199,7 +199,7 @@ class Meter:
         if looked is None:
             return EndView(self._ends[end], rate, bytes=self._sink_bytes.get(end))
         lag = looked["rows"], looked["files"], looked["bytes"], looked["oldest_s"]
-        return EndView(self._ends[end], rate, *lag, looked_s=self._now() - self._looked_at)
+        return EndView(self._ends[end], rate, *lag, looked_s=self._now() - self._looked_at, clear_at=looked.get("clear_at"))
 
     def _still(self, run: QueryRun | None, tasks: tuple[int, int] | None, now: float) -> float:
         """Since when nothing of the Batch under way has moved."""

@@ -134,6 +134,33 @@ class Spec(Record):
     """where it reads and writes; it meets other flows there"""
 
 
+class FlowFile(Record):
+    """The text of a flow file that a person wrote into the registry, as JSON. The text alone, as it is, may stand there too."""
+
+    text: str
+    base: str = ""
+    """absolute: the folder where relative paths start; empty: where those of the version before start"""
+    state: Goal = "running"
+    """what is wanted of the flow from then on"""
+    accept: Literal["again", "lost"] | None = None
+    """as of `apply --accept`: Queries that cannot keep their checkpoint read all again, or go on from where they are"""
+
+
+class TakenFile(Record):
+    """Which text of `file` was looked at last, and with what result."""
+
+    revision: int
+    """that wrote the text"""
+    version: int = 0
+    """of the flow that the text is; 0: it was refused"""
+    at: str = ""
+    why: str = ""
+    """it was refused"""
+    remedy: str = ""
+    again: bool = False
+    """what refuses it passes by itself: it is tried again"""
+
+
 class Desired(Record):
     """What is wanted of a flow."""
 
@@ -347,6 +374,13 @@ class Mapped(Record):
     at: str = ""
 
 
+class Hosted(Record):
+    """A worker that serves a tier on this host: it holds, or has held, the tier's lease, and has not ended. It binds nothing."""
+
+    since: str = ""
+    """when it was started"""
+
+
 class Group(Record):
     """A named set of equivalent members, each with its cost."""
 
@@ -356,12 +390,31 @@ class Group(Record):
     """members that get no Batch while they stand here → why"""
 
 
-class Ack(Record):
-    """How far a tier's output is acknowledged by all that come behind."""
+class QueryAck(Record):
+    """How far a Query's Batches are acknowledged: committed, with all that was made of them in the tiers behind. Batches of one lineage by
+    number, -1 for none; sources by how many entries of their logs are behind."""
 
-    upto: Mapping[str, Any] = {}
-    """channel → position"""
-    at: str = ""
+    lineage: str
+    decided: int = -1
+    decided_at: str = ""
+    acknowledged: int = -1
+    acknowledged_at: str = ""
+    """when that Batch was decided"""
+    read: Mapping[str, int] = {}
+    """source → entries that are decided"""
+    released: Mapping[str, int] = {}
+    """source → entries that are acknowledged: the flow needs them no more"""
+    channels: Mapping[str, int] = {}
+    """channel that it feeds → the newest Batch that all readers have acknowledged"""
+    through: Mapping[str, tuple[tuple[float, float], ...]] = {}
+    """source from outside → (a moment, when all that was there at that moment was seen acknowledged), the newest last and older ones with
+    ever larger gaps; seconds since 1970 by the worker's clock"""
+
+
+class Ack(Record):
+    """How far what the tier took in is acknowledged by all that comes behind it in the flow."""
+
+    queries: Mapping[str, QueryAck] = {}
 
 
 class Limit(Record):

@@ -49,7 +49,7 @@ a worker's own login has all rights below the tier's folders, and a host's below
 
 """
 
-_TAIL = """\
+_TAIL = f"""\
 `tokens` are written by masters, asked by an admin, and by `scribengin token` with the masters' login. What is kept opens nothing: it
 is what scrypt makes of 256 random bits; names, roles and labels are for everybody to read who can read the tree.
 
@@ -69,7 +69,7 @@ With the jars of PySpark, for example, `java -cp 'JARS/*' org.apache.zookeeper.Z
 ```
 addauth digest USER:PASSWORD
 get -s /scribengin/limits/tweets
-set -v 3 /scribengin/limits/tweets '{"format":1,"rows_per_s":500}'
+set -v 3 /scribengin/limits/tweets '{{"format":1,"rows_per_s":500}}'
 ```
 
 `-v` is the `dataVersion` that `get -s` shows: with it nothing that changed meanwhile is overwritten.
@@ -79,6 +79,8 @@ which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`,
 
 - `desired` is not valid JSON, lacks a key, names a state or a version that is not there, is empty, or was removed: the last
   valid desired state stays in force, and any verb writes it anew.
+- `file` is no text of a flow that can run, or the version that it would be is refused: the flow goes on as it is; see
+  [a flow as text](#a-flow-as-text).
 - A tier is bound to two nodes: the one that was written first has it.
 - A tier is bound to a node that never registered, or a flow's binding names a tier that it has not: as if it were not written. A node that
   registers has what is bound to it.
@@ -93,21 +95,60 @@ which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`,
 - `groups/…` say nothing: a worker that runs goes on with what they said before, and the master's log says so. Members that a flow does not
   have, and costs that are not above 0, say nothing; where all that a flow may use are `out`, there none is (`groups show` tells it).
 
+## A flow as text
+
+A flow can be submitted without any program of Scribengin: write the text of its flow file to `flows/NAME/file`, where NAME is the flow's.
+The record is the text as it is, or JSON that has it, each of at most {RECORD_BYTES:,} bytes:
+
+```
+create /scribengin/flows/tweets ""
+create /scribengin/flows/tweets/file '{{"text": "version: 1\\nname: tweets\\n…", "base": "/data/tweets"}}'
+```
+
+In ZooKeeper's shell a text of several lines is one word of the command line, `zkCli.sh -server HOST:2181 set /scribengin/flows/tweets/file
+"$(cat tweets.yaml)"`, where the registry has no login; after `addauth` it takes the JSON, in one line: `jq -Rs '{{text: .}}' tweets.yaml`
+makes it, and a `'` in it is written `\\u0027`. Other clients write the bytes of the file;
+`PUT /v1/registry/flows/NAME/file` of the API takes the JSON.
+
+- The leading master takes a text up once for each time that it is written, as `apply` does: it validates and plans it, and makes a package
+  and a version of it, `by` `flows/NAME/file`. The same commit writes `taken`, which says as which version: a master that is killed loses no
+  text and takes none twice.
+- `base`: where relative paths start; where there is none, as those of the version that is wanted, and in a new flow all paths are absolute.
+  `state`: what is wanted from then on, `running` where there is none. `accept`: `again` or `lost`, as of `apply --accept`.
+- A verb that comes later (`apply`, `rollback`, `stop`) holds until the text is written again; the same text counts as written again, too.
+  To remove `file` changes nothing; `delete` removes it with the flow.
+- What cannot be taken is refused beside it, with the lines: `refused` in the flow's `status`, and `taken`. What runs goes on. A text that
+  is refused is not looked at again until it is written; where what stands against it passes, such as an operation that is under way, it is
+  tried again by itself. A flow that has no version yet stands in `list` as `created`.
+- The text comes alone. A flow with Python or schema files beside it is refused: `scribengin apply` takes its folder along. A secret stays a
+  reference, `${{secret:env/NAME}}`.
+
 ## Keys
 
 """
 
 
+_WRITTEN_OVER = {
+    Writer.MASTER: "written over when the leader writes it next",
+    Writer.CANDIDATE: "written over when a master writes it next",
+    Writer.WORKER: "for reading only; written over when the worker writes it next",
+    Writer.HOST: "written over when the host writes it next",
+}
+"""what a change of a record does that is not for people to write"""
+
+
 def registry_page() -> str:
     """The whole page."""
-    rows = [(f"`{branch.path}`{' *ephemeral*' if branch.ephemeral else ''}", _writers(branch), branch.about) for branch in TREE]
+    rows = [
+        (f"`{branch.path}`{' *ephemeral*' if branch.ephemeral else ''}", _writers(branch), branch.about, _change(branch)) for branch in TREE
+    ]
     folders = [f"- {owner.value}: {', '.join(f'`{path}`' for path in OWN_FOLDERS[owner])}" for owner in Owner if owner in OWN_FOLDERS]
     legend = [f"- *{writer.name.lower()}*: {writer.value}" for writer in Writer]
     return (
         "\n".join(
             [
                 _HEAD,
-                *_table(("record", "written by", "what"), rows),
+                *_table(("record", "written by", "what", "what a change by hand does"), rows),
                 "",
                 *legend,
                 "",
@@ -127,6 +168,16 @@ def registry_page() -> str:
 
 def _writers(branch: Branch[Any]) -> str:
     return ", ".join(writer.name.lower() for writer in branch.writers)
+
+
+def _change(branch: Branch[Any]) -> str:
+    if branch.path.endswith(".term"):
+        return "never change or remove it: [Terms](#terms)"
+    if branch.change:
+        return branch.change
+    if branch.ephemeral:
+        return "removed: who made it takes it for lost, and makes it again"
+    return _WRITTEN_OVER[branch.writers[0]]
 
 
 def _keys() -> Iterable[tuple[str, str]]:

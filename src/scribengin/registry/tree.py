@@ -21,10 +21,12 @@ from scribengin.registry.kinds import (
     Changes,
     Desired,
     Ends,
+    FlowFile,
     Group,
     GroupName,
     Holder,
     Host,
+    Hosted,
     Limit,
     Link,
     Mapped,
@@ -37,6 +39,7 @@ from scribengin.registry.kinds import (
     Share,
     Spec,
     Status,
+    TakenFile,
     Task,
     TierWish,
     Token,
@@ -80,8 +83,8 @@ _NAMES = {
     "id": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "group": r"[a-z][a-z0-9_]{0,62}",
-    "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.~-]{0,199}",
+    "run": r"[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}(?:~[0-9]{1,2})?-[1-9][0-9]*",
     "request": r"[0-9a-f]{32}",
     "token": r"[0-9a-f]{12}",
     "folder": r"[0-9a-f]{16}",
@@ -101,6 +104,8 @@ class Branch(Generic[K]):
     about: str
     owner: Owner = Owner.MASTERS
     ephemeral: bool = False
+    change: str = ""
+    """what a change of it by hand does; empty: what `registry.reference` says of all that this writer writes"""
 
     def __call__(self, *names: str) -> Spot[K]:
         """Raises ValueError for a name that cannot stand there."""
@@ -127,17 +132,85 @@ _WORK = (Writer.WORKER,)
 LEADER = Branch("leader", Holder, (Writer.CANDIDATE,), "the master that leads; the revision that made it is the Term", ephemeral=True)
 LEADER_TERM = Branch("leader.term", Holder, (Writer.CANDIDATE,), "who led last; its version fences all before")
 MASTERS = Branch("masters/<id>", Holder, (Writer.CANDIDATE,), "a master that is up", ephemeral=True)
-SPEC = Branch("flows/<flow>/spec/<n>", Spec, _LED, "a version of the flow")
-DESIRED = Branch("flows/<flow>/desired", Desired, _BY_HAND, "what is wanted of it")
-STATUS = Branch("flows/<flow>/status", Status, _LED, "how it is, since when, why, and what next; what was refused")
-OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _BY_HAND, "an operation that is under way, or was")
-WANTED = Branch("flows/<flow>/wanted/<tier>", TierWish, _LED, "what is wanted of a tier's worker")
-RUN = Branch("flows/<flow>/runs/<tier>", Run, _LED, "which worker is to serve a tier, and how the last one ended")
-SPARE = Branch("flows/<flow>/spares/<tier>", Run, _LED, "which worker waits to take a tier over, where one does")
-LEASE = Branch("flows/<flow>/tiers/<tier>/lease", Holder, _WORK, "who runs the tier", Owner.WORKER, ephemeral=True)
+FILE = Branch(
+    "flows/<flow>/file",
+    FlowFile,
+    (Writer.PERSON,),
+    "the text of a flow file, or JSON with it",
+    change="it is taken up as `apply` takes a file, once for each write; to remove it changes nothing",
+)
+TAKEN = Branch("flows/<flow>/taken", TakenFile, _LED, "which text of `file` was taken up last, as which version, or why it was refused")
+SPEC = Branch(
+    "flows/<flow>/spec/<n>",
+    Spec,
+    _LED,
+    "a version of the flow",
+    change="leave it: workers that start believe it; a version is made by `apply`, or `file`",
+)
+DESIRED = Branch(
+    "flows/<flow>/desired", Desired, _BY_HAND, "what is wanted of it", change="the flow comes to it, in the order that loses nothing"
+)
+STATUS = Branch(
+    "flows/<flow>/status",
+    Status,
+    _LED,
+    "how it is, since when, why, and what next; what was refused",
+    change="written over at the leader's next look at the flow",
+)
+OPERATION = Branch(
+    "flows/<flow>/ops/<id>",
+    Operation,
+    _BY_HAND,
+    "an operation that is under way, or was",
+    change="a step of one that is under way is believed: leave it; the newest of a flow may be begun by a verb only",
+)
+WANTED = Branch(
+    "flows/<flow>/wanted/<tier>",
+    TierWish,
+    _LED,
+    "what is wanted of a tier's worker",
+    change="written over at the leader's next look at the flow",
+)
+RUN = Branch(
+    "flows/<flow>/runs/<tier>",
+    Run,
+    _LED,
+    "which worker is to serve a tier, and how the last one ended",
+    change="leave it: it is believed, and the tier may get a second worker, which waits for the lease",
+)
+SPARE = Branch(
+    "flows/<flow>/spares/<tier>",
+    Run,
+    _LED,
+    "which worker waits to take a tier over, where one does",
+    change="leave it: it is believed, as `runs` are",
+)
+LEASE = Branch(
+    "flows/<flow>/tiers/<tier>/lease",
+    Holder,
+    _WORK,
+    "who runs the tier",
+    Owner.WORKER,
+    ephemeral=True,
+    change="removed: its holder is fenced, and the tier starts again",
+)
 LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who ran it last; its version fences all before", Owner.WORKER)
-REPORT = Branch("flows/<flow>/tiers/<tier>/status", Report, _WORK, "how its worker says that it is", Owner.WORKER)
-SPARE_REPORT = Branch("flows/<flow>/tiers/<tier>/spare", Report, _WORK, "the same of the one that waits", Owner.WORKER)
+REPORT = Branch(
+    "flows/<flow>/tiers/<tier>/status",
+    Report,
+    _WORK,
+    "how its worker says that it is",
+    Owner.WORKER,
+    change="leave it: the leader believes it until the worker writes it again",
+)
+SPARE_REPORT = Branch(
+    "flows/<flow>/tiers/<tier>/spare",
+    Report,
+    _WORK,
+    "the same of the one that waits",
+    Owner.WORKER,
+    change="leave it: the leader believes it until the worker writes it again",
+)
 TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
 COLUMNS = Branch(
     "flows/<flow>/tiers/<tier>/columns",
@@ -149,12 +222,34 @@ COLUMNS = Branch(
 NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
 NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
 NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs, and where", Owner.WORKER, ephemeral=True)
-NODE_GROUP = Branch("logicalnodes/<node>/group", GroupName, _BY_HAND, "the group it runs on, or is to run on", Owner.WORKER)
+NODE_GROUP = Branch(
+    "logicalnodes/<node>/group",
+    GroupName,
+    _BY_HAND,
+    "the group it runs on, or is to run on",
+    Owner.WORKER,
+    change="the tier's worker ends in order and starts on a host of that group",
+)
 NODE_HTTP = Branch("logicalnodes/<node>/http", Link, _WORK, "its page", Owner.WORKER)
 NODE_JSON = Branch("logicalnodes/<node>/json", Link, _WORK, "the same as JSON", Owner.WORKER)
 HOSTS = "physicalnodes"
 HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that can run tiers", Owner.HOST)
-MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
+MAPPED = Branch(
+    "physicalnodes/<host>/lns/<node>",
+    Mapped,
+    _BY_HAND,
+    "a tier that is to run there",
+    Owner.HOST,
+    change="the tier's worker ends in order and starts on that host; removed, the tier stays and may go anywhere",
+)
+HOSTED = Branch(
+    "physicalnodes/<host>/lns/<run>",
+    Hosted,
+    _LED,
+    "a tier that runs there, by the name of its worker, such as `tweets.core-3`",
+    Owner.HOST,
+    change="it binds nothing; written anew at the leader's next look at the flow",
+)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
 HOST_JSON = Branch("physicalnodes/<host>/json", Link, (Writer.HOST,), "the same as JSON", Owner.HOST)
 HOST_UP = Branch(
@@ -169,38 +264,109 @@ HOST_UP_TERM = Branch(
     "physicalnodes/<host>/up.term", Holder, (Writer.HOST,), "who was there last; its version fences all before", Owner.HOST
 )
 DECOMMISSIONED = Branch(
-    "physicalnodes/<host>/decommissioned", Decommissioned, _BY_HAND, "it gets no new workers, and gives away those it has", Owner.HOST
+    "physicalnodes/<host>/decommissioned",
+    Decommissioned,
+    _BY_HAND,
+    "it gets no new workers, and gives away those it has",
+    Owner.HOST,
+    change="made: the host's workers go elsewhere, in order; removed: it takes workers again",
 )
-WORKER_ORDER = Branch("physicalnodes/<host>/orders/<worker>", WorkerOrder, _LED, "what is asked of it about a worker", Owner.HOST)
-WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.HOST,), "a worker there, as it is", Owner.HOST)
-GROUP = Branch("groups/<group>", Group, _BY_HAND, "what holds of a group while flows run: costs, and members that are out")
-ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
-LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
-WORKERS = Branch("workers/<flow>", Workers, _BY_HAND, "how many workers its tiers have, where that is other than its version says")
-LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time", ephemeral=True)
-LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+WORKER_ORDER = Branch(
+    "physicalnodes/<host>/orders/<worker>",
+    WorkerOrder,
+    _LED,
+    "what is asked of it about a worker",
+    Owner.HOST,
+    change="leave it: the host does what it says",
+)
+WORKER_SEEN = Branch(
+    "physicalnodes/<host>/seen/<worker>",
+    WorkerSeen,
+    (Writer.HOST,),
+    "a worker there, as it is",
+    Owner.HOST,
+    change="leave it: the leader believes it until the host writes it again",
+)
+GROUP = Branch(
+    "groups/<group>",
+    Group,
+    _BY_HAND,
+    "what holds of a group while flows run: costs, and members that are out",
+    change="from the next Batch on that many members, with those costs, get Batches",
+)
+ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier took in is acknowledged by the tiers behind it", Owner.WORKER)
+LIMIT = Branch(
+    "limits/<flow>",
+    Limit,
+    _BY_HAND,
+    "how fast a flow, its sources and edges may go",
+    change="from the next Batch on the flow goes as fast; removed: without a limit",
+)
+WORKERS = Branch(
+    "workers/<flow>",
+    Workers,
+    _BY_HAND,
+    "how many workers its tiers have, where that is other than its version says",
+    change="workers start, or end in order; removed: as many as the version says",
+)
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
-WORKFLOW_OPERATION = Branch("workflows/<n>", WorkflowOperation, _BY_HAND, "an operation over a workflow that is under way, or was")
-HELD_BACK = Branch("flows/<flow>/held_back", HeldBack, _LED, "which of its sinks are slowed or paused, by which reading flow")
+WORKFLOW_OPERATION = Branch(
+    "workflows/<n>",
+    WorkflowOperation,
+    _BY_HAND,
+    "an operation over a workflow that is under way, or was",
+    change="a step of one that is under way is believed: leave it",
+)
+HELD_BACK = Branch(
+    "flows/<flow>/held_back",
+    HeldBack,
+    _LED,
+    "which of its sinks are slowed or paused, by which reading flow",
+    change="leave it: workers keep to it until the leader writes it again",
+)
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
-TOKEN = Branch("tokens/<token>", Token, (Writer.CANDIDATE,), "who may use the API, and for what; only admins have it written")
+TOKEN = Branch(
+    "tokens/<token>",
+    Token,
+    (Writer.CANDIDATE,),
+    "who may use the API, and for what; only admins have it written",
+    change="at the next request; `scribengin token` writes it",
+)
 ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
-KEEPING = Branch("upkeep/<folder>/keeper", Keeping, _LED, "a sink's folder, and which host does its upkeep")
+KEEPING = Branch(
+    "upkeep/<folder>/keeper",
+    Keeping,
+    _LED,
+    "a sink's folder, and which host does its upkeep",
+    change="leave it: the host that it names does the upkeep",
+)
 UPKEPT = Branch("upkeep/<folder>/done", Upkept, (Writer.HOST,), "when it was done last, and what")
 UPKEEP_LEASE = Branch("upkeep/<folder>/lease", Holder, (Writer.HOST,), "who does it: a right, one host a folder", ephemeral=True)
 UPKEEP_LEASE_TERM = Branch("upkeep/<folder>/lease.term", Holder, (Writer.HOST,), "who did it last; its version fences all before")
-QUOTA = Branch("quotas/<quota>", Quota, _BY_HAND, "what flows with a label may take together; its name is `label=value`")
-SHARE = Branch("flows/<flow>/share", Share, _LED, "its part of the rows a second of a quota")
+QUOTA = Branch(
+    "quotas/<quota>",
+    Quota,
+    _BY_HAND,
+    "what flows with a label may take together; its name is `label=value`",
+    change="what runs goes on; what starts from then on is held to it, and parts of its rows are divided anew; removed: no quota",
+)
+SHARE = Branch(
+    "flows/<flow>/share",
+    Share,
+    _LED,
+    "its part of the rows a second of a quota",
+    change="leave it: workers keep to it until the leader divides anew",
+)
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
-    *(SPEC, DESIRED, STATUS, OPERATION),
+    *(FILE, TAKEN, SPEC, DESIRED, STATUS, OPERATION),
     *(WANTED, RUN, SPARE),
     *(LEASE, LEASE_TERM, REPORT, SPARE_REPORT, TASK, COLUMNS),
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
-    *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
-    *(GROUP, ACK, LIMIT, WORKERS, LOCK, LOCK_TERM),
+    *(HOST, MAPPED, HOSTED, HOST_HTTP, HOST_JSON),
+    *(GROUP, ACK, LIMIT, WORKERS),
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     *(REQUEST, QUOTA, SHARE, TOKEN),

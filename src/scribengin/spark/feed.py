@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.connectors.abilities import holds, may_look_first, rechecks, tells
-from scribengin.connectors.catalog import open_source
+from scribengin.connectors.catalog import open_source, source_types
 from scribengin.connectors.contract import Limits
 from scribengin.connectors.group.contract import finishes
 from scribengin.core import faults
@@ -72,6 +73,9 @@ class Feed:
         self._reader: SourceReader = _reader(ref)
         self._restored = 0
         self._held = False
+        self._is_timely = "timely" in source_types(internal=True)[ref.type].abilities
+        self._looked_at: float | None = None
+        """when the newest look at the source began, in seconds since 1970"""
 
     def share(self, share: float) -> None:
         """Take only so much of the limits from the next entry on, 0 to 1; some of it at least."""
@@ -105,13 +109,16 @@ class Feed:
         return not self._reader.backlog().rows
 
     def backlog(self, start: int) -> dict[str, Any]:
-        """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields."""
+        """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields. `clear_at`: all that was there at that
+        moment, in seconds since 1970, is in the log; None where that is not known."""
         waits = asdict(self._reader.backlog())
+        amounts = [waits[figure] for figure in ("rows", "files", "bytes") if waits[figure] is not None]
+        clear_at = self._looked_at if self._is_timely and amounts and not any(amounts) else None
         for stream in self._log.range(start, self._log.length()):
             for figure, amount in (("files", stream.files), ("bytes", stream.bytes), ("rows", stream.rows)):
                 if waits[figure] is not None and amount is not None:
                     waits[figure] += amount
-        return waits
+        return {**waits, "clear_at": clear_at}
 
     def committed(self, streams: Sequence[SourceStream]) -> None:
         """Let the source tell the outside world that these are through, where it can."""
@@ -133,14 +140,18 @@ class Feed:
 
     def _take(self) -> bool:
         """Log the next request to replay letters, else what the source proposes, as the next entry; False where there is nothing new."""
-        streams = self._pending.take() or self._reader.split(self._limits, final=self.final)
+        streams = self._pending.take()
+        if not streams:
+            began = time.time()
+            streams = self._reader.split(self._limits, final=self.final)
+            self._looked_at = began
         if not streams:
             return False
         stored = self._log.append(self._restored, streams)
         if _plain(stored) == _plain(streams):
             self._restored += 1
         else:  # another driver's was first: what was proposed here is not handed out, and what stands there may be a request
-            self._reader = _reader(self._ref)
+            self._reader, self._looked_at = _reader(self._ref), None
             self._pending, self._restored = Pending(self._folder, self.node), 0
             self._restore(self._log.length())
         faults.reached("source.logged")

@@ -65,6 +65,8 @@ class QueryStanding:
     acknowledged: int = -1
     read: Mapping[str, int] = field(default_factory=dict)
     released: Mapping[str, int] = field(default_factory=dict)
+    acknowledged_at: str = ""
+    """when the newest acknowledged Batch was decided"""
 
 
 @dataclass(frozen=True, slots=True)

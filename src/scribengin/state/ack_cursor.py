@@ -73,7 +73,8 @@ class DecisionCursor:
         self.newest = self.acknowledged = self._before = first - 1
         self.released = dict(starts)
         self.read = dict(starts)
-        self.decided_at = ""
+        self.decided_at = self.acknowledged_at = ""
+        """when the newest Batch, and the newest acknowledged one, was decided; empty where its details are gone"""
         self._decisions = Decisions(folder.decisions)
         noted = read_record(folder) if noted is None else noted
         self.record: Mapping[str, Any] = noted if noted.get("lineage") == lineage else {}
@@ -114,7 +115,7 @@ class DecisionCursor:
         except StateError:
             return
         if decision is not None:
-            self.decided_at = decision.decided_at
+            self.decided_at = self.acknowledged_at = decision.decided_at
 
     def published(self) -> int:
         """The newest Batch of which that is known: the next one is decided, or Spark's log says that it is through."""
@@ -161,7 +162,7 @@ class DecisionCursor:
             return
         self.acknowledged = number
         known = number if number in self.batches else max(each for each in self.batches if each <= number)
-        self.released = self.batches[known].ends
+        self.released, self.acknowledged_at = self.batches[known].ends, self.batches[known].decided_at
 
     def forget(self, through: int) -> None:
         """Nobody needs the Batches up to there any more."""

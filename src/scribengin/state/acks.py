@@ -246,6 +246,7 @@ class Acks:
                 cursor.acknowledged,
                 dict(cursor.read),
                 dict(cursor.released),
+                cursor.acknowledged_at,
             )
             for key in self.topology.queries
         }

@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Unreachable
+from scribengin.local.acks import topology_of
 from scribengin.registry.contract import Entry
 from scribengin.registry.kinds import tier_of
 from scribengin.registry.lease import LEADER
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Report
     from scribengin.registry.lease import Lease
+    from scribengin.state.acks import Topology
 
 
 class Glance:
@@ -34,10 +36,20 @@ class Glance:
         """as it was last reported"""
         self.flow: PreparedFlow | None = None
         """as it was planned last"""
+        self._topology: tuple[PreparedFlow, Topology] | None = None
         self.view: RunView | None = None
         """of the attempt under way; None between two"""
         self.helping: Callable[[], Mapping[str, int]] = dict
         """how many helpers are there; of one that helps, how many portions it has staged, and stages now"""
+
+    def topology(self) -> Topology | None:
+        """The Queries and channels of the flow as it was planned last; None before."""
+        flow, known = self.flow, self._topology
+        if flow is None:
+            return None
+        if known is None or known[0] is not flow:
+            known = self._topology = flow, topology_of(flow.plan, flow.root)
+        return known[1]
 
     def hear(self, report: Report) -> None:
         """What the worker says of its state."""

@@ -86,7 +86,8 @@ def main(worker: str) -> Exit:
         turns = LiveTurns(registry)
         stack.callback(turns.close)
         glance = Glance(registry, id_, lease, version)
-        records = TierRecords(registry, id_, lease, StateFolder(located(spec.state), id_.flow, id_.tier), socket.gethostname())
+        folder = StateFolder(located(spec.state), id_.flow, id_.tier)
+        records = TierRecords(registry, id_, lease, folder, socket.gethostname(), topology=glance.topology)
         stack.callback(records.close)
         records.start()
 

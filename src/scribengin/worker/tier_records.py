@@ -1,24 +1,29 @@
 """What a worker says of its tier in the tree, beside its report: where the tier begins and ends, that it runs, and its tasks.
 
-All of it is for people and other programs; no master decides by it. It is looked at every few seconds and written where it has changed;
-tasks, and counts of columns, at most every half minute, never per Batch. What cannot be written now is written at the next look.
+All of it is for people and other programs; no master decides by it. It is looked at every few seconds and written where it has changed,
+as how far it is acknowledged; tasks, and counts of columns, at most every half minute, never per Batch. What cannot be written now is
+written at the next look.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.moments import now_text
 from scribengin.registry.column_records import Columns
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import Ends, NodeState, Task
+from scribengin.registry.kinds import Ack, Ends, NodeState, QueryAck, Task
 from scribengin.registry.records import Stored, put, read_record, read_records
-from scribengin.registry.tree import COLUMNS, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
+from scribengin.registry.tree import ACK, COLUMNS, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
+from scribengin.state.acks import Acks
 from scribengin.state.decisions import Decisions
 from scribengin.state.source_log import SourceLog
 from scribengin.worker.attempt import standing_of
@@ -33,10 +38,13 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import FlowState
     from scribengin.registry.lease import Lease
     from scribengin.registry.records import Spot
+    from scribengin.state.acks import Standing, Topology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import StateFolder
 
 LOOK_S, TASKS_S = 5.0, 30.0
+_MARKS, _CLEARED = 40, 1000
+"""moments of a source that are told, and that wait to be acknowledged"""
 MOST_TASKS = 100
 """of a tier; those beyond are not told"""
 MOST_COLUMNS, _LONGEST, _LISTED = 100, 500, 10
@@ -67,7 +75,23 @@ def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[Sour
 class TierRecords:
     """Writes them under the tier's lease. `show` takes the tier as it is now, from any thread; `close` ends it."""
 
-    def __init__(self, registry: Registry, id_: RunId, lease: Lease, folder: StateFolder, host: str) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        id_: RunId,
+        lease: Lease,
+        folder: StateFolder,
+        host: str,
+        *,
+        topology: Callable[[], Topology | None] = lambda: None,
+    ) -> None:
+        """`topology`: the Queries and channels of the whole flow; another one where it was planned anew, None where it was not yet."""
+        self._topology = topology
+        self._acks: Acks | None = None
+        self._throughs: dict[tuple[str, str], Through] = {}
+        """(Query, source from outside) → how far it is through the flow"""
+        self._acked_at = 0.0
+        """when acknowledgements were written last, by the monotonic clock"""
         self._registry = registry
         self._id = id_
         self._node = f"{id_.flow}.{id_.tier}"
@@ -132,7 +156,40 @@ class TierRecords:
     def end(self) -> None:
         """The worker is about to give its lease back: what is not written yet is written."""
         if self._lease.held():
+            _try(self.write_acks)
             _try(self.write_columns)
+
+    def write_acks(self) -> None:
+        """How far the tiers behind have acknowledged what this one took in. Raises as `Registry.commit`, and as reading the states does."""
+        topology = self._topology()
+        if topology is None:
+            return
+        spot = ACK(self._id.flow, self._id.tier)
+        if self._acks is None:  # the worker before this one has noted moments
+            there = read_record(self._registry, spot)
+            for name, ack in there.record.queries.items() if isinstance(there, Stored) else ():
+                self._throughs |= {(name, source): Through(ack.lineage, marks) for source, marks in ack.through.items()}
+        if self._acks is None or self._acks.topology is not topology:
+            self._acks = Acks(topology)
+        view = self._view
+        for query in () if view is None else view.queries:
+            for source, end in query.sources.items():
+                if end.clear_at is not None:
+                    log = SourceLog(self._folder.query(query.name).sources, source)
+                    self._throughs.setdefault((query.name, source), Through()).clear(end.clear_at, log.length)
+        standing = self._acks.look()
+        now = time.time()
+        for key, at in standing.queries.items():
+            for (query_name, source), through in self._throughs.items():
+                if key == (self._id.tier, query_name):
+                    through.released(at.lineage, at.released.get(source, 0), now)
+        found = acked(self._id.tier, topology, standing, {key: through.marks() for key, through in self._throughs.items()})
+        before = self._written.get(spot.path)
+        if before is not None and _bare(before) == _bare(found) and time.monotonic() - self._acked_at < TASKS_S:
+            return  # that nothing has come is told more seldom
+        if found.queries and found != before:
+            self._put(spot, found)
+            self._acked_at = time.monotonic()
 
     def write_tasks(self) -> None:
         """The tasks, where they are others, or further, than was written. Raises as `Registry.commit`."""
@@ -185,11 +242,81 @@ class TierRecords:
             if not self._lease.held():
                 continue
             _try(self.write)
+            _try(self.write_acks)
             _try(partial(self.write_columns, counts=False))
             if time.monotonic() >= tasks_at:
                 tasks_at = time.monotonic() + TASKS_S
                 _try(self.write_tasks)
                 _try(self.write_columns)
+
+
+class Through:
+    """How far one source from outside is through the flow, by moments. Not thread-safe."""
+
+    def __init__(self, lineage: str = "", marks: Iterable[tuple[float, float]] = ()) -> None:
+        """`marks`: those that were noted of that lineage."""
+        self._cleared: deque[tuple[float, int]] = deque(maxlen=_CLEARED)
+        """(a moment, entries of the log that have all that was there then), not yet acknowledged"""
+        self._marks = list(marks)
+        self._lineage = lineage
+
+    def clear(self, moment: float, entries: Callable[[], int]) -> None:
+        """All that was there at that moment stands in the log, which has so many entries now."""
+        newest = max([moment_ for moment_, _ in (*self._cleared, *self._marks)], default=0.0)
+        if moment > newest:
+            self._cleared.append((moment, entries()))
+
+    def released(self, lineage: str, entries: int, now: float) -> None:
+        """So many entries were acknowledged before `now`."""
+        if lineage != self._lineage and self._lineage:  # it went back: what was through is read again
+            self._cleared.clear()
+            self._marks = []
+        self._lineage = lineage
+        moment = 0.0
+        while self._cleared and self._cleared[0][1] <= entries:
+            moment, _ = self._cleared.popleft()
+        if moment:
+            self._marks = _thinned([*self._marks, (moment, now)])
+
+    def marks(self) -> tuple[tuple[float, float], ...]:
+        """See `QueryAck.through`."""
+        return tuple((round(moment, 3), round(at, 3)) for moment, at in self._marks)
+
+
+def _thinned(marks: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """So many marks that they fit a record: of the older half every second one."""
+    if len(marks) <= _MARKS:
+        return marks
+    half = len(marks) // 2
+    return marks[:half:2] + marks[half:]
+
+
+def _bare(ack: Ack) -> Mapping[str, QueryAck]:
+    """Without what changes while nothing comes."""
+    return {name: structs.replace(query, through={}) for name, query in ack.queries.items()}
+
+
+def acked(
+    tier: str, topology: Topology, standing: Standing, through: Mapping[tuple[str, str], tuple[tuple[float, float], ...]] | None = None
+) -> Ack:
+    """What is acknowledged of the Queries of a tier that ever ran. `through`: (Query, source) → its marks."""
+    found = {}
+    for key, at in standing.queries.items():
+        if key.tier == tier and at.lineage:
+            links = [link for link in topology.links if link.writer == key]
+            committed = {link.channel: [reader.committed for reader in standing.of(link)] for link in links}
+            found[key.query] = QueryAck(
+                lineage=at.lineage,
+                decided=at.decided,
+                decided_at=at.decided_at,
+                acknowledged=at.acknowledged,
+                acknowledged_at=at.acknowledged_at,
+                read=at.read,
+                released=at.released,
+                channels={channel: min(numbers, default=-1) for channel, numbers in committed.items()},
+                through={source: marks for (query, source), marks in (through or {}).items() if query == key.query and marks},
+            )
+    return Ack(queries=found)
 
 
 def _try(what: Callable[[], None]) -> None:

@@ -81,6 +81,20 @@ CATALOG: tuple[Entry, ...] = (
         "tests/api/test_same_problem.py::test_what_does_not_fit_the_state",
     ),
     met(
+        "flow-file-refused",
+        "A flow has no version yet: its text in the registry was refused",
+        "Somebody wrote `flows/NAME/file`, and it cannot be taken up as it is. The message has its lines.",
+        "Mend it and write it again, or submit it with its folder: `scribengin apply FILE`.",
+        "tests/api/test_flow_files_api.py::test_a_flow_whose_text_is_refused_is_listed_with_the_reason_and_the_command_that_takes_it_works",
+    ),
+    met(
+        "flow-file-base",
+        "A text in the registry says not where its relative paths start",
+        "It lies in no folder, and no version before says it.",
+        'Write absolute paths, or JSON with a base: `{"text": "…", "base": "/folder"}`.',
+        "tests/api/test_flow_files_api.py::test_a_text_becomes_a_package_and_its_relative_paths_start_where_it_says_or_where_they_did",
+    ),
+    met(
         "version-same",
         "That version is the desired one already",
         "Nothing is to be done.",

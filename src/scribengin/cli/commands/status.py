@@ -115,8 +115,22 @@ def show_named(found: dict[str, Any]) -> None:
             click.echo(
                 f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
             )
+    _show_acks(found["acknowledged"])
     show_folders(found["folders"])
     _show_columns(found)
+
+
+def _show_acks(rows: Sequence[Mapping[str, Any]]) -> None:
+    """How far each Query is acknowledged to the end of the flow: its sources need not keep what came before."""
+    for row in rows:
+        if row["decided"] < 0:
+            continue
+        if row["acknowledged"] < 0:
+            said = f"nothing yet, Batch {row['decided']:,} is decided"
+        else:
+            at = f", decided at {shown_moment(row['acknowledged_at'])}" if row["acknowledged_at"] else ""
+            said = f"up to Batch {row['acknowledged']:,} of {row['decided']:,}{at}"
+        click.echo(f"query {row['query']}: acknowledged to the end of the flow {said}")
 
 
 def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
@@ -145,6 +159,9 @@ def _show_workflow(part: dict[str, Any]) -> None:
         for flow in dict.fromkeys(each[side] for each in met):
             places = dict.fromkeys(each["place"] for each in met if each[side] == flow)
             click.echo(f"  {word} {flow}, at {' and '.join(places)}")
+    for source, there in sorted(part["through"].items()):
+        said = f"all that was there at {shown_moment(there['at'])}" if there["at"] else f"not known yet, for {there['unknown']}"
+        click.echo(f"  acknowledged to the end of the workflow, of {source}: {said}")
     if part["operation"] is not None:
         asked = part["operation"]
         waits = f": {'; '.join(asked['waits_for'])}" if asked["waits_for"] else ""

@@ -289,7 +289,7 @@ SOURCE = NodeType(
         ),
         *records_read("files"),
     ),
-    abilities=frozenset({"replayable", "bounded", "static", "growing"}),
+    abilities=frozenset({"replayable", "bounded", "static", "growing", "timely"}),
 )
 
 SINK = NodeType(

@@ -172,7 +172,7 @@ SOURCE = NodeType(
         ),
         _TIMEOUT,
     ),
-    abilities=frozenset({"replayable", "bounded"}),
+    abilities=frozenset({"replayable", "bounded", "timely"}),
 )
 
 _EXACTLY = ("exactly_once",)

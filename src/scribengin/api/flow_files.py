@@ -1,0 +1,58 @@
+"""Flow files that stand in the registry, packed and planned as those are that somebody submits: what `control.flow_files` asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.api.looked import look
+from scribengin.client.models import Submit
+from scribengin.client.problems import PointedError
+from scribengin.control import reading
+from scribengin.control.submission import Submission
+from scribengin.control.topology import TopologyPlan
+from scribengin.core.errors import InputError, Refused
+from scribengin.registry.tree import FILE
+
+if TYPE_CHECKING:
+    from scribengin.api.plane import Plane
+    from scribengin.registry.kinds import FlowFile
+
+
+def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[TopologyPlan, list[Submission]]:
+    """Make a package of a text, and find what submitting it would change; two processes of the planner do it.
+
+    Args:
+        plane: The master; the package stays with it.
+        flow: The flow in whose folder the text stands.
+        file: The text, and where relative paths start.
+
+    Returns:
+        The plan, and what the flow will be.
+
+    Raises:
+        InputError: With every problem of the text, at its lines.
+        Refused: The text is another flow, or it is not known where its relative paths start; and as `Planner.look`.
+    """
+    if file.base and not file.base.startswith("/"):
+        raise Refused(f'has "base": "{file.base}", which is no absolute path', remedy="name the folder from / on", code="flow-file-base")
+    base = file.base or _base_before(plane, flow)
+    try:
+        packed = plane.planner.look("pack", {}, flow=flow, arguments={"text": file.text, "base": base})
+        submit = Submit(packed["package"], packed["path"], packed["base"])
+        found = look(plane, "topology", "", [flow], submits=(submit,))
+    except PointedError as error:
+        raise PointedError(tuple(replace(fault, file=FILE(flow).path) for fault in error.faults)) from None
+    except InputError as error:
+        raise InputError([replace(each, place=replace(each.place, file=FILE(flow).path)) for each in error.problems]) from None
+    return msgspec.convert(found["plan"], TopologyPlan), msgspec.convert(found["submissions"], list[Submission])
+
+
+def _base_before(plane: Plane, flow: str) -> str:
+    """Where the relative paths of the version that is wanted start; empty where none is."""
+    try:
+        return reading.version_of(plane.registry, flow, reading.read_flow(plane.registry, flow).desired.version).base
+    except Refused:
+        return ""

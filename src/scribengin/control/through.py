@@ -1,0 +1,76 @@
+"""How far a workflow is through: up to when all that was there at a flow's sources has come to the ends of all flows behind it.
+
+Within a flow acknowledgements know it exactly (`state.acks`). Between flows only time ties a Batch of one to an entry of another. Each
+worker notes of its sources moments T, each with the moment U when all that was there at T was seen acknowledged: by then the flow had put
+it out. A flow that reads it and has acknowledged all that was there at U, and a little later, has acknowledged that too. So it goes back
+from the last flows to the first. It is for people: nothing is released by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scribengin.plan.meetings import Meeting
+    from scribengin.registry.kinds import QueryAck
+
+CLOCKS_S = 2.0
+"""by so much the clocks of two hosts may differ"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Up to which moment a source is through, in seconds since 1970; None where that is not known: `unknown` is the flow and the source
+    that are the reason."""
+
+    moment: float | None
+    unknown: str = ""
+
+
+def reached(flow: str, acks: Mapping[str, Sequence[QueryAck]], met: Sequence[Meeting]) -> dict[str, Reached]:
+    """Find how far the sources of a flow are through, to the ends of all flows that it feeds, by whatever way.
+
+    Args:
+        flow: The flow; nothing it feeds feeds it.
+        acks: Flow → what its workers say, of all flows of its workflow.
+        met: Where these meet.
+
+    Returns:
+        Source from outside → how far. Sources of which the flow's own workers say nothing are left out.
+    """
+    known: dict[str, dict[str, Reached]] = {}
+
+    def find(name: str) -> dict[str, Reached]:
+        if name not in known:
+            limit, unknown = inf, ""
+            for each in met:
+                if each.feeding == name:
+                    behind = find(each.reading).get(each.source, Reached(None, f"{each.reading}.{each.source}"))
+                    unknown = unknown or behind.unknown
+                    limit = min(limit, inf if behind.moment is None else behind.moment - CLOCKS_S)
+            known[name] = _of_sources(name, acks.get(name, ()), limit, unknown)
+        return known[name]
+
+    return find(flow)
+
+
+def _of_sources(flow: str, acks: Sequence[QueryAck], limit: float, unknown: str) -> dict[str, Reached]:
+    """`limit`: what the flow had put out by then is through; `unknown`: who behind it has said nothing."""
+    found = {}
+    for source in sorted({source for ack in acks for source in ack.through}):
+        newest = [_newest(ack.through[source], limit) for ack in acks if source in ack.through]
+        known = [moment for moment in newest if moment is not None]
+        if unknown or len(known) < len(newest):
+            found[source] = Reached(None, unknown or f"{flow}.{source}")
+        else:
+            found[source] = Reached(min(known))
+    return found
+
+
+def _newest(marks: Sequence[tuple[float, float]], limit: float) -> float | None:
+    """The newest moment of which all was out by the limit."""
+    return max((moment for moment, out in marks if out <= limit), default=None)

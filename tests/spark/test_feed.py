@@ -1,0 +1,56 @@
+"""Up to which moment a feed has all that was at its source in the log: never later than a look began, and not while anything waits."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.connectors.contract import Limits, Place
+from scribengin.core.types import parse_schema
+from scribengin.spark.feed import Feed
+from scribengin.spark.program import SourceRef
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def feed(data: Path, limits: Limits | None = None, **options: Any) -> Feed:
+    said = {"path": str(data), "format": "json", "settle": 0.0, **options}
+    ref = SourceRef("s", "files", Place("s", data.parent, said, parse_schema("id BIGINT"), data.parent), 0)
+    return Feed(ref, data.parent / "sources", limits or Limits())
+
+
+def test_all_that_was_there_before_a_look_began_is_in_the_log_where_nothing_waits(data: Path) -> None:
+    files = feed(data)
+    assert files.backlog(0)["clear_at"] is None, "nobody has looked"
+    for number in range(2):
+        (data / f"{number}.jsonl").write_text('{"id": 1}\n')
+        before = time.time()
+        assert files.next(number) == number + 1
+        clear_at = files.backlog(number)["clear_at"]
+        assert before <= clear_at <= time.time(), "it is in the log, though no Batch has it"
+    again = time.time()
+    assert files.next(2) == 2
+    assert files.backlog(2)["clear_at"] >= again, "an empty look says it too"
+
+
+def test_nothing_is_said_while_a_file_waits(data: Path) -> None:
+    files = feed(data, Limits(max_files=1))
+    for name in "ab":
+        (data / f"{name}.jsonl").write_text('{"id": 1}\n')
+    assert files.next(0) == 1
+    assert files.backlog(1)["clear_at"] is None
+    assert files.next(1) == 2
+    assert files.backlog(2)["clear_at"] is not None
+    unsettled = feed(data, settle=3600.0)
+    (data / "c.jsonl").write_text('{"id": 1}\n')
+    assert unsettled.next(2) == 2
+    assert unsettled.backlog(2)["clear_at"] is None
