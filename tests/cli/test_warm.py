@@ -25,7 +25,7 @@ sources:
   orders: {type: files, path: data, format: json, schema: "id BIGINT, amount DOUBLE"}
 steps:
   twice: {from: orders, sql: "SELECT id, amount * 2 AS amount FROM orders"}
-  some: {from: twice, python: "steps:some"}
+  some: {from: twice, python: {function: "steps:some", time_limit: 20m}}
 sinks:
   kept: {from: some, type: files, path: out, format: json}
 tests:

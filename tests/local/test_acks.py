@@ -308,6 +308,23 @@ def test_a_file_is_released_only_as_it_was_recorded(tmp_path: Path) -> None:
     assert not release_file(tmp_path, piece, None), "it is gone already"
 
 
+def test_a_file_that_its_sink_deletes_while_it_is_archived_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    path.write_text("x")
+    piece = piece_of(path)
+
+    def taken_before(self: Path, target: Path) -> None:
+        self.unlink()
+        raise FileNotFoundError(target)
+
+    monkeypatch.setattr(type(path), "rename", taken_before)
+    assert release_file(tmp_path, piece, tmp_path / "archive") == ""
+    path.write_text("x")
+    monkeypatch.setattr(type(path), "rename", lambda *_: (_ for _ in ()).throw(FileNotFoundError("archive")))
+    with pytest.raises(FileNotFoundError):
+        release_file(tmp_path, piece_of(path), tmp_path / "archive")
+
+
 def test_an_archive_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "done").mkdir()
     (tmp_path / "done" / "a.jsonl").write_text("old\n")

@@ -129,14 +129,22 @@ def test_a_server_that_is_killed_in_the_midst_costs_no_row_and_doubles_none(serv
             blocks = read.read(streams[0])
             rows = [*read.decoder().rows(next(blocks)).rows]
             starting = kill_and_start()
-            for block in blocks:
-                rows += read.decoder().rows(block).rows
+            try:
+                for block in blocks:
+                    rows += read.decoder().rows(block).rows
+            except Unreachable:  # it takes longer to come up than a task waits: the task is done again
+                starting.join()
+                rows = [row for block in read.read(streams[0]) for row in read.decoder().rows(block).rows]
             assert [row["key"] for row in rows] == [f"k{number:05}" for number in range(2000)]
         else:
             reader = read.reader()
             again = reader.split(Limits(max_rows=2000))
             starting = kill_and_start()
-            again += all_of(reader)
+            try:
+                again += all_of(reader)
+            except Unreachable:  # and so is a look
+                starting.join()
+                again += all_of(reader)
             assert [stream.as_json() for stream in again] == [stream.as_json() for stream in streams]
     starting.join()
     if reads == "task":

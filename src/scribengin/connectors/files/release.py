@@ -28,10 +28,14 @@ def release_file(root: Path, piece: Piece, archive: Path | None) -> str:
         return ""
     if (status.st_size, status.st_mtime_ns) != (piece.size, piece.mtime_ns):
         return f"{path} stays: it is not the file that was read, which had {piece.size:,} bytes; it has {status.st_size:,} now"
-    if archive is not None:
-        _move(path, archive / piece.path)
-    path.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    try:
+        if archive is not None:
+            _move(path, archive / piece.path)
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    except FileNotFoundError:  # its sink, which keeps it no longer, was faster
+        if path.exists():
+            raise
     return ""
 
 
