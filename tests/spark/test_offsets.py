@@ -26,6 +26,6 @@ class Connected:
 def test_what_spark_sends_to_tasks_has_no_connection_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An HDFS source has one, and each Query with state over it ended before its first Batch."""
     monkeypatch.setattr("scribengin.spark.feed.open_source", lambda *_: Connected())
-    reader = OffsetReader(OffsetConfig(SourceRef("n", "connected", Place("n", tmp_path), 0), tmp_path, Limits(None, None, None)))
+    reader = OffsetReader(OffsetConfig(SourceRef("n", "sequence", Place("n", tmp_path), 0), tmp_path, Limits(None, None, None)))
     sent = cloudpickle.loads(cloudpickle.dumps(reader))
     assert list(sent.read(_Descriptor(("n", 0, "{}")))) == [("n", 0, "{}")]
