@@ -22,7 +22,7 @@ from scribengin.state.dead import dated_letters, read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages
 from scribengin.state.source_log import SourceLog
-from scribengin.state.trails import find_arrivals
+from scribengin.state.trails import detailed, find_arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,8 +106,8 @@ def _ids_of(prepared: PreparedFlow, topology: Topology, prefix: str) -> Iterator
     yield prefix
     if (whole := _whole(prepared, prefix)) is None or not tells_origin(source := _source_of(prepared, whole)):
         return
-    for folder in _readers_of(prepared, topology, whole["source"]):
-        if (found := _entry_of(folder, whole)) is not None:
+    for key in _readers_of(prepared, whole["source"]):
+        if (found := _entry_of(topology.queries[key], whole)) is not None:
             _, stream = found
             given = "offset" if whole["sign"] == "@" else "ordinal"
             if (numbers := source.numbers_of(stream, **{given: int(whole["sequence"])})) is not None:
@@ -162,7 +162,7 @@ def _made_of(prepared: PreparedFlow, whole: re.Match[str]) -> Iterator[dict[str,
 def _places_of(prepared: PreparedFlow, ids: Sequence[str], tier: str, query: str, number: int) -> Iterator[dict[str, Any]]:
     there = next(each for each in prepared.tiers if each.plan.tier == tier)
     wanted = next((each for each in there.plan.queries if each.name == query), None)
-    decision = None if wanted is None else _decided(there.folder.query(query), number)
+    decision = None if wanted is None else detailed(Decisions(there.folder.query(query).decisions), number)
     if wanted is None or decision is None:
         return
     sinks = open_sinks(there.plan.flow, there.plan, there.folder)
@@ -170,11 +170,6 @@ def _places_of(prepared: PreparedFlow, ids: Sequence[str], tier: str, query: str
         if finds_rows(sink := sinks[name]):
             for place in sink.places_of(decision.batch.lineage, number, ids):
                 yield {"tier": tier, "query": query, "batch": number, "sink": name, "place": place}
-
-
-def _decided(folder: QueryFolder, number: int) -> Decision | None:
-    decisions = Decisions(folder.decisions)
-    return None if number <= decisions.pruned_mark() else decisions.read(number)
 
 
 def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool, went: bool) -> list[str]:
@@ -199,44 +194,36 @@ def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool,
     return notes
 
 
-def _readers_of(prepared: PreparedFlow, topology: Topology, source: str) -> Iterator[QueryFolder]:
-    """The Queries that take that source in from outside."""
-    for plan in prepared.plan.tiers:
-        for query in plan.queries:
-            if source in query.sources:
-                yield topology.queries[QueryKey(plan.tier, query.name)]
+def _readers_of(prepared: PreparedFlow, source: str) -> Iterator[QueryKey]:
+    """The Queries that take that source in."""
+    return (QueryKey(plan.tier, query.name) for plan in prepared.plan.tiers for query in plan.queries if source in query.sources)
 
 
 def _read_by(prepared: PreparedFlow, topology: Topology, id_: str) -> list[dict[str, Any]]:
     """The Batches that took the record in from outside, one of each Query that did; [] where the id is not whole."""
-    whole = _ID.fullmatch(id_)
-    if whole is None or whole["source"] not in prepared.plan.flow.sources:
+    if (whole := _whole(prepared, id_)) is None:
         return []
     standing = Acks(topology).look()
     rows = []
-    for plan in prepared.plan.tiers:
-        for query in plan.queries:
-            if whole["source"] not in query.sources or plan.flow.sources[whole["source"]].type == CHANNEL:
-                continue
-            key = QueryKey(plan.tier, query.name)
-            found = _entry_of(topology.queries[key], whole)
-            if found is None:
-                continue
-            entry, stream = found
-            decision = _batch_of(topology.queries[key], whole["source"], entry)
-            if decision is not None:
-                rows.append(
-                    {
-                        "tier": key.tier,
-                        "query": key.query,
-                        "batch": decision.batch.number,
-                        "entry": entry,
-                        "stream": stream.label,
-                        "host": decision.ran.get("host", ""),
-                        "decided_at": decision.decided_at,
-                        "acknowledged": decision.batch.number <= standing.queries[key].acknowledged,
-                    }
-                )
+    for key in _readers_of(prepared, whole["source"]):
+        found = _entry_of(topology.queries[key], whole)
+        if found is None:
+            continue
+        entry, stream = found
+        decision = _batch_of(topology.queries[key], whole["source"], entry)
+        if decision is not None:
+            rows.append(
+                {
+                    "tier": key.tier,
+                    "query": key.query,
+                    "batch": decision.batch.number,
+                    "entry": entry,
+                    "stream": stream.label,
+                    "host": decision.ran.get("host", ""),
+                    "decided_at": decision.decided_at,
+                    "acknowledged": decision.batch.number <= standing.queries[key].acknowledged,
+                }
+            )
     return rows
 
 

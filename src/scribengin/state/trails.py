@@ -55,7 +55,7 @@ def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[Arrival]:
     needle = msgspec.json.encode(prefix)[1:-1]
     decisions = Decisions(query.decisions)
     for name in names:
-        decision = _detailed(decisions, int(name))
+        decision = detailed(decisions, int(name))
         for segment in () if decision is None else decision.trails:
             for line in read_lines(query.trails, segment, "trails"):
                 if needle in line:
@@ -71,7 +71,7 @@ def forget_trails(query: QueryFolder, before: datetime | None) -> None:
     if newest is None:
         return
     for name in sorted(name for name in names_in(query.trails) if name.isdigit() and int(name) <= newest.batch.number):
-        decision = _detailed(decisions, int(name))
+        decision = detailed(decisions, int(name))
         if decision is None or not decision.trails or (before is not None and moment(decision.decided_at) < before):
             remove_tree(query.trails / name)
             continue
@@ -81,7 +81,7 @@ def forget_trails(query: QueryFolder, before: datetime | None) -> None:
                 (query.trails / name / file).unlink(missing_ok=True)
 
 
-def _detailed(decisions: Decisions, number: int) -> Decision | None:
+def detailed(decisions: Decisions, number: int) -> Decision | None:
     """None where it is not decided, or its details are gone."""
     if number <= decisions.pruned_mark():
         return None
