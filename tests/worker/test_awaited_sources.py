@@ -29,7 +29,7 @@ class Waiting(TierAttempt):
     warmed = 0
 
     def _prepared(self) -> Any:
-        return None
+        return object()
 
     def _path(self) -> Any:
         return None

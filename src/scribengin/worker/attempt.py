@@ -179,12 +179,16 @@ class TierAttempt:
             elif (standing := standing_of(view)) is not None:
                 tell(standing)
 
-        prepared = self._prepared()
+        # a run plans by itself: here it is looked at only what is to be told before Spark starts, or has been missing
+        prepared = self._prepared() if self._spark is None else None
         while not stop.is_set():
             try:
-                look_at_sources(prepared)  # what is not there is told before Spark starts
-                return run_flow(self._path(), settings, watch, spark=self._warmed(prepared))
+                if prepared is not None:
+                    look_at_sources(prepared)
+                    self._warmed(prepared)
+                return run_flow(self._path(), settings, watch, spark=self._spark)
             except SourceMissing as error:
+                prepared = prepared or self._prepared()
                 self._await(error, prepared, stop, tell)
         return None
 
