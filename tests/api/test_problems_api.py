@@ -69,6 +69,8 @@ def problem(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
         ("DELETE", "/v1/quotas/team=web", {}, 404, "quota-unknown"),
         ("PUT", "/v1/quotas/team", {"json": {"cores": 1}}, 422, "quota-name"),
         ("PUT", "/v1/quotas/team=web", {"json": {"cores": 0}}, 422, "quota-value"),
+        ("DELETE", "/v1/peers/berlin", {}, 404, "peer-unknown"),
+        ("PUT", "/v1/peers/Berlin", {"json": {"masters": ["h:1"]}}, 422, "peer-name"),
         ("DELETE", "/v1/tokens/nobody", {}, 404, "token-unknown-name"),
         ("POST", "/v1/tokens", {"json": {"name": "a b", "role": "viewer"}}, 422, "token-name"),
         ("POST", "/v1/tokens", {"json": {"name": "ann", "role": "viewer", "until": "soon"}}, 422, "token-until"),

@@ -53,6 +53,7 @@ NAMES = {
     "token": "0123456789ab",
     "folder": "0123456789abcdef",
     "quota": "team=search",
+    "peer": "berlin",
 }
 
 
@@ -78,6 +79,7 @@ def some(kind: type[Record]) -> Record:
         "role": "viewer",
         "asked": "asked",
         "at": 1.0,
+        "masters": ("https://a.example:8443",),
     }
     return kind(**{field.name: fields[field.name] for field in msgspec.structs.fields(kind) if field.required})
 

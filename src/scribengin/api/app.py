@@ -22,6 +22,7 @@ from scribengin.api.limits import BodyLimit
 from scribengin.api.master_page import master_routes
 from scribengin.api.nodes import node_routes
 from scribengin.api.packages import package_routes
+from scribengin.api.peers import peer_routes
 from scribengin.api.plane import Asked, Plane
 from scribengin.api.progress import router
 from scribengin.api.quotas import quota_routes
@@ -59,6 +60,7 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(package_routes(may))
     app.include_router(record_routes(may))
     app.include_router(quota_routes(may))
+    app.include_router(peer_routes(may))
     app.include_router(event_routes(may, plane.registry))
     app.include_router(health_routes(plane, may))
     app.include_router(node_routes(may))

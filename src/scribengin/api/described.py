@@ -14,7 +14,7 @@ _SEEN = {
     "description": "A state of the registry: what is read afterwards with it in the request is that new, or newer.",
     "schema": {"type": "integer"},
 }
-_ONCE = ("/v1/flows", "/v1/topology", "/v1/registry", "/v1/groups", "/v1/quotas", "/v1/nodes", "/v1/tokens", "/v1/workflows")
+_ONCE = ("/v1/flows", "/v1/topology", "/v1/registry", "/v1/groups", "/v1/quotas", "/v1/peers", "/v1/nodes", "/v1/tokens", "/v1/workflows")
 """where writes happen once with a key"""
 _EACH_TIME = ("make_token", "plan_topology")
 """but for these: a token is shown once, and planning changes nothing"""

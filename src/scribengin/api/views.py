@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -9,6 +10,7 @@ import msgspec
 
 from scribengin.client.host_models import MasterRow, NodeRow
 from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, FolderRow, TaskRow, VersionRow
+from scribengin.client.peer_models import AllEnds, EndLevels, EndPlace, FlowEnds, SourceEnds
 from scribengin.client.workflow_models import (
     Edge,
     FlowNode,
@@ -25,6 +27,7 @@ from scribengin.client.workflow_models import (
 from scribengin.control import bindings, reading
 from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
+from scribengin.control.peers import with_peers
 from scribengin.control.through import Reached, reached
 from scribengin.control.workflow_operate import read_operations
 from scribengin.control.workflows import Workflow, Workflows, is_ill
@@ -34,10 +37,12 @@ from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from scribengin.client.verb_models import Happened
     from scribengin.registry.contract import Damaged, Registry
+    from scribengin.registry.outside import Place
+    from scribengin.registry.peers import RemoteFlow, RemoteSource
 
     class Reading(Protocol):
         """What reads records: a registry, or a master's mirror of it."""
@@ -98,9 +103,13 @@ class RegistryView:
         """As `Client.workflow`; `waits`: flow → source → what waits there."""
         check_flow(self._registry, name)
         reading.read_flow(self._registry, name)
-        found = self.workflow_of(name)
-        specs, nodes = self._workflows.specs(found.flows), []
+        found, remote = self._with_remote(self.workflow_of(name))
+        specs, nodes = self._workflows.specs(found.flows), list[FlowNode]()
         for flow in found.flows:
+            if flow in remote:
+                there = remote[flow]
+                nodes.append(FlowNode(flow, there.state, there.wanted, there.version, there.since, there.reason, there.next, ()))
+                continue
             row, spec = row_of(reading.read_flow(self._registry, flow)), specs.get(flow)
             tiers = tuple(TierNode(tier, said.feeders) for tier, said in spec.tiers.items()) if spec is not None else ()
             nodes.append(FlowNode(flow, row.state, row.wanted, row.version, row.since, row.reason, row.next, tiers))
@@ -112,14 +121,33 @@ class RegistryView:
         operations = (self._shown(each) for each in read_operations(self._registry, name)[:_OPERATIONS])
         return WorkflowView(found.name, tuple(nodes), tuple(edges), tuple(each for each in operations if each is not None))
 
+    def ends(self, flows: Collection[str] = (), looks: Callable[[str], Mapping[str, tuple[float, Waits]]] = lambda _flow: {}) -> AllEnds:
+        """As `Client.ends`; `looks`: flow → source → (age of the look in seconds, what waited)."""
+        rows = {row.flow: row_of(row) for row in reading.read_flows(self._registry)}
+        specs = self._workflows.specs(self.seen([name for name in rows if not flows or name in flows]))
+        found = []
+        for name, spec in sorted(specs.items()):
+            row, known, through = rows[name], looks(name) if flows else {}, self._through(name) if flows else {}
+            sources = {}
+            for source, places in spec.outside.reads.items():
+                age_s, waits = known.get(source, (None, None))
+                waters = spec.outside.waters.get(source)
+                levels = None if waters is None else msgspec.convert(msgspec.to_builtins(waters), EndLevels)
+                sources[source] = SourceEnds(_places(places), levels, waits, age_s, through.get(source))
+            sinks = {sink: _places(places) for sink, places in spec.outside.writes.items()}
+            stands = (row.state, row.wanted, row.version, row.since, row.reason, row.next)
+            if any(source.reads for source in sources.values()) or any(sinks.values()):
+                found.append(FlowEnds(name, *stands, sources, sinks))
+        return AllEnds(time.time(), tuple(found))
+
     def _part(self, name: str) -> WorkflowPart | None:
-        found = self.workflow_of(name)
+        found, remote = self._with_remote(self.workflow_of(name))
         if len(found.flows) < 2:
             return None
         rows = [MeetingRow(each.feeding, each.sink, each.reading, each.source, each.place) for each in found.meetings]
         ill = []
         for other, relation in found.relations(name).items():
-            status = reading.read_status(self._registry, other)
+            status = remote.get(other) or reading.read_status(self._registry, other)
             if status is not None and is_ill(status):
                 ill.append(IllRow(other, relation, status.state, status.since, status.reason, status.next))
         feeders, fed = (tuple(row for row in rows if getattr(row, side) == name) for side in ("reading", "feeding"))
@@ -128,10 +156,15 @@ class RegistryView:
 
     def _through(self, name: str) -> dict[str, ThroughRow]:
         """How far the sources of a flow are through all flows behind it; those that may not be seen count too."""
-        whole = self._workflows.of(name)
+        whole, remote = self._with_remote(self._workflows.of(name))
         specs = self._workflows.specs(whole.flows)
+        told = {flow: {id_: _said(source, f"{flow}.{id_}") for id_, source in there.sources.items()} for flow, there in remote.items()}
         acks = {flow: tuple(reading.acks_of(self._registry, flow, tuple(spec.tiers)).values()) for flow, spec in specs.items()}
-        return {source: self._through_row(there) for source, there in reached(name, acks, whole.meetings).items()}
+        return {source: self._through_row(there) for source, there in reached(name, acks, whole.meetings, told).items()}
+
+    def _with_remote(self, workflow: Workflow) -> tuple[Workflow, Mapping[str, RemoteFlow]]:
+        """With the flows of peers that it meets, and how these are; without them for who sees some flows only."""
+        return (workflow, {}) if self._labels else with_peers(self._registry, self._workflows, workflow)
 
     def _through_row(self, there: Reached) -> ThroughRow:
         if there.moment is not None:
@@ -190,6 +223,16 @@ class RegistryView:
             if row.node == name:
                 return row
         raise bindings.unknown_node(name, [row.node for row in found])
+
+
+def _said(source: RemoteSource, name: str) -> Reached:
+    """How far a peer says that the source is; it is the reason itself where its peer has said nothing."""
+    return Reached(source.through) if source.through is not None else Reached(None, source.unknown or name)
+
+
+def _places(places: Iterable[Place]) -> tuple[EndPlace, ...]:
+    """Without folders, which mean nothing on another host."""
+    return tuple(EndPlace(place.kind, place.at, place.topic, place.many) for place in places if place.kind != "folder")
 
 
 def check_flow(registry: Registry, name: str) -> None:

@@ -41,6 +41,7 @@ _COMMANDS = {
     "scale": "Give a flow or a tier other cores, memory, executors.",
     "limit": "Say how many rows or bytes a second a flow, a source or an edge may take, while it runs.",
     "groups": "Show groups of equivalent places; take a member out while flows run, and let it back.",
+    "peer": "Connect flows with those of another control plane, at another site.",
     "quota": "Say how many cores, how much memory, how many rows a second flows with a label may take together.",
     "events": "Show what became of a flow: states with their cause, versions, operations.",
     "recover": "Say whether all flows are as they are wanted, after everything was killed.",

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.secret import read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.core.secret import Secret
     from scribengin.registry.access import Login, Tls
     from scribengin.registry.entrance import Entrance
 
@@ -87,7 +86,7 @@ def _entrance(
     from scribengin.registry.access import Address, Tls
     from scribengin.registry.entrance import Entrance
 
-    key = None if worker_key_file is None else secret_of(worker_key_file)
+    key = None if worker_key_file is None else read_secret(worker_key_file)
     encrypted: Tls | None = Tls(*tls) if any(tls) else None
     return Entrance(Address.parse(registry), _login(login_file, sasl, principal), encrypted, insecure, key)
 
@@ -95,23 +94,7 @@ def _entrance(
 def _login(login_file: Path | None, sasl: str | None, principal: str) -> Login | None:
     from scribengin.registry.access import DigestLogin, SaslLogin
 
-    secret = None if login_file is None else secret_of(login_file)
+    secret = None if login_file is None else read_secret(login_file)
     if sasl is not None:
         return SaslLogin(sasl, secret, principal)
     return None if secret is None else DigestLogin(secret)
-
-
-def secret_of(file: Path) -> Secret:
-    """What stands in a file that is nobody else's business, without the blanks around it. Raises EnvironmentFault, Refused."""
-    from scribengin.core.secret import Secret
-
-    try:
-        text = file.read_text(encoding="utf-8").strip()
-        others = file.stat().st_mode & 0o077
-    except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentFault(f"{file} cannot be read: {error}", remedy="name a file with the secret as text") from error
-    if others:
-        raise Refused(f"{file} holds a secret, and others of this machine may read it", remedy=f"chmod 600 {file}", code="file-open")
-    if not text:
-        raise Refused(f"{file} is empty", remedy="write the secret into it", code="registry-login")
-    return Secret(text, str(file))

@@ -105,6 +105,8 @@ STATUSES: Mapping[str, int] = {
     "operation-unknown": 404,
     "query-unknown": 404,
     "quota-name": 422,
+    "peer-unknown": 404,
+    "peer-name": 422,
     "quota-value": 422,
     "token-name": 422,
     "token-until": 422,

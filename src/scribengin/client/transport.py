@@ -80,8 +80,8 @@ class Transport:
         answer = self._ask("PUT", f"/v1/packages/{part(id)}", content=data, headers={"Content-Type": "application/zip"})
         return msgspec.json.decode(answer.content, type=PackageRow)
 
-    def _get(self, path: str, kind: type[T]) -> T:
-        return msgspec.json.decode(self._ask("GET", path).content, type=kind)
+    def _get(self, path: str, kind: type[T], *, read_s: float = _READ_S) -> T:
+        return msgspec.json.decode(self._ask("GET", path, read_s=read_s).content, type=kind)
 
     def _write(self, method: str, path: str, body: Any, kind: type[T], expected: int | None) -> T:
         headers = {KEY: uuid.uuid4().hex, "Content-Type": "application/json"}

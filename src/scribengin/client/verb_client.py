@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.client.models import Written
+from scribengin.client.peer_models import AllEnds, PeerRow, SetPeer
 from scribengin.client.transport import Transport, part
 from scribengin.client.verb_models import (
     AppliedTopology,
@@ -26,9 +27,13 @@ from scribengin.client.workflow_models import WantWorkflow, WorkflowBegun, Workf
 from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from scribengin.registry.kinds import Goal
+
+
+_ENDS_S = 10.0
+"""an answer that takes longer is none: a link between two sites may swallow what is sent"""
 
 
 class VerbClient(Transport):
@@ -110,6 +115,23 @@ class VerbClient(Transport):
     def set_quota(self, quota: str, to: SetQuota) -> QuotaRow:
         """Make one, or change it; `quota` is `label=value`. Raises Refused: `quota-name`, `quota-value`."""
         return self._write("PUT", f"/v1/quotas/{part(quota)}", to, QuotaRow, None)
+
+    def ends(self, flows: Collection[str] = ()) -> AllEnds:
+        """Where flows read and write, and how they stand; of named ones also what waits for them, and how far they are acknowledged."""
+        query = "&".join(f"flow={part(flow)}" for flow in flows)
+        return self._get(f"/v1/ends{'?' * bool(query)}{query}", AllEnds, read_s=_ENDS_S)
+
+    def peers(self) -> list[PeerRow]:
+        """Other control planes whose flows meet those here."""
+        return self._get("/v1/peers", list[PeerRow])
+
+    def set_peer(self, peer: str, to: SetPeer) -> PeerRow:
+        """Say where one answers. Raises Refused: `peer-name`, `master-address`, `master-missing`."""
+        return self._write("PUT", f"/v1/peers/{part(peer)}", to, PeerRow, None)
+
+    def remove_peer(self, peer: str) -> Written:
+        """Ask it no more. Raises Refused `peer-unknown`."""
+        return self._write("DELETE", f"/v1/peers/{part(peer)}", None, Written, None)
 
     def remove_quota(self, quota: str) -> Written:
         """Bound these flows no more. Raises Refused `quota-unknown`."""

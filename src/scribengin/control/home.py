@@ -98,6 +98,11 @@ class Home:
         """Tokens that were made while nothing was up."""
         return self.folder / "tokens.json"
 
+    @property
+    def peers(self) -> Path:
+        """The folder with a token for each peer that asks for one, `PEER.token`."""
+        return self.folder / "peers"
+
     @contextmanager
     def held(self, name: str = "lock") -> Iterator[None]:
         """For one `up` at a time, or by `node.lock` for one node's agent. Raises Refused where another one is there."""

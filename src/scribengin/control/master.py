@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry, Term
+    from scribengin.registry.peers import Peer
 
 _LOOK_S = 1.0
 """between two looks where no watch says that something is new, and no launcher that a worker has ended"""
@@ -73,14 +74,17 @@ class Master:
         watch: Watch | None = None,
         worker_login: WorkerLogin = lambda _flow, _tier: None,
         takes: Callable[[Mapping[str, int], Term], None] = lambda _files, _term: None,
+        asks: Callable[[Mapping[str, Peer], Term], None] = lambda _peers, _term: None,
     ) -> None:
         """`launchers` are this process' own; those of the hosts that have registered come by themselves. `worker_login`: as whom a tier's
-        workers enter, None where there are no logins. `takes` is given the flow files that are to be taken up (`World.files`)."""
+        workers enter, None where there are no logins. `takes` is given the flow files that are to be taken up (`World.files`), `asks` the
+        peers whose flows are to be asked for."""
         self._registry = registry
         self._log = log
         self._clock = clock
         self._watch = watch
         self._takes = takes
+        self._asks = asks
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
@@ -179,6 +183,7 @@ class Master:
                 self._say([error.message])
         self._say(self._upkeep.look(world, self._election.term))
         self._takes(world.files, self._election.term)
+        self._asks(world.peers, self._election.term)
         self._remember(began, len(world.flows), len(selected), actions)
         return world
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
 from scribengin.control.flow_files import file_standing
+from scribengin.control.peers import PeersSeen, read_peers_seen
 from scribengin.control.quota_records import Quotas, read_quotas
 from scribengin.control.refusals import group_of, read_spec, read_wish, refusal, refused_limits, some_of, workers_of
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"
-_BINDINGS, _GROUPS, _LAUNCHED, _WORKFLOWS, _QUOTAS = "/bindings", "/groups", "/launched", "/workflows", "/quotas"
+_BINDINGS, _GROUPS, _LAUNCHED, _WORKFLOWS, _QUOTAS, _PEERS = "/bindings", "/groups", "/launched", "/workflows", "/quotas", "/peers"
 """who reads what many flows hang on; no flow is called so"""
 
 
@@ -100,7 +101,8 @@ class Observer:
         self._readers: dict[str, tuple[Reader, ...]] | None = None
         """None: to be found again"""
         self._workflows: dict[str, WorkflowOperation] = {}
-        self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS, _QUOTAS}
+        self._peers = PeersSeen()
+        self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS, _QUOTAS, _PEERS}
         """whom to look at again; kept where a look is broken off"""
         # of the flow that is being looked at
         self._damaged: dict[Spot[Any], str] = {}
@@ -113,7 +115,7 @@ class Observer:
         of_flows = {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
         of_bindings = {path: said["why"] for refused in self._bindings.refused.values() for path, said in refused.items()}
         of_quotas = {QUOTA(name).path: said["why"] for name, said in self._quotas.refused.items()}
-        return {**of_flows, **of_bindings, **of_quotas, **self._groups, **self._ill_workflows}
+        return {**of_flows, **of_bindings, **of_quotas, **self._groups, **self._ill_workflows, **self._peers.problems}
 
     def look(self, now: float) -> World:
         """Only at flows of which something may have changed. Raises Unreachable where the registry does not answer."""
@@ -153,6 +155,9 @@ class Observer:
             held,
             workflows=self._workflows,
             readers=self._pressing(),
+            peers=self._peers.peers,
+            peer_states=self._peers.states,
+            remote=self._peers.flows,
             quotas=self._quotas.allowed,
             files=dict(self._files),
         )
@@ -167,7 +172,7 @@ class Observer:
         if self._readers is None:
             found: dict[str, list[Reader]] = {}
             for each in self._meetings.meetings():
-                if each.source in self._meetings.outside(each.reading).waters:
+                if each.feeding not in self._peers.flows and each.source in self._meetings.outside(each.reading).waters:
                     found.setdefault(each.feeding, []).append(Reader(each.sink, each.reading, each.source))
             self._readers = {name: tuple(readers) for name, readers in found.items()}
         return self._readers
@@ -188,6 +193,14 @@ class Observer:
             with self._mirror.reading(_GROUPS):
                 found = {name: self._mirror.stored(GROUP(name)) for name in self._mirror.children("groups") if GROUP.fits(name)}
             self._groups = {GROUP(name).path: said.why for name, said in found.items() if isinstance(said, Damaged)}
+        if _PEERS in self._dirty:
+            with self._mirror.reading(_PEERS):
+                known, self._peers = self._peers, read_peers_seen(self._mirror)
+            for name in known.flows.keys() - self._peers.flows.keys():
+                self._meetings.drop(name)
+                self._readers = None
+            for name, flow in self._peers.flows.items():
+                self._place(name, flow.outside)
         if _WORKFLOWS in self._dirty:
             with self._mirror.reading(_WORKFLOWS):
                 ids = [id_ for id_ in self._mirror.children("workflows") if WORKFLOW_OPERATION.fits(id_)]

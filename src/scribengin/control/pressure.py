@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.world import FlowSeen, Reader, Waiting, World
     from scribengin.registry.outside import Level, Waters
+    from scribengin.registry.peers import RemoteFlow
 
 _STEP = 0.25
 """of the way from high water to capacity: less than that is no news, so that a record is not written each second"""
@@ -50,6 +51,8 @@ def held_text(world: World, now: HeldBack) -> str:
 
 def _ill_text(world: World, reader: str, passed: set[str]) -> str:
     """How the flow is, or else the first that holds it back and is ill itself."""
+    if (remote := world.remote.get(reader)) is not None:
+        return _remote_ill_text(world, reader, remote)
     flow = world.flows.get(reader)
     if flow is None or reader in passed:
         return ""
@@ -60,27 +63,46 @@ def _ill_text(world: World, reader: str, passed: set[str]) -> str:
     return next((text for hold in holds if (text := _ill_text(world, hold.flow, passed | {reader}))), "")
 
 
+def _remote_ill_text(world: World, name: str, flow: RemoteFlow) -> str:
+    """A flow of a peer; what holds that one back its peer says of it."""
+    peer = name.partition("/")[0]
+    state = world.peer_states.get(peer)
+    if state is not None and state.silent_since:
+        return f"peer {peer} does not answer since {state.silent_since}: {state.why}"
+    if flow.state in _ILL:
+        return f"{name} is {flow.state} since {flow.since}" + (f": {flow.reason}" if flow.reason else "")
+    return flow.reason
+
+
 def _shares(held: HeldBack | None) -> dict[str, tuple[str, str, float]]:
     return {} if held is None else {sink: (hold.flow, hold.source, hold.share) for sink, hold in held.sinks.items()}
 
 
 def _hold(world: World, flow: FlowSeen, reader: Reader) -> Hold | None:
-    other = world.flows.get(reader.flow)
     before = None if flow.held_back is None else flow.held_back.sinks.get(reader.sink)
     if before is not None and (before.flow, before.source) != (reader.flow, reader.source):
         before = None
-    if other is None or reader.source not in other.waters:
+    waters = _waters(world, reader)
+    if waters is None:
         return before if reader.flow in world.held else None
     there = world.waiting.get((reader.flow, reader.source))
     if there is None:
         return before
-    waters = other.waters[reader.source]
     share = _share(there, waters, 1.0 if before is None else before.share)
     if share >= 1.0:
         return None
     if before is not None and before.share == share:
         return before
     return Hold(flow=reader.flow, source=reader.source, share=share, why=_why(reader, there, waters, share))
+
+
+def _waters(world: World, reader: Reader) -> Waters | None:
+    """How much may wait at the source; None where it does not say it, or where nobody knows the flow."""
+    if (remote := world.remote.get(reader.flow)) is not None:
+        source = remote.sources.get(reader.source)
+        return None if source is None else source.waters
+    flow = world.flows.get(reader.flow)
+    return None if flow is None else flow.waters.get(reader.source)
 
 
 def _share(there: Waiting, waters: Waters, before: float) -> float:

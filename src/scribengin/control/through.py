@@ -31,20 +31,23 @@ class Reached:
     unknown: str = ""
 
 
-def reached(flow: str, acks: Mapping[str, Sequence[QueryAck]], met: Sequence[Meeting]) -> dict[str, Reached]:
+def reached(
+    flow: str, acks: Mapping[str, Sequence[QueryAck]], met: Sequence[Meeting], remote: Mapping[str, Mapping[str, Reached]] | None = None
+) -> dict[str, Reached]:
     """Find how far the sources of a flow are through, to the ends of all flows that it feeds, by whatever way.
 
     Args:
         flow: The flow; nothing it feeds feeds it.
         acks: Flow → what its workers say, of all flows of its workflow.
-        met: Where these meet.
+        met: Where these meet, and where they meet flows of peers.
+        remote: Flow of a peer → source → how far its peer says that it is; nothing that it feeds is looked at here.
 
     Returns:
         Source from outside → how far. Sources of which the flow's own workers say nothing are left out.
     """
-    known: dict[str, dict[str, Reached]] = {}
+    known: dict[str, Mapping[str, Reached]] = dict(remote or {})
 
-    def find(name: str) -> dict[str, Reached]:
+    def find(name: str) -> Mapping[str, Reached]:
         if name not in known:
             limit, unknown = inf, ""
             for each in met:
@@ -55,7 +58,7 @@ def reached(flow: str, acks: Mapping[str, Sequence[QueryAck]], met: Sequence[Mee
             known[name] = _of_sources(name, acks.get(name, ()), limit, unknown)
         return known[name]
 
-    return find(flow)
+    return dict(find(flow))
 
 
 def _of_sources(flow: str, acks: Sequence[QueryAck], limit: float, unknown: str) -> dict[str, Reached]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,11 +34,18 @@ if TYPE_CHECKING:
     from scribengin.control.measuring import Measuring
     from scribengin.control.world import FlowSeen, Reader, TierSeen, World
     from scribengin.registry.contract import Registry, Term
+    from scribengin.registry.peers import RemoteFlow, RemoteSource
     from scribengin.watching.board import Board
     from scribengin.watching.intake import Intake
 
 _CLAIM_S = 5.0
 """how long a claim that was right is believed without another look at the lease"""
+_READING = ("running", "degraded")
+"""states of a peer's flow in which it reads: what it has not read yet is as its peer says"""
+_FRESH_S = 6.0
+"""a peer's look is believed so long; after that, what feeders wrote since is added"""
+_ASKED_S = 60.0
+"""so long after a question of another control plane what waits for flows here is measured for it"""
 _MOST_SAMPLES = 5_000
 IDLE_S = 60.0
 """a flow that has read nothing for so long is idle: others have most of its part of a quota"""
@@ -62,9 +69,12 @@ class Watch:
         self.leads = leads
         self._registry = registry
         self._flows: Mapping[str, FlowSeen] = {}
+        self._remote: Mapping[str, RemoteFlow] = {}
         self._readers: Mapping[str, tuple[Reader, ...]] | None = None
         self._reading: set[str] = set()
         """flows that may hold others back"""
+        self._asked_at = -inf
+        """when another control plane has asked last what waits here"""
         self._term: Term | None = None
         self._claims: dict[tuple[str, str], tuple[str, float]] = {}
         self._lock = threading.Lock()
@@ -76,8 +86,13 @@ class Watch:
         if self._term not in (None, term):  # what was told it when it led before is old: somebody else was told since
             self.board.retain(())
         self._flows, self._term = world.flows, term
-        self.board.retain(world.flows.keys() | world.held.keys())
+        self.board.retain(world.flows.keys() | world.held.keys() | world.remote.keys())
+        self._remote = world.remote
         self._look_at_readers(world)
+        for name, remote in world.remote.items():
+            for id_, source in remote.sources.items():
+                if source.looked_at is not None:
+                    self.board.measure(name, {id_: _backlog(source)}, source.looked_at)
         for name in self.board.flows():
             flow = world.flows.get(name)
             for tier in flow.tiers.values() if flow is not None else ():
@@ -103,8 +118,9 @@ class Watch:
             return
         wanted = []
         for name, flow in world.flows.items():
-            if name in self._reading or (flow.watched.max_delay_s is not None and flow.wish.goal not in ("stopped", "drained")):
-                sources = flow.waters.keys() if name in self._reading else self.board.waits(name).keys()
+            reads = name in self._reading or (bool(flow.waters) and self.board.now() - self._asked_at < _ASKED_S)
+            if reads or (flow.watched.max_delay_s is not None and flow.wish.goal not in ("stopped", "drained")):
+                sources = flow.waters.keys() if reads else self.board.waits(name).keys()
                 looked_s = [self.board.unlooked_s(name, source) for source in sources]
                 if not looked_s or any(each is None or each > OLD_S for each in looked_s):
                     wanted.append(name)
@@ -127,12 +143,13 @@ class Watch:
 
     def waiting(self) -> dict[tuple[str, str], Waiting]:
         """(flow, source) → what waits there, of sources that say how much may."""
+        may_wait = {name: flow.waters.keys() for name, flow in self._flows.items() if flow.waters}
+        may_wait |= {name: remote.outside.waters.keys() for name, remote in self._remote.items()}
         return {
             (name, source): Waiting(there.rows, there.bytes, there.seconds)
-            for name, flow in self._flows.items()
-            if flow.waters
+            for name, sources in may_wait.items()
             for source, there in self.waits(name).items()
-            if source in flow.waters
+            if source in sources
         }
 
     # --- for its pages ---
@@ -214,8 +231,21 @@ class Watch:
                 for source, end in query.sources.items():
                     if not end.channel:
                         found[source] = backlog_of(end).most(found.get(source, Backlog()))
+        if (remote := self._remote.get(flow)) is not None and remote.state in _READING:
+            now = self.board.now()
+            sources = {id_: source for id_, source in remote.sources.items() if source.looked_at is not None}
+            found = {id_: _backlog(source) for id_, source in sources.items() if now - (source.looked_at or 0.0) < _FRESH_S}
         known = {source: there for source, (_, there) in self.board.waits(flow).items()} | found
         return {source: Waits(there.rows, there.files, there.bytes, there.oldest_s) for source, there in known.items()}
+
+    def looks(self, flow: str) -> dict[str, tuple[float, Waits]]:
+        """For another control plane: source → (age of the look in seconds, what waits there). While one asks, flows that say how much may
+        wait are measured where their workers do not look."""
+        self._asked_at = self.board.now()
+        return {
+            source: (age_s, Waits(there.rows, there.files, there.bytes, there.oldest_s))
+            for source, (age_s, there) in self.board.waits(flow).items()
+        }
 
     def exposition(self) -> bytes:
         """What Prometheus reads."""
@@ -250,6 +280,10 @@ class Watch:
             raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
+
+
+def _backlog(source: RemoteSource) -> Backlog:
+    return Backlog(source.files, source.bytes, source.rows, source.oldest_s)
 
 
 def _last_end(tier: TierSeen) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Spec, Status
     from scribengin.registry.outside import Outside
+    from scribengin.registry.peers import RemoteFlow
 
 ILL = ("failed", "degraded", "stopped", "paused")
 """states of a flow that the others of its workflow tell of"""
@@ -205,6 +206,6 @@ def refuse_circle(workflows: Workflows, coming: Mapping[str, tuple[str, Outside]
     raise InputError([Problem("flows-circle", Place(at), message, remedy)])
 
 
-def is_ill(status: Status | None) -> bool:
+def is_ill(status: Status | RemoteFlow | None) -> bool:
     """Whether the others of its workflow tell of it."""
     return status is not None and status.state in ILL

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.registry.kinds import Goal, GroupName, Operation, Report, Run, Share, Status, TierWish, WorkflowOperation
     from scribengin.registry.outside import HeldBack, Waters
+    from scribengin.registry.peers import Peer, PeerState, RemoteFlow
     from scribengin.registry.records import Spot
 
 NOT_WATCHED = Watched()
@@ -254,6 +255,12 @@ class World:
     """operations over workflows that are under way, by the names of their records"""
     readers: Mapping[str, tuple[Reader, ...]] = field(default_factory=dict)
     """flow → those that may hold it back"""
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+    """other control planes"""
+    peer_states: Mapping[str, PeerState] = field(default_factory=dict)
+    """of those that have been asked"""
+    remote: Mapping[str, RemoteFlow] = field(default_factory=dict)
+    """flows of peers that meet flows here, by their names here"""
     waiting: Mapping[tuple[str, str], Waiting] = field(default_factory=dict)
     """(flow, source) → what waits there, of those that say how much may; those of which nobody has said anything are not in it"""
     delays: Mapping[str, Delay] = field(default_factory=dict)

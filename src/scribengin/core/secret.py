@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import EnvironmentFault, Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 class Secret:
     """A secret text. `str` and `repr` give `***`; `reference` is how the flow file writes it (`${secret:env/PASSWORD}`).
@@ -31,3 +38,17 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self.reference)
+
+
+def read_secret(file: Path) -> Secret:
+    """What stands in a file that is nobody else's business, without the blanks around it. Raises EnvironmentFault, Refused."""
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+        others = file.stat().st_mode & 0o077
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentFault(f"{file} cannot be read: {error}", remedy="name a file with the secret as text") from error
+    if others:
+        raise Refused(f"{file} holds a secret, and others of this machine may read it", remedy=f"chmod 600 {file}", code="file-open")
+    if not text:
+        raise Refused(f"{file} is empty", remedy="write the secret into it", code="registry-login")
+    return Secret(text, str(file))

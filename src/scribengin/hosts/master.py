@@ -24,8 +24,10 @@ from scribengin.control.master import Master
 from scribengin.control.masters import certificates_of, others, token_of
 from scribengin.control.measuring import Measuring
 from scribengin.control.orders import ordering
+from scribengin.control.peering import PeerClients, Peering
 from scribengin.control.versions import KEPT_VERSIONS, prune_versions
 from scribengin.control.watch import Watch
+from scribengin.control.workflows import Workflows
 from scribengin.core.moments import now_text
 from scribengin.hosts.package_keeper import PackageKeeper
 from scribengin.hosts.presence import Presence
@@ -117,6 +119,8 @@ class MasterHost:
             )
             taking = Taking(files, log)
             stack.callback(taking.close)
+            peering = Peering(self.registry, PeerClients(self.home.peers, certificates_of(os.environ)), Workflows(self.registry), log)
+            stack.callback(peering.close)
             self.master = master = Master(
                 self.registry,
                 {},
@@ -126,6 +130,7 @@ class MasterHost:
                 watch=watch,
                 worker_login=self._entrance.worker_login,
                 takes=taking.want,
+                asks=peering.want,
             )
             stack.enter_context(Presence(self.registry, MASTERS(self.name).path, about))
             plane = Plane(

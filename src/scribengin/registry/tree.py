@@ -47,6 +47,7 @@ from scribengin.registry.kinds import (
     WorkflowOperation,
 )
 from scribengin.registry.outside import HeldBack
+from scribengin.registry.peers import Peer, PeerState, RemoteFlow
 from scribengin.registry.records import Record, Spot
 from scribengin.registry.upkeep_records import Keeping, Upkept
 from scribengin.registry.watched import Alerts
@@ -88,6 +89,7 @@ _NAMES = {
     "request": r"[0-9a-f]{32}",
     "token": r"[0-9a-f]{12}",
     "folder": r"[0-9a-f]{16}",
+    "peer": r"[a-z][a-z0-9_]{0,62}",
     "quota": r"[a-z][a-z0-9_]{0,62}=[A-Za-z0-9_][A-Za-z0-9._:-]{0,62}",
 }
 """placeholder → what may stand for it"""
@@ -358,6 +360,21 @@ SHARE = Branch(
     "its part of the rows a second of a quota",
     change="leave it: workers keep to it until the leader divides anew",
 )
+PEER = Branch(
+    "peers/<peer>/api",
+    Peer,
+    _BY_HAND,
+    "another control plane, whose flows may meet those here",
+    change="the leader asks the masters that it names; removed: flows there hold nobody back any more",
+)
+PEER_STATE = Branch("peers/<peer>/state", PeerState, _LED, "whether its masters answer")
+REMOTE_FLOW = Branch(
+    "peers/<peer>/flows/<flow>",
+    RemoteFlow,
+    _LED,
+    "a flow there that meets one here, as its masters said last",
+    change="written over at the next answer; till then it is believed",
+)
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -370,6 +387,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     *(REQUEST, QUOTA, SHARE, TOKEN),
+    *(PEER, PEER_STATE, REMOTE_FLOW),
     ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
     *(WORKFLOW_OPERATION, HELD_BACK),

@@ -205,6 +205,27 @@ CATALOG: tuple[Entry, ...] = (
         "tests/api/test_verbs_api.py::test_operations_positions_scale_and_limits",
     ),
     met(
+        "peer-alias",
+        "An alias of a server is not valid",
+        "An alias says by which address flows here know a server of a peer.",
+        "Write `--alias THERE=HERE`, each `HOST:PORT`.",
+        "tests/api/test_peers_api.py::test_the_graph_shows_both_sites_and_the_lists_say_whether_a_peer_answers",
+    ),
+    met(
+        "peer-name",
+        "The name of a peer is not valid",
+        "A peer has a name as flows have: `a-z`, `0-9` and `_`, a letter first.",
+        "Write one, such as `berlin`.",
+        "tests/api/test_problems_api.py::test_every_mistake_is_a_problem",
+    ),
+    met(
+        "peer-unknown",
+        "There is no such peer",
+        "No other control plane of that name was set.",
+        "Write one of those that the message lists.",
+        "tests/api/test_problems_api.py::test_every_mistake_is_a_problem",
+    ),
+    met(
         "quota-name",
         "The label of a quota is not valid",
         "A quota is for a label with a value.",

@@ -1,0 +1,67 @@
+"""`/v1/peers`, other control planes whose flows meet those here, and `/v1/ends`, what this one says to them."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from scribengin.api.access import Role
+from scribengin.api.plane import Asked
+from scribengin.api.sent_on import sent_to_leader
+from scribengin.client.models import Written
+from scribengin.client.peer_models import AllEnds, PeerRow, SetPeer
+from scribengin.control.peering import set_peer
+from scribengin.control.peers import list_peers, remove_peer
+from scribengin.registry.contract import Registry
+
+_LONGEST = 200
+
+
+def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1", tags=["peers"])
+
+    @routes.get("/ends", response_model=AllEnds)
+    def all_ends(asked: Annotated[Asked, may(Role.VIEWER)], flow: Annotated[list[str] | None, Query()] = None) -> Response:
+        """What the masters of another control plane ask: where flows read and write, and how they stand; of named flows also what waits
+        for them and how far they are acknowledged. What waits the leader alone was told: other masters send you there."""
+        watch = asked.plane.watch
+        if watch is None or not flow:
+            return asked.answer(asked.view.ends(flow or ()))
+        return sent_to_leader(watch, asked.request) or asked.answer(asked.view.ends(flow, watch.looks))
+
+    @routes.get("/peers", response_model=list[PeerRow])
+    def peers(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """The peers, whether they answer, and which of their flows meet flows here."""
+        asked.check_all()
+        return asked.answer(_rows(asked))
+
+    @routes.put("/peers/{peer}", response_model=PeerRow)
+    def write_peer(peer: str, to: SetPeer, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+        """Say where another control plane answers; the leader asks it from then on."""
+
+        def act(registry: Registry) -> PeerRow:
+            asked.check_all()
+            set_peer(registry, peer, masters=to.masters, aliases=to.aliases, by=asked.who.name)
+            return next(row for row in _rows(asked) if row.peer == peer)
+
+        return asked.write("set peer", peer[:_LONGEST], act, to)
+
+    @routes.delete("/peers/{peer}", response_model=Written)
+    def delete_peer(peer: str, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+        """Ask it no more. Its flows hold no flow here back from then on."""
+
+        def act(registry: Registry) -> Written:
+            asked.check_all()
+            remove_peer(registry, peer)
+            return Written(asked.plane.revision())
+
+        return asked.write("remove peer", peer[:_LONGEST], act)
+
+    return routes
+
+
+def _rows(asked: Asked) -> list[PeerRow]:
+    return msgspec.convert(list_peers(asked.registry, asked.plane.workflows), list[PeerRow])

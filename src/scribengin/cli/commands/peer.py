@@ -1,0 +1,115 @@
+"""`scribengin peer set|list|remove`: other control planes whose flows meet those here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.guesses import GuessingGroup
+from scribengin.cli.plane_option import masters_option
+from scribengin.core.errors import Refused
+from scribengin.core.moments import shown_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.cli.plane_option import Masters
+
+
+@click.group(cls=GuessingGroup)
+def command() -> None:
+    """Connect flows with those of another control plane, at another site.
+
+    Each site has its own masters, registry and states. Where a flow of one writes what a flow of the other reads (a topic, a table,
+    objects), the feeding flow is slowed and paused as if both were here, and acknowledgements come back. Set the other site as a peer
+    at the site that feeds; set each at the other to see both in `scribengin graph`.
+    """
+
+
+@command.command("set", cls=AnsweringCommand)
+@click.argument("peer")
+@click.argument("masters_there", metavar="URL...", nargs=-1, required=True)
+@click.option(
+    "--alias",
+    "aliases",
+    multiple=True,
+    metavar="THERE=HERE",
+    help="A server that flows there name HOST:PORT, and flows here otherwise; several times for several.",
+)
+@masters_option
+def set_(*, peer: str, masters_there: tuple[str, ...], aliases: tuple[str, ...], masters: Masters) -> Answer:
+    """Say where the masters of another control plane answer, in place of what was said before.
+
+    If they ask for a token, make one there (scribengin token add NAME --role viewer) and write it to the file peers/PEER.token in the home
+    of each master here, with mode 600.
+
+    \b
+    scribengin peer set berlin https://flows.berlin.example:8443
+    scribengin peer set berlin https://flows.berlin.example:8443 --alias kafka.lan:9092=kafka.example:9094
+    """
+    import msgspec
+
+    from scribengin.client.peer_models import SetPeer
+
+    names = dict(_alias(each) for each in aliases)
+    with masters.client() as client:
+        row = msgspec.to_builtins(client.set_peer(peer, SetPeer(masters_there, names)))
+    return Answer(row, show=lambda: click.echo(f"peer {peer}: {', '.join(row['masters'])}; scribengin peer list shows whether it answers"))
+
+
+@command.command("list", cls=AnsweringCommand)
+@masters_option
+def list_(*, masters: Masters) -> Answer:
+    """Show the peers, whether they answer, and which of their flows meet flows here."""
+    import msgspec
+
+    with masters.client() as client:
+        rows = msgspec.to_builtins(client.peers())
+
+    def show() -> None:
+        if not rows:
+            click.echo("there is no peer: scribengin peer set NAME URL")
+        for row in rows:
+            _show(row)
+
+    return Answer(rows, show=show)
+
+
+@command.command(cls=AnsweringCommand)
+@click.argument("peer")
+@masters_option
+def remove(*, peer: str, masters: Masters) -> Answer:
+    """Ask a peer no more. Its flows hold no flow here back from then on."""
+    with masters.client() as client:
+        client.remove_peer(peer)
+    return Answer({"peer": peer}, show=lambda: click.echo(f"peer {peer} is removed"))
+
+
+def _alias(text: str) -> tuple[str, str]:
+    there, mark, here = text.partition("=")
+    if not (there and mark and here):
+        raise Refused(f'"{text}" is no alias', remedy="write THERE=HERE, each HOST:PORT", code="peer-alias")
+    return there, here
+
+
+def _show(row: Mapping[str, Any]) -> None:
+    if row["refused"]:
+        click.echo(f"peer {row['peer']}: its record {row['refused']}; set it anew: scribengin peer set {row['peer']} URL")
+        return
+    click.echo(f"peer {row['peer']}: {', '.join(row['masters'])}; {_answers(row)}")
+    for there, here in row["aliases"].items():
+        click.echo(f"  {there} there is {here} here")
+    for flow in row["flows"]:
+        click.echo(f"  {flow['flow']}: {flow['state']}" + (f", {flow['reason']}" if flow["reason"] else ""))
+        for each in flow["meetings"]:
+            click.echo(f"    {each['feeding']}.{each['sink']} -> {each['reading']}.{each['source']} ({each['place']})")
+    if not row["flows"] and row["answered_at"]:
+        click.echo("  none of its flows meets one here")
+
+
+def _answers(row: Mapping[str, Any]) -> str:
+    if row["silent_since"]:
+        return f"does not answer since {shown_moment(row['silent_since'])}: {row['why']}"
+    return f"answered at {shown_moment(row['answered_at'])}" if row["answered_at"] else "not asked yet"

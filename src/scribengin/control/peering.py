@@ -1,0 +1,292 @@
+"""The leading master's questions to peers, over their APIs, and the answers as records: moments by the clock here, servers by their
+names here.
+
+Nothing is asked of a peer but how its flows are; each control plane has the say over its own flows only. Where a peer is silent, its last
+answer stays, and what flows here write since is added to what waits there (`watching.backlogs`): a link that is cut costs delay, and no
+more waits there than may.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from scribengin.client.client import Client
+from scribengin.client.transport import address_of
+from scribengin.control.known import again
+from scribengin.control.peers import deletes, peer_state, stored_flows
+from scribengin.core.errors import FencedError, Refused, ScribenginError, Unreachable
+from scribengin.core.moments import moment_text, now_text, parse_time
+from scribengin.core.secret import read_secret
+from scribengin.registry.contract import Conflict
+from scribengin.registry.outside import Level, Place, Waters
+from scribengin.registry.peers import Peer, PeerState, RemoteFlow, RemoteSource, remote_name
+from scribengin.registry.records import put
+from scribengin.registry.tree import PEER, PEER_STATE, REMOTE_FLOW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
+
+    from structlog.typing import FilteringBoundLogger
+
+    from scribengin.client.peer_models import AllEnds, EndLevel, EndPlace, FlowEnds, SourceEnds
+    from scribengin.control.workflows import Workflows
+    from scribengin.core.secret import Secret
+    from scribengin.registry.contract import Registry, Term
+
+_PACE_S, _SILENT_PACE_S = 2.0, 10.0
+"""between two questions to a peer: while it answers, and while it is silent"""
+_LIST_S = 15.0
+"""between two looks at where all flows of a peer read and write"""
+_AT_REST_S = 30.0
+"""an answer that says nothing new is noted so often"""
+
+
+class Asks(Protocol):
+    """Asks peers; each peer is asked by one thread."""
+
+    def __call__(self, name: str, peer: Peer, flows: Collection[str]) -> AllEnds:
+        """What these flows of a peer are; of no flows: where all of its flows read and write. Raises a ScribenginError where it does not
+        answer."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """It is asked no more."""
+        ...
+
+
+class Peering:
+    """The leading master's questions: a thread for each peer, so that one that is silent holds up no other. `want` is for the master's
+    thread."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        ask: Asks,
+        workflows: Workflows,
+        log: FilteringBoundLogger,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`workflows`: of the flows here."""
+        self.registry = registry
+        self.ask = ask
+        self.workflows = workflows
+        self.clock = clock
+        self._log = log
+        self._changed = threading.Condition()
+        self._peers: Mapping[str, Peer] = {}
+        self._term: Term | None = None
+        self._asked: set[str] = set()
+        """peers that have a thread"""
+
+    def want(self, peers: Mapping[str, Peer], term: Term) -> None:
+        """These are to be asked again and again, and no others."""
+        with self._changed:
+            if self._term == term and self._peers == peers:
+                return
+            self._peers, self._term = dict(peers), term
+            for name in peers.keys() - self._asked:
+                self._asked.add(name)
+                threading.Thread(target=self._run, args=(name,), name=f"peer {name}", daemon=True).start()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ask no more; a question under way is not waited for."""
+        with self._changed:
+            self._peers, self._term = {}, None
+            self._changed.notify_all()
+
+    def _run(self, name: str) -> None:
+        asking, told = Asking(self, name), ""
+        while True:
+            with self._changed:
+                peer, term = self._peers.get(name), self._term
+                if peer is None or term is None:
+                    self.ask.forget(name)
+                    self._asked.discard(name)
+                    return
+            why = ""
+            try:
+                why = asking.look(peer, term)
+            except FencedError:
+                with self._changed:
+                    if self._term is term:
+                        self._term = None
+                continue
+            except (Conflict, Unreachable):
+                pass  # the registry: the next look shows what is to be done
+            except Exception:  # a bug: told, and the peer is asked again all the same
+                self._log.exception("peer", peer=name)
+            if why and why != told:
+                self._log.warning("peer does not answer", peer=name, why=why)
+            told = why
+            with self._changed:
+                deadline = time.monotonic() + (_SILENT_PACE_S if why else _PACE_S)
+                while self._peers.get(name) == peer and self._term is term and (left := deadline - time.monotonic()) > 0:
+                    self._changed.wait(left)
+
+
+class PeerClients:
+    """Asks over the API."""
+
+    def __init__(self, tokens: Path, certificates: Path | None) -> None:
+        """`tokens`: the folder that has `PEER.token` for each peer that asks for one. `certificates`: see `Transport`."""
+        self._tokens = tokens
+        self._certificates = certificates
+        self._clients: dict[str, tuple[tuple[str, ...], Secret | None, Client]] = {}
+
+    def __call__(self, name: str, peer: Peer, flows: Collection[str]) -> AllEnds:
+        """See `Asks`. Raises as `Client.ends`, and `read_secret`."""
+        file = self._tokens / f"{name}.token"
+        token = read_secret(file) if file.exists() else None
+        known = self._clients.get(name)
+        if known is None or known[:2] != (peer.masters, token):
+            self.forget(name)
+            known = (peer.masters, token, Client(peer.masters, token=token, user="peer", certificates=self._certificates))
+            self._clients[name] = known
+        try:
+            return known[2].ends(flows)
+        except Refused as error:
+            raise Refused(f"it says: {error.message}", remedy=error.remedy, code=error.code) from error
+
+    def forget(self, name: str) -> None:
+        """See `Asks`."""
+        if (known := self._clients.pop(name, None)) is not None:
+            known[2].close()
+
+
+class Asking:
+    """One peer: which of its flows meet flows here is found every so often, how these are each time."""
+
+    def __init__(self, peering: Peering, name: str) -> None:
+        self._peering = peering
+        self._registry = peering.registry
+        self._name = name
+        self._met: set[str] = set()
+        self._listed = (-inf, Peer(masters=()))
+        """when all flows were asked for, and of which peer"""
+        self._noted_at = -inf
+
+    def look(self, peer: Peer, term: Term) -> str:
+        """Ask, and note the answer: why there is none. Raises FencedError, Conflict, Unreachable: the registry."""
+        state = peer_state(self._registry, self._name)
+        began = self._peering.clock()
+        try:
+            if began - self._listed[0] >= _LIST_S or self._listed[1] != peer:
+                self._find(peer, began)
+            began = self._peering.clock()
+            ends = self._peering.ask(self._name, peer, sorted(self._met)) if self._met else None
+        except ScribenginError as error:
+            self._listed = (-inf, peer)  # it may be another one when it answers again
+            if not state.silent_since or state.why != error.message:
+                silent = replace(state, silent_since=state.silent_since or moment_text(began), why=error.message)
+                self._registry.commit(put(self._registry, PEER_STATE(self._name), silent), term=term)
+            return error.message
+        before = {flow: found.record for flow, found in stored_flows(self._registry, self._name).items()}
+        now = dict[str, RemoteFlow]()
+        if ends is not None:
+            answer = Answer(self._name, ends.now, began, self._peering.clock(), peer.aliases)
+            now = {each.flow: answer.flow(each, before.get(each.flow)) for each in ends.flows if each.flow in self._met}
+        writes = [put(self._registry, REMOTE_FLOW(self._name, flow), found) for flow, found in now.items() if before.get(flow) != found]
+        gone = deletes(self._registry, [REMOTE_FLOW(self._name, flow).path for flow in before.keys() - now.keys()])
+        if writes or gone or state.silent_since or began - self._noted_at >= _AT_REST_S:
+            noted = put(self._registry, PEER_STATE(self._name), PeerState(answered_at=moment_text(began)))
+            self._registry.commit(noted, *writes, *gone, term=term)
+            self._noted_at = began
+        return ""
+
+    def _find(self, peer: Peer, began: float) -> None:
+        """Which of its flows meet one here."""
+        ends = self._peering.ask(self._name, peer, ())
+        answer = Answer(self._name, ends.now, began, self._peering.clock(), peer.aliases)
+        there = {
+            remote_name(self._name, each.flow): answer.flow(each, None) for each in ends.flows if REMOTE_FLOW.fits(self._name, each.flow)
+        }
+        met = self._peering.workflows.meeting({name: flow.outside for name, flow in there.items()})
+        ours = [{each.feeding, each.reading} & there.keys() for each in met]
+        self._met = {name.partition("/")[2] for names_ in ours if len(names_) == 1 for name in names_}
+        self._listed = (began, peer)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A peer's answer, to be told by the clock here: asked at `began`, there at `ended`."""
+
+    peer: str
+    now: float
+    """by the peer's clock"""
+    began: float
+    ended: float
+    aliases: Mapping[str, str]
+
+    def flow(self, ends: FlowEnds, before: RemoteFlow | None) -> RemoteFlow:
+        """A flow of the peer as a record. What the peer does not know any more of a source is as it was before."""
+        known = {} if before is None else before.sources
+        return RemoteFlow(
+            state=ends.state,
+            wanted=ends.wanted,
+            version=ends.version,
+            since=ends.since,
+            reason=ends.reason,
+            next=ends.next,
+            sources={id_: self._source(source, known.get(id_)) for id_, source in ends.sources.items()},
+            writes={id_: self._places(places) for id_, places in ends.sinks.items()},
+        )
+
+    def _source(self, source: SourceEnds, before: RemoteSource | None) -> RemoteSource:
+        found = RemoteSource(reads=self._places(source.reads), waters=_waters(source))
+        if source.waits is not None and source.looked_s is not None:
+            waits = source.waits
+            amounts = {"rows": waits.rows, "files": waits.files, "bytes": waits.bytes, "oldest_s": waits.seconds}
+            found = replace(found, looked_at=self.began - source.looked_s, **amounts)
+        elif before is not None:
+            found = replace(found, **{name: getattr(before, name) for name in ("looked_at", "rows", "files", "bytes", "oldest_s")})
+        through = source.through
+        if through is None or not through.at:
+            return replace(found, unknown="" if through is None else remote_name(self.peer, through.unknown))
+        return replace(found, through=parse_time(through.at).timestamp() - self._ahead_s)
+
+    @property
+    def _ahead_s(self) -> float:
+        """By so much the peer's clock is ahead, to half the time that the answer took."""
+        return self.now - (self.began + self.ended) / 2
+
+    def _places(self, places: Sequence[EndPlace]) -> tuple[Place, ...]:
+        return tuple(
+            Place(kind=place.kind, at=_as_here(place.kind, place.at, self.aliases), topic=place.topic, many=place.many) for place in places
+        )
+
+
+def _as_here(kind: str, at: str, aliases: Mapping[str, str]) -> str:
+    """A place's servers by the names that flows here have for them."""
+    if kind == "topic":
+        return ",".join(sorted(aliases.get(server, server) for server in at.split(",")))
+    scheme, mark, rest = at.rpartition("://")
+    server, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{aliases.get(server, server)}{slash}{path}"
+
+
+def _waters(source: SourceEnds) -> Waters | None:
+    levels = source.levels
+    return None if levels is None else Waters(high=_level(levels.high), low=_level(levels.low), capacity=_level(levels.capacity))
+
+
+def _level(level: EndLevel) -> Level:
+    return Level(rows=level.rows, bytes=level.bytes, age_s=level.age_s)
+
+
+def set_peer(registry: Registry, name: str, *, masters: Sequence[str], aliases: Mapping[str, str], by: str) -> None:
+    """Say where another control plane answers. Raises Refused for what is no name, and no address of a master."""
+    if not PEER.fits(name):
+        raise Refused(f'"{name}" is not a valid name of a peer', remedy="write it with a-z, 0-9 and _, such as berlin", code="peer-name")
+    peer = Peer(masters=tuple(address_of(each) for each in masters), aliases=dict(aliases), by=by, at=now_text())
+    if not peer.masters:
+        raise Refused(f"no master of peer {name} is named", remedy="name one: https://HOST:PORT", code="master-missing")
+    again(lambda: registry.commit(put(registry, PEER(name), peer)))
