@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 if TYPE_CHECKING:
     from types import TracebackType
 
-PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN, WRITE_TXN_MARKERS = 0, 22, 24, 26, 27
+PRODUCE, LIST_OFFSETS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN, WRITE_TXN_MARKERS = 0, 2, 22, 24, 26, 27
 """Kinds of requests (API keys), of which WRITE_TXN_MARKERS is one between brokers"""
 _HOST = "127.0.0.1"
 _ENDED_WITHIN_S = 10.0

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from scribengin.core.errors import SourceError
+from scribengin.core.errors import SourceError, Unreachable
+from scribengin.testing.broker_proxy import LIST_OFFSETS, Rule
 from tests.connectors.kafka.guarded import WRONG, answered
 
 if TYPE_CHECKING:
@@ -51,3 +52,20 @@ def test_a_reader_needs_no_right_but_read_on_the_topic(guarded: Guarded, topic: 
     begun_s = time.monotonic()
     reading.reader._committer.close()
     assert time.monotonic() - begun_s < 60
+
+
+def test_a_link_that_swallows_what_is_asked_is_no_log_that_was_cut(guarded: Guarded, open_source: Any) -> None:
+    """The client's library says "offset -1001" of a partition whose leader has not answered in time."""
+    topic = guarded.topics.make()
+    guarded.topics.write(topic, range(3))
+    reading = open_source(topic, bootstrap=guarded.proxied, timeout=1.0)
+    assert reading.ids(reading.take()) == [0, 1, 2]
+    reader = reading.source.reader()
+    rule = guarded.proxy.add(Rule("hold", LIST_OFFSETS, topic.encode()))
+    try:
+        for asked in (reader.measure, lambda: reading.reader._cluster.first(reading.reader._partitions)):
+            with pytest.raises(Unreachable, match=r"the leader of topic-\d+-0 at .* has not said within 1 s which offsets it has"):
+                asked()
+    finally:
+        guarded.proxy.lift(rule)
+    assert answered(reader.measure).rows == 3

@@ -90,6 +90,8 @@ READER = {
 
 _ELECTING = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"})
 """a partition gets its leader now, as those of a new topic do, or the client does not know the new one yet: asked again it is there"""
+_INVALID = -1001
+"""the client's library gives it as the offset of a partition whose leader has not answered, and no error"""
 _ELECTED_AFTER_S = 0.1
 
 
@@ -216,6 +218,14 @@ class Cluster:
                 except Exception as error:
                     if code_of(error) not in _ELECTING or time.monotonic() > give_up_s:
                         raise self._fault(error, f"topic {place.topic}") from error
+            for (topic, number), found in listed.items():
+                if found.offset == _INVALID:
+                    leader = f"the leader of {topic}-{number} at {self._bootstrap}"
+                    raise Unreachable(
+                        f'{self._role} "{self._node}": {leader} has not said within {self._timeout_s:g} s which offsets it has',
+                        remedy="check that the broker runs, and the network to it",
+                        node=self._node,
+                    )
             if len(listed) == len(futures):
                 return listed
             time.sleep(_ELECTED_AFTER_S)
