@@ -1,9 +1,12 @@
-"""Waiting for what other processes do, and how much work something is, whatever the machine does beside it."""
+"""Waiting for what other processes do, stopping them, and how much work something is, whatever the machine does beside it."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,3 +39,17 @@ def calls_in(act: Callable[[], Any]) -> int:
     finally:
         sys.setprofile(None)
     return calls
+
+
+def stop_whole(pid: int) -> None:
+    """SIGSTOP, and wait until no thread of the process runs: `kill` returns before, and on a busy machine one of them may still answer."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    look_until(lambda: all(_state(task) in "Tt" for task in tasks.iterdir()), f"{pid} stopped", 60)
+
+
+def _state(task: Path) -> str:
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # a thread that has ended answers nothing
+        return "T"

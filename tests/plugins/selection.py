@@ -1,12 +1,14 @@
 """Which tests are `make test`'s, and what each needs that is neither Python nor Java: told here by place, for all tests.
 
 `make test` leaves out what needs a store (`store`) and what is slow beside a shorter test of the same floor (`slow`); `make test-rest` runs
-those, `make test-all` both. Each table is by file or folder, below `tests`; the nearest entry counts. A test that needs something by itself
-says so with the marker `needs`.
+those, `make test-all` both. Of those that `make test` leaves out `--part K/N` takes the files of one part of N: `.ci/run` does. Each table
+is by file or folder, below `tests`; the nearest entry counts. A test that needs something by itself says so with the marker `needs`.
 """
 
 from __future__ import annotations
 
+import re
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +44,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "embedded/test_objects.py": ("objects",),
     "embedded/test_postgres.py": ("postgres",),
     "embedded/test_search_servers.py": ("opensearch", "elasticsearch"),
+    "control/test_peers_up.py": ("kafka",),
     "docs/test_delta_page.py": ("objects",),
     "docs/test_kafka_page.py": ("kafka",),
     "docs/test_tutorial.py": ("kafka",),
@@ -119,6 +122,23 @@ def needs(item: pytest.Item) -> frozenset[str]:
     return by_place.union(*(mark.args for mark in item.iter_markers("needs")))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", help="of what `make test` leaves out only the files of part K, from 1 to N")
+
+
+def is_of_part(path: Path, part: str | None) -> bool:
+    """Whether a test file belongs to a part, `K/N`. Each file belongs to one of the N, on every machine to the same.
+
+    Raises pytest.UsageError for what is no part.
+    """
+    if part is None:
+        return True
+    found = re.fullmatch(r"([0-9]+)/([0-9]+)", part)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise pytest.UsageError(f"--part {part}: write K/N, such as 1/4, with K from 1 to N")
+    return zlib.crc32(places(path)[0].encode()) % int(found[2]) == int(found[1]) - 1
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A file of which no test can be chosen is not imported: with its checks that takes a tenth of a second, in each process."""
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
@@ -128,7 +148,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if "not store" in chosen:
         return True if _whole(collection_path) - LIGHT else None
     if chosen.endswith(REST):
-        return None if may_be_rest(collection_path) else True
+        return None if may_be_rest(collection_path) and is_of_part(collection_path, config.getoption("--part")) else True
     return None
 
 

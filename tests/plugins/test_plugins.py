@@ -9,17 +9,30 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scribengin.core.errors import EnvironmentFault
 from tests.plugins import provision
 from tests.plugins.measure import slow_tests
 from tests.plugins.order import shuffled
 from tests.plugins.progress import alone
-from tests.plugins.selection import LIGHT, NEEDS, NEEDS_BY_FIXTURE, NEEDS_BY_VALUE, SLOW, STORES, TESTS, may_be_rest, needs_of, places
+from tests.plugins.selection import (
+    LIGHT,
+    NEEDS,
+    NEEDS_BY_FIXTURE,
+    NEEDS_BY_VALUE,
+    SLOW,
+    STORES,
+    TESTS,
+    is_of_part,
+    may_be_rest,
+    needs_of,
+    places,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pytest
 
 _STARTS = {
     "Cassandra": "cassandra",
@@ -71,6 +84,17 @@ def test_a_file_that_has_a_test_of_a_store_or_a_slow_one_is_collected_for_the_re
     assert may_be_rest(TESTS / "connectors" / "objects" / "test_rolling.py"), "some of its tests, by their fixture or a value"
     assert may_be_rest(TESTS / "connectors" / "plain" / "test_spark_sink.py"), "by a marker"
     assert not may_be_rest(TESTS / "core" / "test_java.py")
+
+
+def test_each_file_is_of_one_part_and_what_is_no_part_is_told() -> None:
+    files = sorted(TESTS.rglob("test_*.py"))
+    parts = [[file for file in files if is_of_part(file, f"{number}/4")] for number in range(1, 5)]
+    assert sorted(file for part in parts for file in part) == files
+    assert min(map(len, parts)) > len(files) / 8
+    assert all(is_of_part(file, None) for file in files)
+    for wrong in ("0/4", "5/4", "4", "a/4", "1/0"):
+        with pytest.raises(pytest.UsageError, match="write K/N, such as 1/4"):
+            is_of_part(files[0], wrong)
 
 
 def test_what_cannot_be_had_is_named_with_its_remedy_and_the_rest_is_had(monkeypatch: pytest.MonkeyPatch) -> None:

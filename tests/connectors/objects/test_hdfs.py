@@ -28,6 +28,7 @@ from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.hdfs_places import opened, options
 from tests.connectors.group.alternating import Alternating
+from tests.looking import stop_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,7 +126,7 @@ def test_a_name_node_that_hangs_is_given_up_after_the_time_limit_and_found_again
     monkeypatch.setattr(hdfs_store, "CALL_S", 2.0)
     monkeypatch.setattr(hdfs_store, "DATA_S", 2.0)
     assert hdfs.pid is not None
-    os.kill(hdfs.pid, signal.SIGSTOP)
+    stop_whole(hdfs.pid)
     try:
         begun = time.monotonic()
         calls: list[Callable[[], Any]] = [lambda: store.get("a"), lambda: store.put("b", b"1"), lambda: list(store.list())]

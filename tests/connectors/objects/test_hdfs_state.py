@@ -36,6 +36,7 @@ from scribengin.testing.hdfs_places import hasty_driver, hasty_keyed_driver
 from scribengin.testing.keyed_protocol import KeyedJob
 from scribengin.testing.protocol import Job
 from scribengin.testing.trials import await_file, finished, killed
+from tests.looking import stop_whole
 
 if TYPE_CHECKING:
     from scribengin.embedded.hdfs import Hdfs
@@ -263,7 +264,7 @@ def test_a_name_node_that_hangs_is_told_after_the_time_limit(hdfs: Hdfs, root: H
     storage.put_if_absent(root / "a", b"1")
     monkeypatch.setattr(hdfs_store, "CALL_S", 1.0)
     assert hdfs.pid is not None
-    os.kill(hdfs.pid, signal.SIGSTOP)
+    stop_whole(hdfs.pid)
     try:
         for call in (lambda: storage.put_if_absent(root / "b", b"1"), (root / "c").make):
             with pytest.raises(Unreachable, match="no answer after 1 s") as told:
