@@ -46,6 +46,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "embedded/test_search_servers.py": ("opensearch", "elasticsearch"),
     "control/test_peers_up.py": ("kafka",),
     "docs/test_delta_page.py": ("objects",),
+    "docs/test_founding_picture.py": ("kafka", "hdfs", "postgres"),
     "docs/test_kafka_page.py": ("kafka",),
     "docs/test_tutorial.py": ("kafka",),
     "docs/test_json.py": ("spark-kafka",),
