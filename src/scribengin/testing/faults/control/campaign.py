@@ -17,7 +17,7 @@ from scribengin.testing.faults.control.life import Ground, in_order, run_control
 from scribengin.testing.faults.control.report import append_life, line_of_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sampler, trends
 from scribengin.testing.faults.control.strikes import LifeTold
-from scribengin.testing.faults.control.ways import OF_ENSEMBLE, OF_HOSTS, OF_MASTERS, OF_WIRE, OF_WORKERS, ON_SMALL_DISK, WAYS
+from scribengin.testing.faults.control.ways import OF_CUTS, OF_ENSEMBLE, OF_HOSTS, OF_MASTERS, OF_WIRE, OF_WORKERS, ON_SMALL_DISK, WAYS
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
@@ -71,6 +71,7 @@ def run_control_campaign(
                 masters=3 if OF_MASTERS & {*chosen} else 1,
                 voting=3 if OF_ENSEMBLE & {*chosen} else 1,
                 shared=bool(OF_WORKERS & {*chosen}),
+                cut=bool(OF_CUTS & {*chosen}),
             )
             told = _soak(chosen, number, ground, minutes) if kind == "control-soak" else _life(chosen, number, ground)
         lives.append(told)

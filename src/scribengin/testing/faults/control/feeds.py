@@ -150,6 +150,36 @@ class SharedFeed(FileFeed):
 
 
 @dataclass
+class CutFeed(FileFeed):
+    """The same in two tiers, between which a third one is put, and from which it is taken out again."""
+
+    name: str = "cut"
+    is_long: bool = False
+    """it has the third one"""
+
+    @property
+    def label(self) -> str:
+        """See `Feed`."""
+        return "cut"
+
+    def write(self) -> None:
+        """See `Feed`."""
+        super().write()
+        middle = '  middle: {from: front, python: "steps:copied"}\n' if self.is_long else ""
+        between = "between: {steps: [middle]}, " if self.is_long else ""
+        text = f'version: 1\nname: {self.name}\nsources: {{records: {{type: files, path: data, format: json, schema: "{SCHEMA}"}}}}\n'
+        text += f'steps:\n  front: {{from: records, python: "steps:copied"}}\n{middle}'
+        text += f'  back: {{from: {"middle" if self.is_long else "front"}, python: "steps:copied"}}\n'
+        text += "sinks: {kept: {from: back, type: files, path: out, format: json}}\n"
+        text += f"tiers: {{first: {{steps: [front]}}, {between}last: {{steps: [back, kept]}}}}\n"
+        self.seen(self.folder / "flow.yaml").write_text(text)
+
+    def judge(self) -> Findings:
+        """See `Feed`; a channel keeps no order."""
+        return check_output(self._out, "json", (key for part in range(self.parts) for key in self._keys(part)), ordered=False)
+
+
+@dataclass
 class TopicFeed:
     """Topic to topic, two tiers with a topic between. Names are its own in each life; `remove` takes the topics away."""
 

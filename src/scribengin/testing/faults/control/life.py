@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.state.decisions import Decisions
-from scribengin.testing.faults.control.feeds import FileFeed, Load, SharedFeed, TopicFeed
+from scribengin.testing.faults.control.feeds import CutFeed, FileFeed, Load, SharedFeed, TopicFeed
 from scribengin.testing.faults.control.household import Household, Refusal
 from scribengin.testing.faults.control.strikes import LifeTold, Struck
 from scribengin.testing.faults.drivers import Hung
@@ -119,7 +119,7 @@ class ControlLife:
 class Ground:
     """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there.
     `hosts`: so many take workers, the first is that of the master. `masters`: so many are up, the first that of `up`. `voting`: servers
-    of its ZooKeeper. `shared`: a flow with several workers lives beside the others."""
+    of its ZooKeeper. `shared`: a flow with several workers lives beside the others; `cut`: one whose cut changes."""
 
     folder: Path
     java: Mapping[str, str]
@@ -130,6 +130,7 @@ class Ground:
     masters: int = 1
     voting: int = 1
     shared: bool = False
+    cut: bool = False
     limit_s: float = 400.0
     """for each recovery"""
 
@@ -169,6 +170,8 @@ def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack
         feeds.append(chain)
     if ground.shared:
         feeds.append(SharedFeed(house.folder / "shared", house.seen))
+    if ground.cut:
+        feeds.append(CutFeed(house.folder / "cut", house.seen))
     house.start()
     for nth in range(1, ground.hosts):
         house.start_node(f"host{nth + 1}")

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scribengin.registry.kinds import HELPER
+from scribengin.testing.faults.control.feeds import CutFeed
 from scribengin.testing.faults.control.masters import leader_killed, leader_stopped, standby_killed
 from scribengin.testing.faults.control.processes import ports_of
 from scribengin.testing.faults.control.wire import HOWS
@@ -224,6 +225,23 @@ def workers_scaled(life: ControlLife, rng: random.Random) -> str:
     return f"{count} workers{f', and {hit[0].worker} killed' if hit else ''}"
 
 
+def tier_inserted(life: ControlLife, rng: random.Random) -> str:
+    """A tier is put between two others of a flow, or taken out again, under load; meanwhile one of the flow's workers is killed."""
+    house, feed = life.house, next(feed for feed in life.feeds if isinstance(feed, CutFeed))
+    feed.is_long = not feed.is_long
+    feed.write()
+    life.struck()
+    house.says("apply", str(feed.folder / "flow.yaml"))
+    away_s = rng.uniform(0.0, 12.0)
+    house.pause(away_s)
+    workers = [part for part in house.parts() if part.role == "python" and part.worker.startswith(f"{feed.name}.")]
+    hit = [rng.choice(workers)] if workers else []
+    house.strike(signal.SIGKILL, hit)
+    house.says("apply", str(feed.folder / "flow.yaml"), "--wait", _WAIT)
+    life.mended()
+    return f"{'put in' if feed.is_long else 'taken out'}, {hit[0].worker if hit else 'nobody'} killed {away_s:.0f} s later"
+
+
 def disk_full(life: ControlLife, rng: random.Random) -> str:
     """The disk on which everything lies is full for a while; then there is room again. A person may have to say so."""
     house = life.house
@@ -267,6 +285,7 @@ WAYS: dict[str, Way] = {
     "paused-and-resumed": paused_and_resumed,
     "helper-killed": helper_killed,
     "workers-scaled": workers_scaled,
+    "tier-inserted": tier_inserted,
     "disk-full": disk_full,
 }
 """By the names that reports and `ONLY=control:…` use."""
@@ -276,6 +295,8 @@ OF_MASTERS = frozenset({"leader-killed", "leader-stopped", "standby-killed"})
 """those that need three masters"""
 OF_WORKERS = frozenset({"helper-killed", "workers-scaled"})
 """those that need a flow with several workers"""
+OF_CUTS = frozenset({"tier-inserted"})
+"""those that need a flow whose cut changes"""
 OF_ENSEMBLE = frozenset({"zookeeper-lost"})
 """those that need several ZooKeepers, before which there is no wire to cut"""
 ON_SMALL_DISK = frozenset({"disk-full"})
