@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from scribengin.cli.commands.graph import command as graph
 from scribengin.cli.commands.peer import command as peer
+from scribengin.cli.commands.trace import command as trace
 from scribengin.client.peer_models import SetPeer
 from scribengin.connectors.contract import Backlog
 from scribengin.control import admin
@@ -264,3 +265,16 @@ def test_who_may_see_some_flows_is_told_of_these(sites: Sites) -> None:
     assert [each.flow for each in ends.flows] == ["other", "store"]
     assert ends.flows[1].sources["in"].waits is None
     assert sites.there.client(sites.master).set_peer("x", SetPeer(("h:1",))).masters == ("http://h:1",)
+
+
+def test_a_trail_names_where_it_goes_on_at_the_peer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites.look()
+    master = sites.here.masters[-1]
+    found: dict[str, Any] = {"flow": "collect", "record": "in/x+1", "trace": 0.0, "arrivals": [], "dead": [], "read": [], "notes": []}
+    found |= {"went": [{"sink": "out", "place": "wan-0@5"}], "came": [{"source": "in", "flow": "elsewhere", "record": "y+1"}]}
+    monkeypatch.setattr(master.plane.planner, "answer", lambda *_: found)
+    shown = CliRunner().invoke(trace, ["collect", "in/x+1", "--master", master.url])
+    assert "→ sink out, wan-0@5; flow berlin/store reads it as in/wan-0@5" in shown.output
+    assert "it goes on at peer berlin: scribengin trace store in/wan-0@5, asked of its masters" in shown.output
+    assert 'y+1 of flow elsewhere cannot be looked at: there is no flow "elsewhere"' in shown.output
+    assert "where it is a peer's: scribengin peer list" in shown.output

@@ -43,8 +43,8 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
     ) -> Response:
         """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins. At most 1,000
         are told; a note says where there are more. What it was made of in a flow that feeds this one (`came`), and where flows that read
-        it find it (`went`), is asked of the topics."""
-        met = [each for each in asked.plane.workflows.of(flow).meetings if each.feeding == flow]
+        it find it (`went`), is asked of the topics; a flow of a peer is `PEER/FLOW`."""
+        met = [each for each in asked.view.whole_workflow(flow).meetings if each.feeding == flow]
 
         def read_by(found: dict[str, Any]) -> dict[str, Any]:
             def readers(went: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -89,6 +89,10 @@ class RegistryView:
         found = self._workflows.of(name)
         return found.only(self.seen(found.flows))
 
+    def whole_workflow(self, name: str) -> Workflow:
+        """All of a flow's workflow, those that may not be seen too, with the flows of peers that it meets."""
+        return self._with_remote(self._workflows.of(name))[0]
+
     def workflows(self) -> list[WorkflowRow]:
         """As `Client.workflows`."""
         found = [workflow.only(self.seen(workflow.flows)) for workflow in self._workflows.all()]

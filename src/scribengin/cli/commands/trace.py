@@ -77,10 +77,16 @@ def _followed(client: Client, way: dict[str, Any]) -> dict[str, list[dict[str, A
                     here["notes"].append(f"only {_MOST_FOLLOWED} are followed; go on with: scribengin trace {flow} {shlex.quote(record)}")
                     return found
                 seen.add((flow, record))
+                peer, far, there = flow.partition("/")
+                if far:
+                    here["notes"].append(f"it goes on at peer {peer}: scribengin trace {there} {shlex.quote(record)}, asked of its masters")
+                    continue
                 try:
                     found.append(client.trace(flow, record))
                 except ScribenginError as error:
-                    here["notes"].append(f"{record} of flow {flow} cannot be looked at: {error.message}")
+                    why = f"{record} of flow {flow} cannot be looked at: {error.message}"
+                    elsewhere = "; where it is a peer's: scribengin peer list" if error.code == "flow-unknown" else ""
+                    here["notes"].append(why + elsewhere)
                 else:
                     coming.append(found[-1])
         return found
