@@ -191,7 +191,7 @@ def page(picture: Picture) -> str:
         parts.append(f"\n## {heading}\n" + (f"\n{about}\n" if about else ""))
         for command, said in commands:
             shown = f"$ {command}\n{said}" if command else said
-            parts.append(f"\n```text\n{shown.strip()}\n```\n")
+            parts.append(f"\n```\n{shown.strip()}\n```\n")
     text = "".join(parts).replace(str(picture.folder.resolve()), "/flows").replace(str(picture.folder), "/flows")
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text).replace(os.uname().nodename, "host1")
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
