@@ -71,7 +71,15 @@ class Sites:
         assert self.master.plane.watch is not None
         self.board = self.master.plane.watch.board
         self.clients = PeerClients(here.folder / "peers", None)
-        peering = Peering(here.person, self.clients, Workflows(here.person), structlog.get_logger(), clock=lambda: self.now)
+        self.watch = here.master().plane.watch
+        peering = Peering(
+            here.person,
+            self.clients,
+            Workflows(here.person),
+            structlog.get_logger(),
+            waits=lambda flow: {} if self.watch is None else self.watch.waits(flow),
+            clock=lambda: self.now,
+        )
         self.peer = Peer(masters=(self.master.url,), aliases={THERE: HERE})
         here.person.commit(put(here.person, PEER("berlin"), self.peer))
         self.asking = Asking(peering, "berlin")
@@ -79,7 +87,6 @@ class Sites:
         assert election.acquire(wait_s=10)
         self.term = election.term
         self.observer = Observer(Mirror(here.person), {})
-        self.watch = here.master().plane.watch
 
     def look(self) -> World:
         """The leader here asks, looks, and knows what waits."""
@@ -139,6 +146,12 @@ def test_where_the_peer_is_silent_its_last_word_stays_and_what_is_written_since_
     assert sites.shares(world) == {"out": 0.0}
     told = held_text(world, held_back(world, world.flows["collect"]))
     assert "peer berlin does not answer since 1970-01-12T13:46:50+00:00: no master answers" in told
+    sites.now += 10
+    sites.look()
+    sites.watch = sites.here.master().plane.watch  # another leads, and has not seen who wrote what
+    world = sites.see()
+    assert world.waiting["berlin/store", "in"].rows == 390
+    assert sites.shares(world) == {"out": 0.0}
     sites.peer = replace_masters(silent, url)
     sites.board.measure("store", {"in": Backlog(rows=0)}, time.time() + 1)
     sites.now += 10

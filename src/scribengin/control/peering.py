@@ -23,7 +23,7 @@ from scribengin.control.peers import deletes, peer_state, stored_flows
 from scribengin.core.errors import FencedError, Refused, ScribenginError, Unreachable
 from scribengin.core.moments import moment_text, now_text, parse_time
 from scribengin.core.secret import read_secret
-from scribengin.registry.contract import Conflict
+from scribengin.registry.contract import Conflict, Create, Replace
 from scribengin.registry.outside import Level, Place, Waters
 from scribengin.registry.peers import Peer, PeerState, RemoteFlow, RemoteSource, remote_name
 from scribengin.registry.records import put
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from scribengin.client.peer_models import AllEnds, EndLevel, EndPlace, FlowEnds, SourceEnds
+    from scribengin.client.workflow_models import Waits
     from scribengin.control.workflows import Workflows
     from scribengin.core.secret import Secret
     from scribengin.registry.contract import Registry, Term
@@ -72,12 +73,14 @@ class Peering:
         workflows: Workflows,
         log: FilteringBoundLogger,
         *,
+        waits: Callable[[str], Mapping[str, Waits]] = lambda _flow: {},
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`workflows`: of the flows here."""
+        """`workflows`: of the flows here. `waits`: flow of a peer → source → what waits there, with what flows here have written."""
         self.registry = registry
         self.ask = ask
         self.workflows = workflows
+        self.waits = waits
         self.clock = clock
         self._log = log
         self._changed = threading.Condition()
@@ -185,9 +188,11 @@ class Asking:
             ends = self._peering.ask(self._name, peer, sorted(self._met)) if self._met else None
         except ScribenginError as error:
             self._listed = (-inf, peer)  # it may be another one when it answers again
-            if not state.silent_since or state.why != error.message:
-                silent = replace(state, silent_since=state.silent_since or moment_text(began), why=error.message)
-                self._registry.commit(put(self._registry, PEER_STATE(self._name), silent), term=term)
+            silent = replace(state, silent_since=state.silent_since or moment_text(began), why=error.message)
+            noting = [put(self._registry, PEER_STATE(self._name), silent)] if silent != state else []
+            noting += self._reckoned(began)
+            if noting:
+                self._registry.commit(*noting, term=term)
             return error.message
         before = {flow: found.record for flow, found in stored_flows(self._registry, self._name).items()}
         now = dict[str, RemoteFlow]()
@@ -201,6 +206,18 @@ class Asking:
             self._registry.commit(noted, *writes, *gone, term=term)
             self._noted_at = began
         return ""
+
+    def _reckoned(self, now: float) -> list[Create | Replace]:
+        """The flows of the silent peer with what waits for them as far as flows here know it: the next leader begins with that."""
+        writes = list[Create | Replace]()
+        for flow, found in stored_flows(self._registry, self._name).items():
+            known = self._peering.waits(remote_name(self._name, flow))
+            sources = {
+                id_: source if (there := known.get(id_)) is None or source.looked_at is None else _with_waits(source, there, now)
+                for id_, source in found.record.sources.items()
+            }
+            writes.append(found.replace(replace(found.record, sources=sources)))
+        return writes
 
     def _find(self, peer: Peer, began: float) -> None:
         """Which of its flows meet one here."""
@@ -247,7 +264,8 @@ class Answer:
             amounts = {"rows": waits.rows, "files": waits.files, "bytes": waits.bytes, "oldest_s": waits.seconds}
             found = replace(found, looked_at=self.began - source.looked_s, **amounts)
         elif before is not None:
-            found = replace(found, **{name: getattr(before, name) for name in ("looked_at", "rows", "files", "bytes", "oldest_s")})
+            kept = ("looked_at", "rows", "files", "bytes", "oldest_s", "reckoned")
+            found = replace(found, **{name: getattr(before, name) for name in kept})
         through = source.through
         if through is None or not through.at:
             return replace(found, unknown="" if through is None else remote_name(self.peer, through.unknown))
@@ -262,6 +280,11 @@ class Answer:
         return tuple(
             Place(kind=place.kind, at=_as_here(place.kind, place.at, self.aliases), topic=place.topic, many=place.many) for place in places
         )
+
+
+def _with_waits(source: RemoteSource, there: Waits, now: float) -> RemoteSource:
+    amounts = {"rows": there.rows, "files": there.files, "bytes": there.bytes, "oldest_s": there.seconds}
+    return replace(source, looked_at=now, reckoned=True, **amounts)
 
 
 def _as_here(kind: str, at: str, aliases: Mapping[str, str]) -> str:

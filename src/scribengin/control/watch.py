@@ -90,8 +90,9 @@ class Watch:
         self._remote = world.remote
         self._look_at_readers(world)
         for name, remote in world.remote.items():
+            known = self.board.waits(name)
             for id_, source in remote.sources.items():
-                if source.looked_at is not None:
+                if source.looked_at is not None and not (source.reckoned and id_ in known):
                     self.board.measure(name, {id_: _backlog(source)}, source.looked_at)
         for name in self.board.flows():
             flow = world.flows.get(name)
@@ -233,7 +234,7 @@ class Watch:
                         found[source] = backlog_of(end).most(found.get(source, Backlog()))
         if (remote := self._remote.get(flow)) is not None and remote.state in _READING:
             now = self.board.now()
-            sources = {id_: source for id_, source in remote.sources.items() if source.looked_at is not None}
+            sources = {id_: source for id_, source in remote.sources.items() if source.looked_at is not None and not source.reckoned}
             found = {id_: _backlog(source) for id_, source in sources.items() if now - (source.looked_at or 0.0) < _FRESH_S}
         known = {source: there for source, (_, there) in self.board.waits(flow).items()} | found
         return {source: Waits(there.rows, there.files, there.bytes, there.oldest_s) for source, there in known.items()}

@@ -119,7 +119,9 @@ class MasterHost:
             )
             taking = Taking(files, log)
             stack.callback(taking.close)
-            peering = Peering(self.registry, PeerClients(self.home.peers, certificates_of(os.environ)), Workflows(self.registry), log)
+            peering = Peering(
+                self.registry, PeerClients(self.home.peers, certificates_of(os.environ)), Workflows(self.registry), log, waits=watch.waits
+            )
             stack.callback(peering.close)
             self.master = master = Master(
                 self.registry,

@@ -42,6 +42,8 @@ class RemoteSource(Record):
     files: int | None = None
     bytes: int | None = None
     oldest_s: float | None = None
+    reckoned: bool = False
+    """the peer is silent: this is its last word with what flows here have written since; for a leader that has not seen them write"""
     through: float | None = None
     """all that was there at this moment is acknowledged by all flows behind it"""
     unknown: str = ""
