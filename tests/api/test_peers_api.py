@@ -229,6 +229,8 @@ def test_the_graph_shows_both_sites_and_the_lists_say_whether_a_peer_answers(sit
     shown = CliRunner().invoke(graph, ["collect", "--master", master.url])
     assert "out -> berlin/store.in, at topic wan: 40 rows wait" in shown.output
     assert f"berlin/store is running since {SINCE}" in shown.output
+    (row,) = sites.here.client(master).flows()
+    assert (row.fed_by, row.feeds) == ((), ("berlin/store",))
     listed = CliRunner().invoke(peer, ["list", "--master", master.url])
     assert f"peer berlin: {sites.master.url}; answered at 1970-01-12T13:46:40Z" in listed.output
     assert "collect.out -> berlin/store.in (topic wan)" in listed.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +28,7 @@ from scribengin.client.workflow_models import (
 from scribengin.control import bindings, reading
 from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
-from scribengin.control.peers import with_peers
+from scribengin.control.peers import read_remote, with_peers
 from scribengin.control.through import Reached, reached
 from scribengin.control.workflow_operate import read_operations
 from scribengin.control.workflows import Workflow, Workflows, is_ill
@@ -76,7 +77,27 @@ class RegistryView:
             met = {name: workflow.only(there) for name, workflow in met.items() if name in there}
         if not self._labels and not labels:  # of a text that was refused nobody knows the labels
             rows = tuple(sorted((*rows, *reading.read_refused_files(self._registry)), key=lambda row: row.flow))
-        return [_met(row_of(row), met[row.flow]) if row.flow in met else row_of(row) for row in rows]
+        shown = [_met(row_of(row), met[row.flow]) if row.flow in met else row_of(row) for row in rows]
+        return shown if self._labels else self._met_by_peers(shown)
+
+    def _met_by_peers(self, rows: list[FlowRow]) -> list[FlowRow]:
+        """The rows with the flows of peers that feed these, or that these feed."""
+        remote = read_remote(self._registry)
+        if not remote:
+            return rows
+        met = self._workflows.meeting({name: flow.outside for name, flow in remote.items()})
+        fed_by, feeds = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+        for each in met:
+            if each.feeding in remote:
+                fed_by[each.reading].add(each.feeding)
+            if each.reading in remote:
+                feeds[each.feeding].add(each.reading)
+        return [
+            replace(row, fed_by=(*row.fed_by, *sorted(fed_by[row.flow])), feeds=(*row.feeds, *sorted(feeds[row.flow])))
+            if row.flow in fed_by or row.flow in feeds
+            else row
+            for row in rows
+        ]
 
     def seen(self, flows: Iterable[str]) -> set[str]:
         """Those of them that may be seen."""
