@@ -125,8 +125,10 @@ class Peering:
                 continue
             except (Conflict, Unreachable):
                 pass  # the registry: the next look shows what is to be done
-            except Exception:  # a bug: told, and the peer is asked again all the same
-                self._log.exception("peer", peer=name)
+            except Exception:
+                if name not in self._peers:  # all is over, and the registry may be closed
+                    continue
+                self._log.exception("peer", peer=name)  # a bug: told, and the peer is asked again all the same
             if why and why != told:
                 self._log.warning("peer does not answer", peer=name, why=why)
             told = why
