@@ -19,6 +19,7 @@ KEPT = (
     "cli/test_warm.py::test_answers_are_those_of_a_cold_command",
     "connectors/kafka/test_flows.py::",
     "control/test_up.py::",
+    "docs/test_pages.py::",
     "docs/test_tutorial.py::",
     "end_to_end/tiers/test_running.py::",
     "hosts/test_bindings.py::",
