@@ -147,12 +147,13 @@ def record(folder: Path) -> Picture:
     shutil.copytree(EXAMPLE, folder)
     try:
         picture = Picture(folder)
+        files = " ".join(f"{flow}.yaml" for flow in FLOWS)
         with picture.up():
             picture.part(
                 "The flows, submitted at once",
                 "They wait for topics that others have still to make.",
                 "python generate.py",
-                "scribengin apply . --wait 8m",
+                f"scribengin apply {files} --wait 8m",
             )
             picture.come(400)
             picture.part(

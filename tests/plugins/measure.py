@@ -16,7 +16,6 @@ SLOW = Path(__file__).with_name("slow.txt")
 LIMIT_S = 3.0
 """of a test with all its parameters, in a run that shared two cores with other work: some 2 s alone"""
 KEPT = (
-    "cli/test_warm.py::test_answers_are_those_of_a_cold_command",
     "connectors/kafka/test_flows.py::",
     "control/test_up.py::",
     "docs/test_pages.py::",
