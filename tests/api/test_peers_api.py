@@ -10,6 +10,7 @@ import pytest
 import structlog
 from click.testing import CliRunner
 
+from scribengin.api.serving import Listen
 from scribengin.cli.commands.graph import command as graph
 from scribengin.cli.commands.peer import command as peer
 from scribengin.cli.commands.trace import command as trace
@@ -280,6 +281,10 @@ def test_who_may_see_some_flows_is_told_of_these(sites: Sites) -> None:
     assert [each.flow for each in ends.flows] == ["other", "store"]
     assert ends.flows[1].sources["in"].waits is None
     assert sites.there.client(sites.master).set_peer("x", SetPeer(("h:1",))).masters == ("http://h:1",)
+    eve = sites.there.tokens.add("eve", "viewer", {"team": "none"})
+    guarded = sites.there.master(listen=Listen(asks=True))
+    for flows in ((), ("store",)):
+        assert sites.there.client(guarded, token=eve).ends(flows).flows == ()
 
 
 def test_a_trail_names_where_it_goes_on_at_the_peer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:

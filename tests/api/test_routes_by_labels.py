@@ -28,6 +28,7 @@ NAMES = {
     "group": "disks",
     "member": "near",
     "path": "flows/hidden/desired",
+    "peer": "berlin",
     "quota": "team=shop",
     "node": "local",
     "name": "ann",
@@ -47,6 +48,7 @@ BODIES: dict[str, Any] = {
     "change_member": {"out": True},
     "write_record": {"value": {}, "version": 1},
     "write_quota": {"cores": 1},
+    "write_peer": {"masters": ["h:1"]},
     "bind": {"node": "local"},
     "make_token": {"name": "eve", "role": "admin"},
 }
@@ -59,6 +61,7 @@ ELSEWHERE = {
     "bring_package": "a package is no flow yet: whoever may submit brings one, under the hash of its content",
     "has_package": "only who knows the hash of the content learns that it is there",
     "stream_events": "has no end; tests/api/test_events_api.py looks at it",
+    "all_ends": "says what time it is beside the flows; tests/api/test_peers_api.py looks at it",
     "progress": "comes from workers, with the claim of their lease, and asks for no token",
 }
 """operation → why it is neither"""
