@@ -54,7 +54,7 @@ and that somebody can say which way a record went. This page is what [examples/p
 | Kafka between dataflows | the topics `events`, `payments`, `visits`: flows meet there, and need not name each other |
 | master | the process of `up`; with `scribengin master` several, of which one leads |
 | worker, container | a process for each tier of a flow, which a node starts: `flow.tier-number` |
-| ZooKeeper | [the registry](registry.md): what is wanted, who runs what, how far it is |
+| ZooKeeper | [the registry](registry.md): the desired state, who runs what, how far it is |
 """
 
 

@@ -25,8 +25,8 @@ def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/ends", response_model=AllEnds)
     def all_ends(asked: Annotated[Asked, may(Role.VIEWER)], flow: Annotated[list[str] | None, Query()] = None) -> Response:
-        """What the masters of another control plane ask: where flows read and write, and how they stand; of named flows also what waits
-        for them and how far they are acknowledged. What waits the leader alone was told: other masters send you there."""
+        """What the masters of another control plane ask: where flows read and write, and their states; of named flows also their backlogs
+        and how far they are acknowledged. Only the leader knows the backlogs: other masters redirect to it."""
         watch = asked.plane.watch
         if watch is None or not flow:
             return asked.answer(asked.view.ends(flow or ()))

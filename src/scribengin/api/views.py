@@ -28,7 +28,7 @@ from scribengin.client.workflow_models import (
 from scribengin.control import bindings, reading
 from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
-from scribengin.control.peers import read_remote, with_peers
+from scribengin.control.peers import read_remote, with_remote
 from scribengin.control.through import Reached, reached
 from scribengin.control.workflow_operate import read_operations
 from scribengin.control.workflows import Workflow, Workflows, is_ill
@@ -78,11 +78,11 @@ class RegistryView:
         if not self._labels and not labels:  # of a text that was refused nobody knows the labels
             rows = tuple(sorted((*rows, *reading.read_refused_files(self._registry)), key=lambda row: row.flow))
         shown = [_met(row_of(row), met[row.flow]) if row.flow in met else row_of(row) for row in rows]
-        return shown if self._labels else self._met_by_peers(shown)
+        return self._met_by_peers(shown)
 
     def _met_by_peers(self, rows: list[FlowRow]) -> list[FlowRow]:
         """The rows with the flows of peers that feed these, or that these feed."""
-        remote = read_remote(self._registry)
+        remote = self._remote()
         if not remote:
             return rows
         met = self._workflows.meeting({name: flow.outside for name, flow in remote.items()})
@@ -112,7 +112,7 @@ class RegistryView:
 
     def whole_workflow(self, name: str) -> Workflow:
         """All of a flow's workflow, those that may not be seen too, with the flows of peers that it meets."""
-        return self._with_remote(self._workflows.of(name))[0]
+        return self._with_remote(self._workflows.of(name), self._remote())
 
     def workflows(self) -> list[WorkflowRow]:
         """As `Client.workflows`."""
@@ -128,7 +128,8 @@ class RegistryView:
         """As `Client.workflow`; `waits`: flow → source → what waits there."""
         check_flow(self._registry, name)
         reading.read_flow(self._registry, name)
-        found, remote = self._with_remote(self.workflow_of(name))
+        remote = self._remote()
+        found = self._with_remote(self.workflow_of(name), remote)
         specs, nodes = self._workflows.specs(found.flows), list[FlowNode]()
         for flow in found.flows:
             if flow in remote:
@@ -150,9 +151,9 @@ class RegistryView:
         """As `Client.ends`; `looks`: flow → source → (age of the look in seconds, what waited)."""
         rows = {row.flow: row_of(row) for row in reading.read_flows(self._registry)}
         specs = self._workflows.specs(self.seen([name for name in rows if not flows or name in flows]))
-        found = []
+        found, remote = [], self._remote() if flows else {}
         for name, spec in sorted(specs.items()):
-            row, known, through = rows[name], looks(name) if flows else {}, self._through(name) if flows else {}
+            row, known, through = rows[name], looks(name) if flows else {}, self._through(name, remote) if flows else {}
             sources = {}
             for source, places in spec.outside.reads.items():
                 age_s, waits = known.get(source, (None, None))
@@ -166,7 +167,8 @@ class RegistryView:
         return AllEnds(time.time(), tuple(found))
 
     def _part(self, name: str) -> WorkflowPart | None:
-        found, remote = self._with_remote(self.workflow_of(name))
+        remote = self._remote()
+        found = self._with_remote(self.workflow_of(name), remote)
         if len(found.flows) < 2:
             return None
         rows = [MeetingRow(each.feeding, each.sink, each.reading, each.source, each.place) for each in found.meetings]
@@ -177,19 +179,22 @@ class RegistryView:
                 ill.append(IllRow(other, relation, status.state, status.since, status.reason, status.next))
         feeders, fed = (tuple(row for row in rows if getattr(row, side) == name) for side in ("reading", "feeding"))
         under_way = next((each for each in read_operations(self._registry, name) if each.step == "ask"), None)
-        return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill), self._shown(under_way), self._through(name))
+        return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill), self._shown(under_way), self._through(name, remote))
 
-    def _through(self, name: str) -> dict[str, ThroughRow]:
+    def _through(self, name: str, remote: Mapping[str, RemoteFlow]) -> dict[str, ThroughRow]:
         """How far the sources of a flow are through all flows behind it; those that may not be seen count too."""
-        whole, remote = self._with_remote(self._workflows.of(name))
+        whole = self._with_remote(self._workflows.of(name), remote)
         specs = self._workflows.specs(whole.flows)
         told = {flow: {id_: _said(source, f"{flow}.{id_}") for id_, source in there.sources.items()} for flow, there in remote.items()}
         acks = {flow: tuple(reading.acks_of(self._registry, flow, tuple(spec.tiers)).values()) for flow, spec in specs.items()}
         return {source: self._through_row(there) for source, there in reached(name, acks, whole.meetings, told).items()}
 
-    def _with_remote(self, workflow: Workflow) -> tuple[Workflow, Mapping[str, RemoteFlow]]:
-        """With the flows of peers that it meets, and how these are; without them for who sees some flows only."""
-        return (workflow, {}) if self._labels else with_peers(self._registry, self._workflows, workflow)
+    def _remote(self) -> Mapping[str, RemoteFlow]:
+        """The flows of peers; none for who sees some flows only."""
+        return {} if self._labels else read_remote(self._registry)
+
+    def _with_remote(self, workflow: Workflow, remote: Mapping[str, RemoteFlow]) -> Workflow:
+        return with_remote(workflow, self._workflows, remote)
 
     def _through_row(self, there: Reached) -> ThroughRow:
         if there.moment is not None:

@@ -51,7 +51,7 @@ class SourceEnds:
 
 @dataclass(frozen=True, slots=True)
 class FlowEnds:
-    """Where a flow reads and writes, and how it stands."""
+    """Where a flow reads and writes, and its state."""
 
     flow: str
     state: FlowState

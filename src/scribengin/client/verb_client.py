@@ -117,7 +117,7 @@ class VerbClient(Transport):
         return self._write("PUT", f"/v1/quotas/{part(quota)}", to, QuotaRow, None)
 
     def ends(self, flows: Collection[str] = ()) -> AllEnds:
-        """Where flows read and write, and how they stand; of named ones also what waits for them, and how far they are acknowledged."""
+        """Where flows read and write, and their states; of named ones also their backlogs, and how far they are acknowledged."""
         query = "&".join(f"flow={part(flow)}" for flow in flows)
         return self._get(f"/v1/ends{'?' * bool(query)}{query}", AllEnds, read_s=_ENDS_S)
 

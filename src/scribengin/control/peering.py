@@ -2,8 +2,8 @@
 names here.
 
 Nothing is asked of a peer but how its flows are; each control plane has the say over its own flows only. Where a peer is silent, its last
-answer stays, and what flows here write since is added to what waits there (`watching.backlogs`): a link that is cut costs delay, and no
-more waits there than may.
+answer stays, and what flows here write since is added to its backlog (`watching.backlogs`): a link that is cut costs delay, and the
+capacity of the source is kept.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Peering:
         waits: Callable[[str], Mapping[str, Waits]] = lambda _flow: {},
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`workflows`: of the flows here. `waits`: flow of a peer → source → what waits there, with what flows here have written."""
+        """`workflows`: of the flows here. `waits`: flow of a peer → source → its backlog, with what flows here have written."""
         self.registry = registry
         self.ask = ask
         self.workflows = workflows
@@ -215,7 +215,9 @@ class Asking:
         for flow, found in stored_flows(self._registry, self._name).items():
             known = self._peering.waits(remote_name(self._name, flow))
             sources = {
-                id_: source if (there := known.get(id_)) is None or source.looked_at is None else _with_waits(source, there, now)
+                id_: source
+                if (there := known.get(id_)) is None or source.looked_at is None
+                else _with_waits(source, there, now, reckoned=True)
                 for id_, source in found.record.sources.items()
             }
             writes.append(found.replace(replace(found.record, sources=sources)))
@@ -262,9 +264,7 @@ class Answer:
     def _source(self, source: SourceEnds, before: RemoteSource | None) -> RemoteSource:
         found = RemoteSource(reads=self._places(source.reads), waters=_waters(source))
         if source.waits is not None and source.looked_s is not None:
-            waits = source.waits
-            amounts = {"rows": waits.rows, "files": waits.files, "bytes": waits.bytes, "oldest_s": waits.seconds}
-            found = replace(found, looked_at=self.began - source.looked_s, **amounts)
+            found = _with_waits(found, source.waits, self.began - source.looked_s)
         elif before is not None:
             kept = ("looked_at", "rows", "files", "bytes", "oldest_s", "reckoned")
             found = replace(found, **{name: getattr(before, name) for name in kept})
@@ -284,9 +284,9 @@ class Answer:
         )
 
 
-def _with_waits(source: RemoteSource, there: Waits, now: float) -> RemoteSource:
+def _with_waits(source: RemoteSource, there: Waits, at: float, *, reckoned: bool = False) -> RemoteSource:
     amounts = {"rows": there.rows, "files": there.files, "bytes": there.bytes, "oldest_s": there.seconds}
-    return replace(source, looked_at=now, reckoned=True, **amounts)
+    return replace(source, looked_at=at, reckoned=reckoned, **amounts)
 
 
 def _as_here(kind: str, at: str, aliases: Mapping[str, str]) -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
     from scribengin.plan.meetings import Meeting
     from scribengin.registry.contract import Registry
-    from scribengin.registry.outside import Outside
 
 _FOLDER = "peers"
 
@@ -65,17 +64,19 @@ def read_peers_seen(mirror: Mirror) -> PeersSeen:
     return PeersSeen(peers, states, flows, problems)
 
 
-def with_remote(workflow: Workflow, here: Mapping[str, Outside], remote: Mapping[str, RemoteFlow]) -> Workflow:
+def with_remote(workflow: Workflow, workflows: Workflows, remote: Mapping[str, RemoteFlow]) -> Workflow:
     """A workflow with the flows of peers that meet it.
 
     Args:
         workflow: Of flows here.
-        here: Flow → where it reads and writes, of these.
+        workflows: Those of all flows here.
         remote: Flow of a peer, by its name here → as it is.
     """
+    if not remote:
+        return workflow
     index = MeetingIndex()
-    for name, outside in here.items():
-        index.put(name, outside)
+    for name, spec in workflows.specs(workflow.flows).items():
+        index.put(name, spec.outside)
     for name, flow in remote.items():
         index.put(name, flow.outside)
     met = tuple(each for each in index.meetings() if len({each.feeding, each.reading} & remote.keys()) == 1)
@@ -84,15 +85,6 @@ def with_remote(workflow: Workflow, here: Mapping[str, Outside], remote: Mapping
     flows = {name for each in met for name in (each.feeding, each.reading)} | {*workflow.flows}
     together = (*workflow.meetings, *met)
     return Workflow(from_the_sources(flows, together), together)
-
-
-def with_peers(registry: Registry, workflows: Workflows, workflow: Workflow) -> tuple[Workflow, Mapping[str, RemoteFlow]]:
-    """`with_remote`, with the flows of all peers as their records say; and these flows, by their names here."""
-    remote = read_remote(registry)
-    if not remote:
-        return workflow, {}
-    here: dict[str, Outside] = {flow: spec.outside for flow, spec in workflows.specs(workflow.flows).items()}
-    return with_remote(workflow, here, remote), remote
 
 
 def read_peers(registry: Registry) -> dict[str, Stored[Peer] | Newer | Damaged]:

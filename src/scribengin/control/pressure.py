@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.control.world import FlowSeen, Reader, Waiting, World
+    from scribengin.registry.kinds import Status
     from scribengin.registry.outside import Level, Waters
     from scribengin.registry.peers import RemoteFlow
 
@@ -56,9 +57,8 @@ def _ill_text(world: World, reader: str, passed: set[str]) -> str:
     flow = world.flows.get(reader)
     if flow is None or reader in passed:
         return ""
-    status = flow.status
-    if status is not None and status.state in _ILL:
-        return f"{reader} is {status.state} since {status.since}" + (f": {status.reason}" if status.reason else "")
+    if flow.status is not None and flow.status.state in _ILL:
+        return _since_text(reader, flow.status)
     holds = () if flow.held_back is None else flow.held_back.sinks.values()
     return next((text for hold in holds if (text := _ill_text(world, hold.flow, passed | {reader}))), "")
 
@@ -69,9 +69,11 @@ def _remote_ill_text(world: World, name: str, flow: RemoteFlow) -> str:
     state = world.peer_states.get(peer)
     if state is not None and state.silent_since:
         return f"peer {peer} does not answer since {state.silent_since}: {state.why}"
-    if flow.state in _ILL:
-        return f"{name} is {flow.state} since {flow.since}" + (f": {flow.reason}" if flow.reason else "")
-    return flow.reason
+    return _since_text(name, flow) if flow.state in _ILL else flow.reason
+
+
+def _since_text(name: str, status: Status | RemoteFlow) -> str:
+    return f"{name} is {status.state} since {status.since}" + (f": {status.reason}" if status.reason else "")
 
 
 def _shares(held: HeldBack | None) -> dict[str, tuple[str, str, float]]:
@@ -98,10 +100,7 @@ def _hold(world: World, flow: FlowSeen, reader: Reader) -> Hold | None:
 
 def _waters(world: World, reader: Reader) -> Waters | None:
     """How much may wait at the source; None where it does not say it, or where nobody knows the flow."""
-    if (remote := world.remote.get(reader.flow)) is not None:
-        source = remote.sources.get(reader.source)
-        return None if source is None else source.waters
-    flow = world.flows.get(reader.flow)
+    flow = world.remote.get(reader.flow) or world.flows.get(reader.flow)
     return None if flow is None else flow.waters.get(reader.source)
 
 

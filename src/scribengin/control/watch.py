@@ -144,11 +144,10 @@ class Watch:
 
     def waiting(self) -> dict[tuple[str, str], Waiting]:
         """(flow, source) → what waits there, of sources that say how much may."""
-        may_wait = {name: flow.waters.keys() for name, flow in self._flows.items() if flow.waters}
-        may_wait |= {name: remote.outside.waters.keys() for name, remote in self._remote.items()}
+        waters = {name: flow.waters for flows in (self._flows, self._remote) for name, flow in flows.items() if flow.waters}
         return {
             (name, source): Waiting(there.rows, there.bytes, there.seconds)
-            for name, sources in may_wait.items()
+            for name, sources in waters.items()
             for source, there in self.waits(name).items()
             if source in sources
         }
@@ -233,20 +232,18 @@ class Watch:
                     if not end.channel:
                         found[source] = backlog_of(end).most(found.get(source, Backlog()))
         if (remote := self._remote.get(flow)) is not None and remote.state in _READING:
-            now = self.board.now()
-            sources = {id_: source for id_, source in remote.sources.items() if source.looked_at is not None and not source.reckoned}
-            found = {id_: _backlog(source) for id_, source in sources.items() if now - (source.looked_at or 0.0) < _FRESH_S}
-        known = {source: there for source, (_, there) in self.board.waits(flow).items()} | found
-        return {source: Waits(there.rows, there.files, there.bytes, there.oldest_s) for source, there in known.items()}
+            since = self.board.now() - _FRESH_S
+            for id_, there in remote.sources.items():
+                if there.looked_at is not None and not there.reckoned and there.looked_at > since:
+                    found[id_] = _backlog(there)
+        known = {source: waits for source, (_, waits) in self.board.waits(flow).items()} | found
+        return {source: _waits(waits) for source, waits in known.items()}
 
     def looks(self, flow: str) -> dict[str, tuple[float, Waits]]:
-        """For another control plane: source → (age of the look in seconds, what waits there). While one asks, flows that say how much may
+        """For another control plane: source → (age of the look in seconds, its backlog). While one asks, flows that say how much may
         wait are measured where their workers do not look."""
         self._asked_at = self.board.now()
-        return {
-            source: (age_s, Waits(there.rows, there.files, there.bytes, there.oldest_s))
-            for source, (age_s, there) in self.board.waits(flow).items()
-        }
+        return {source: (age_s, _waits(there)) for source, (age_s, there) in self.board.waits(flow).items()}
 
     def exposition(self) -> bytes:
         """What Prometheus reads."""
@@ -281,6 +278,10 @@ class Watch:
             raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
+
+
+def _waits(there: Backlog) -> Waits:
+    return Waits(there.rows, there.files, there.bytes, there.oldest_s)
 
 
 def _backlog(source: RemoteSource) -> Backlog:

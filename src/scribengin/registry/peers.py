@@ -64,13 +64,14 @@ class RemoteFlow(Record):
     """sink → places"""
 
     @property
+    def waters(self) -> Mapping[str, Waters]:
+        """Source → how much may wait there, of those that say it."""
+        return {id_: source.waters for id_, source in self.sources.items() if source.waters is not None}
+
+    @property
     def outside(self) -> Outside:
         """Where it reads and writes."""
-        return Outside(
-            reads={id_: source.reads for id_, source in self.sources.items()},
-            writes=self.writes,
-            waters={id_: source.waters for id_, source in self.sources.items() if source.waters is not None},
-        )
+        return Outside(reads={id_: source.reads for id_, source in self.sources.items()}, writes=self.writes, waters=self.waters)
 
 
 def remote_name(peer: str, flow: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.control.home import Home
 from scribengin.control.masters import TOKEN, addresses, certificates_of, leader
-from scribengin.control.peers import with_peers
+from scribengin.control.peers import read_remote, with_remote
 from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
@@ -166,8 +166,7 @@ def _about(id_: RunId) -> dict[str, Any]:
 
 def _feeders(workflows: Workflows, flow: str) -> Sequence[str]:
     """The flows that write what this one reads, as the registry knows them now."""
-    found, _ = with_peers(workflows.registry, workflows, workflows.of(flow))
-    return found.feeders(flow)
+    return with_remote(workflows.of(flow), workflows, read_remote(workflows.registry)).feeders(flow)
 
 
 def _word(registry: Registry, id_: RunId, spec: Spec) -> Word | None:

@@ -78,6 +78,8 @@ class FileFeed:
     rows: int = 20
     parts: int = 0
     version: int = 1
+    ordered: bool = True
+    """each file's records come out in its order"""
 
     @property
     def label(self) -> str:
@@ -87,12 +89,16 @@ class FileFeed:
     def write(self) -> None:
         """See `Feed`."""
         self.seen(self.folder / "data").mkdir(parents=True, exist_ok=True)
+        self.seen(self.folder / "flow.yaml").write_text(self.text())
+        self.edit(self.version)
+
+    def text(self) -> str:
+        """Of its flow file."""
         text = f'version: 1\nname: {self.name}\nsources: {{records: {{type: files, path: data, format: json, schema: "{SCHEMA}"}}}}\n'
         text += (
             'steps: {done: {from: records, python: "steps:copied"}}\nsinks: {kept: {from: done, type: files, path: out, format: json}}\n'
         )
-        self.seen(self.folder / "flow.yaml").write_text(text)
-        self.edit(self.version)
+        return text
 
     def edit(self, version: int) -> None:
         """Other code of the same effect."""
@@ -119,7 +125,7 @@ class FileFeed:
 
     def judge(self) -> Findings:
         """See `Feed`."""
-        return check_output(self._out, "json", [key for part in range(self.parts) for key in self._keys(part)])
+        return check_output(self._out, "json", [key for part in range(self.parts) for key in self._keys(part)], ordered=self.ordered)
 
     @property
     def _out(self) -> Path:
@@ -141,12 +147,10 @@ class SharedFeed(FileFeed):
         """See `Feed`."""
         return "shared"
 
-    def write(self) -> None:
-        """See `Feed`."""
-        super().write()
-        flow = self.seen(self.folder / "flow.yaml")
-        text = flow.read_text().replace("format: json, schema", "format: json, split: 64KiB, schema")
-        flow.write_text(f"{text}tiers: {{core: {{steps: [done, kept], workers: {WORKERS}, resources: {{cores: 1}}}}}}\n")
+    def text(self) -> str:
+        """See `FileFeed`."""
+        text = super().text().replace("format: json, schema", "format: json, split: 64KiB, schema")
+        return f"{text}tiers: {{core: {{steps: [done, kept], workers: {WORKERS}, resources: {{cores: 1}}}}}}\n"
 
 
 @dataclass
@@ -154,6 +158,8 @@ class CutFeed(FileFeed):
     """The same in two tiers, between which a third one is put, and from which it is taken out again."""
 
     name: str = "cut"
+    ordered: bool = False
+    """a channel keeps no order"""
     is_long: bool = False
     """it has the third one"""
 
@@ -162,21 +168,15 @@ class CutFeed(FileFeed):
         """See `Feed`."""
         return "cut"
 
-    def write(self) -> None:
-        """See `Feed`."""
-        super().write()
+    def text(self) -> str:
+        """See `FileFeed`."""
         middle = '  middle: {from: front, python: "steps:copied"}\n' if self.is_long else ""
         between = "between: {steps: [middle]}, " if self.is_long else ""
         text = f'version: 1\nname: {self.name}\nsources: {{records: {{type: files, path: data, format: json, schema: "{SCHEMA}"}}}}\n'
         text += f'steps:\n  front: {{from: records, python: "steps:copied"}}\n{middle}'
         text += f'  back: {{from: {"middle" if self.is_long else "front"}, python: "steps:copied"}}\n'
         text += "sinks: {kept: {from: back, type: files, path: out, format: json}}\n"
-        text += f"tiers: {{first: {{steps: [front]}}, {between}last: {{steps: [back, kept]}}}}\n"
-        self.seen(self.folder / "flow.yaml").write_text(text)
-
-    def judge(self) -> Findings:
-        """See `Feed`; a channel keeps no order."""
-        return check_output(self._out, "json", (key for part in range(self.parts) for key in self._keys(part)), ordered=False)
+        return f"{text}tiers: {{first: {{steps: [front]}}, {between}last: {{steps: [back, kept]}}}}\n"
 
 
 @dataclass
