@@ -62,6 +62,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "connectors/objects/test_full_disk.py": ("objects",),
     "connectors/objects/test_hdfs_full_disk.py": ("hdfs",),
     "connectors/objects/test_hdfs_state_flows.py": ("hdfs",),
+    "connectors/objects/test_state_in_bucket.py": ("objects",),
     "connectors/objects/test_hdfs_flows.py": ("hdfs",),
     "hosts/test_state_in_hdfs.py": ("hdfs",),
 }

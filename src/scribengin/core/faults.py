@@ -98,7 +98,10 @@ TRASH_POINTS = ("trash.moved", "trash.restored")
 """Of `reset` and `reset --undo`."""
 
 ELSEWHERE_POINTS = ("lease.drafts", "lease.numbered", "state.drafted", "state.renamed")
-"""Those of a state that does not lie on a disk: while the lease is taken, and around the rename that makes a record of a draft."""
+"""Those of a state that does not lie on a disk: while the lease is taken, and around the step that makes a record of a draft."""
+
+BUCKET_POINTS = ("state.moving", "state.carried")
+"""Those of a state in a bucket: a folder is moved, its objects are copied and not yet deleted."""
 
 VARIABLE = "SCRIBENGIN_FAULT"
 
@@ -114,6 +117,7 @@ _BESIDE = (
     LETTER_POINTS,
     TRASH_POINTS,
     ELSEWHERE_POINTS,
+    BUCKET_POINTS,
 )
 _ALL = tuple(chain(POINTS, *_BESIDE))
 _ONCE = "once="

@@ -93,9 +93,22 @@ class RemotePath(PosixPath):
 
     @abstractmethod
     def guard(self, drafts: Path | None, why: str = "") -> None:
-        """From now on what this process writes below this path with `put` and `put_over` is written in the folder `drafts` first, which
-        must be there: who deletes that folder has ended that, for all that this process still does. It is told FencedError then, with
-        `why`. None: no more."""
+        """From now on this process writes below this path with `put` and `put_over` only as long as the folder `drafts` is there: who
+        deletes it, and then calls `settle`, has ended that, for all that this process still does. It gets FencedError then, with `why`.
+        None: no more."""
+
+    def settle(self) -> None:
+        """Under a lease that was just taken, the folders of earlier drivers' drafts deleted: end for good what those have begun to write
+        below this path, and complete moves that were cut short. Nothing of that is left where drafts are files."""
+
+    @property
+    def jars(self) -> tuple[str, ...]:
+        """The sets of jars by which Spark reaches the other system; none where it knows it by itself."""
+        return ()
+
+    def hadoop_settings(self) -> dict[str, str]:
+        """What Hadoop's client, which writes Spark's checkpoints, needs to reach the other system. Holds secrets."""
+        return {}
 
     # --- what pathlib gives ---
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.abilities import is_written_by_spark, redacts
 from scribengin.core.errors import SinkError
+from scribengin.core.remote import RemotePath
 from scribengin.embedded.jars import fetch
 from scribengin.local.prepare import open_sinks
 from scribengin.spark.lent import begin_session
@@ -32,7 +33,8 @@ def begin(
     Args:
         flows: what runs in it.
         settings: of the run; its master and memory come before those of a tier.
-        tell: hears what takes minutes. With it the session can also write: it has the jars that sinks of Spark's own need.
+        tell: hears what takes minutes. With it the session can also write: it has the jars that sinks of Spark's own need, and those by
+            which Spark reaches a state in another file system.
         lasting: other versions of the flow may run in it later, whose plans are not known yet.
 
     Raises:
@@ -40,7 +42,7 @@ def begin(
         SinkError: settings that a sink of Spark's own does not have.
     """
     tiers = [tier for flow in flows for tier in flow.tiers]
-    conf, by_spark = ({}, False) if tell is None else _for_spark_sinks(flows, settings.spark_conf, tell)
+    conf, by_spark = ({}, False) if tell is None else _to_write(flows, settings.spark_conf, tell)
     resources = _resources(flows)
     master, memory = _given(resources, settings)
     in_jvm = by_spark or any(node.stage == "native" for tier in tiers for query in tier.plan.queries for node in query.placed)
@@ -77,13 +79,16 @@ def _given(resources: Resources, settings: RunSettings) -> tuple[str, str]:
     return master, memory
 
 
-def _for_spark_sinks(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Callable[[str], None]) -> tuple[dict[str, str], bool]:
-    """(their settings, whether Spark writes for any of them)."""
+def _to_write(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Callable[[str], None]) -> tuple[dict[str, str], bool]:
+    """(settings for sinks of Spark's own and for checkpoints, whether Spark writes for any sink)."""
     jars: list[str] = []
     names: set[str] = set()
     redacted: set[str] = set()
     written = False
     for tier in [tier for flow in flows for tier in flow.tiers]:
+        state = tier.folder.path
+        if isinstance(state, RemotePath):
+            jars += [str(jar) for name in state.jars for jar in fetch(name, tell)]
         for id_, sink in open_sinks(tier.plan.flow).items():
             redacted.update(sink.redacted if redacts(sink) else ())
             if is_written_by_spark(sink):

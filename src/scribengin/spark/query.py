@@ -23,7 +23,7 @@ from scribengin.spark.hold import Hold
 from scribengin.spark.max_dead import DeadTally
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
-from scribengin.spark.session import leave_checkpoints_to_spark
+from scribengin.spark.session import put_checkpoints_elsewhere
 from scribengin.spark.tasks import tasks_under_way
 from scribengin.spark.unit_commits import UnitCommits
 from scribengin.spark.watermarks import IdleInputs
@@ -217,7 +217,7 @@ class QueryRun:
     def _start(self) -> StreamingQuery:
         session = self.spark.newSession()
         if isinstance(self.folder.path, RemotePath):
-            leave_checkpoints_to_spark(session)
+            put_checkpoints_elsewhere(session, self.folder.path)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
         compiler = Compiler(session, self.parts)
         self._recheck()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from scribengin.core.remote import RemotePath
+
 _STREAMING = "spark.sql.streaming"
 _INTERNAL = "org.apache.spark.sql.execution.streaming"
 _CHECKPOINTS = f"{_STREAMING}.checkpointFileManagerClass"
@@ -157,8 +159,11 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
         return begun.session()
 
 
-def leave_checkpoints_to_spark(session: SparkSession) -> None:
-    """For checkpoints that do not lie on a disk: the preset is quick there; Spark's own choice renames by the rules of the place."""
+def put_checkpoints_elsewhere(session: SparkSession, state: RemotePath) -> None:
+    """For checkpoints in another file system: the preset's file manager is for disks; Spark's own choice goes by the rules of the place."""
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()  # not the session's settings: Spark would show those
+    for name, value in state.hadoop_settings().items():
+        hadoop.set(name, value)
     if session.conf.get(_CHECKPOINTS, "") == PRESET[_CHECKPOINTS]:
         session.conf.unset(_CHECKPOINTS)
 

@@ -14,13 +14,17 @@ def is_elsewhere(text: str) -> bool:
 
 
 def located(text: str) -> Path:
-    """The state folder of a text: one of this machine, or of an HDFS. Raises ValueError, with what to write, for one that is neither.
+    """The state folder of a text: one of this machine, of an HDFS, or of a bucket. Raises ValueError, with what to write, for any other.
 
-    >>> located("work/state"), located("hdfs://namenode:8020/flows")
-    (PosixPath('work/state'), HdfsPath('hdfs://namenode:8020/flows'))
+    >>> located("work/state"), located("hdfs://namenode:8020/flows"), located("s3://bucket/flows")
+    (PosixPath('work/state'), HdfsPath('hdfs://namenode:8020/flows'), S3Path('s3://bucket/flows'))
     """
     if not is_elsewhere(text):
         return Path(text).expanduser()
+    if text.startswith("s3:"):
+        from scribengin.connectors.objects.path import S3Path
+
+        return S3Path.of(text)
     from scribengin.connectors.hdfs.path import HdfsPath
 
     return HdfsPath.of(text)

@@ -2,12 +2,12 @@
 
     terms/0000000007.json      who took Term 7: put-if-absent
     terms/0000000007.beat      empty; made anew at each sign
-    terms/0000000007.….open/   in it the driver of Term 7 drafts all that it writes into the state, and then renames it
+    terms/0000000007.….open/   as long as it is there, the driver of Term 7 may write into the state: see `RemotePath.guard`
     terms/0000000007.released  it has ended in order
 
-Who takes Term 8 deletes that folder; it has made its own before it took the Term, so that whoever comes next finds it. From then on
-nothing that the driver of Term 7 does can become a part of the state, whatever it has checked before and however long it has slept: that is
-the fence. The signs only say when somebody may come; nothing is kept by clocks.
+Who takes Term 8 deletes that folder, and then ends what was begun (`RemotePath.settle`); it has made its own before it took the Term, so
+that whoever comes next finds it. From then on nothing that the driver of Term 7 does can become a part of the state, whatever it has
+checked before and however long it has slept: that is the fence. The signs only say when somebody may come; nothing is kept by clocks.
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ def _taken(folder: StateFolder, path: RemotePath, term: int, right: Right | None
         known = _NAME.fullmatch(name)
         if known and name != drafts.name and int(known[1]) <= (term if known[2] == "open" else term - _KEPT_TERMS):
             (terms / name).remove(all_in_it=True)
+    path.settle()
     put_if_absent(folder.lock, b"")
     lease = RemoteLease(folder.lock, path, holder, drafts, right)
     faults.reached("lease.taken")

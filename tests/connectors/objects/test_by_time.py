@@ -25,7 +25,7 @@ from scribengin.connectors.objects.upkeep import StoreKeeper
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing import hdfs_places, object_stores
+from scribengin.testing import object_stores, remote_places
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def at(request: pytest.FixtureRequest, prefix: str, tmp_path: Path) -> At:
     kind, visible, *rolls = request.param.split("-")
     given = {"visible": visible} | ({"roll": MUCH} if rolls else {})
     if kind == "hdfs":
-        return At(hdfs_places.options(request.getfixturevalue("hdfs"), prefix, **given), hdfs_options.SINK)
+        return At(remote_places.options(request.getfixturevalue("hdfs"), prefix, **given), hdfs_options.SINK)
     if kind == "folder":
         return folder(tmp_path, **given)
     return At(object_stores.options(request.getfixturevalue("server"), prefix, **given), object_options.SINK)
@@ -472,7 +472,7 @@ def test_it_keeps_the_contract(request: pytest.FixtureRequest, tmp_path: Path, p
     if kind == "s3":
         at = At(object_stores.options(request.getfixturevalue("server"), prefix, visible="listing"), object_options.SINK)
     elif kind == "hdfs":
-        at = At(hdfs_places.options(request.getfixturevalue("hdfs"), prefix), hdfs_options.SINK)
+        at = At(remote_places.options(request.getfixturevalue("hdfs"), prefix), hdfs_options.SINK)
     else:
         at = folder(tmp_path)
     rows = [{"id": n, "ts": START + dt.timedelta(minutes=n)} for n in range(6)]

@@ -16,7 +16,7 @@ from scribengin.connectors.contract import Limits, Place
 from scribengin.core.added_columns import with_added
 from scribengin.core.errors import SourceError
 from scribengin.core.types import parse_schema
-from scribengin.testing import hdfs_places, object_stores
+from scribengin.testing import object_stores, remote_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ def place(request: pytest.FixtureRequest, prefix: str) -> tuple[Store, Opened]:
     """The store of a folder, and what opens a source over it."""
     type_ = request.param
     server = request.getfixturevalue("server" if type_ == "objects" else "hdfs")
-    helper: Any = object_stores if type_ == "objects" else hdfs_places
+    helper: Any = object_stores if type_ == "objects" else remote_places
 
     def source(schema: str = SCHEMA, keys: dict[str, str] | None = None, **more: Any) -> Any:
         given = source_types()[type_].filled(helper.options(server, prefix, **more))

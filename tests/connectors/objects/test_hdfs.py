@@ -26,7 +26,7 @@ from scribengin.core.errors import SinkError, StateError, Unreachable
 from scribengin.core.limited import limited
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
-from scribengin.testing.hdfs_places import opened, options
+from scribengin.testing.remote_places import opened, options
 from tests.connectors.group.alternating import Alternating
 from tests.looking import stop_whole
 

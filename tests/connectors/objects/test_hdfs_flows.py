@@ -19,7 +19,7 @@ from scribengin.reading import committed
 from scribengin.testing.faults.hdfs_flows import StruckHdfs
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.hdfs_places import opened, options
+from scribengin.testing.remote_places import opened, options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from scribengin.core.process import within
 from scribengin.embedded import hdfs as embedded
 from scribengin.embedded.hdfs import Hdfs
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
-from scribengin.testing.hdfs_places import opened
+from scribengin.testing.remote_places import opened
 from tests.connectors.objects.test_hdfs import ROWS, by_manifest, prepared, staged
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from scribengin.connectors.catalog import open_source, source_types
 from scribengin.connectors.contract import Place, Source
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance_sources import Bench, check_changing_source
-from scribengin.testing.hdfs_places import opened, options
+from scribengin.testing.remote_places import opened, options
 
 if TYPE_CHECKING:
     from scribengin.embedded.hdfs import Hdfs

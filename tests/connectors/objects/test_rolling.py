@@ -26,7 +26,7 @@ from scribengin.connectors.objects.upkeep import StoreKeeper
 from scribengin.core import faults
 from scribengin.core.errors import StateError, Unreachable
 from scribengin.embedded.hdfs import Hdfs
-from scribengin.testing import hdfs_places, object_stores
+from scribengin.testing import object_stores, remote_places
 from tests.connectors.objects.test_sink import Writer
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def at(request: pytest.FixtureRequest, prefix: str, tmp_path: Path) -> Make:
     def make(**more: Any) -> At:
         given = {"format": "json", "visible": visible, "roll": MUCH} | more
         if kind == "hdfs":
-            return At(hdfs_places.options(request.getfixturevalue("hdfs"), prefix, **given), hdfs_options.SINK)
+            return At(remote_places.options(request.getfixturevalue("hdfs"), prefix, **given), hdfs_options.SINK)
         if kind == "folder":
             return At({"url": f"file://{tmp_path}/out", **given}, object_options.SINK)
         return At(object_stores.options(request.getfixturevalue("server"), prefix, **given), object_options.SINK)
@@ -102,7 +102,7 @@ def at(request: pytest.FixtureRequest, prefix: str, tmp_path: Path) -> Make:
 def test_over_hdfs_a_killed_roller_is_followed_and_files_appear_once(
     hdfs: Hdfs, prefix: str, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
-    where = At(hdfs_places.options(hdfs, prefix, format="json", roll=MUCH, partition_by=["name"]), hdfs_options.SINK)
+    where = At(remote_places.options(hdfs, prefix, format="json", roll=MUCH, partition_by=["name"]), hdfs_options.SINK)
     writer = Writer(where.place)
     writer.write(0, rows(0), rows(2))
     assert where.listed() == []
@@ -378,7 +378,7 @@ def test_a_server_of_hdfs_that_is_away_for_a_minute_in_mid_merge_costs_nothing(
     tmp_path: Path, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Hdfs(tmp_path / "hdfs") as server:
-        where = At(hdfs_places.options(server, "rolled", format="json", roll=MUCH), hdfs_options.SINK)
+        where = At(remote_places.options(server, "rolled", format="json", roll=MUCH), hdfs_options.SINK)
         writer = Writer(where.place)
         for number in range(3):
             writer.write(number, rows(number))

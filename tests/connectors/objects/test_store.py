@@ -18,7 +18,7 @@ from scribengin.connectors.objects.s3 import PART_BYTES, S3Store
 from scribengin.connectors.objects.uploads import PartedWriter, Uploads
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
 from scribengin.core.store import LocalStore
-from scribengin.testing import hdfs_places
+from scribengin.testing import remote_places
 from scribengin.testing.object_stores import opened, options
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ ROUNDS_HDFS = 12
 def store(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Store:
     if request.param == "s3":
         return opened(request.getfixturevalue("server"), prefix)
-    return hdfs_places.opened(request.getfixturevalue("hdfs"), prefix) if request.param == "hdfs" else LocalStore(tmp_path / "store")
+    return remote_places.opened(request.getfixturevalue("hdfs"), prefix) if request.param == "hdfs" else LocalStore(tmp_path / "store")
 
 
 def test_an_object_is_written_once_and_read_whole_or_in_ranges(store: Store) -> None:

@@ -245,6 +245,7 @@ def test_every_point_that_the_code_passes_can_be_armed():
         faults.LETTER_POINTS,
         faults.TRASH_POINTS,
         faults.ELSEWHERE_POINTS,
+        faults.BUCKET_POINTS,
     )
     assert passed == {*POINTS, *faults.TRANSACTION_POINTS}.union(*others)
     try:

@@ -113,7 +113,7 @@ CATALOG: tuple[Entry, ...] = (
         "The state lies where all hosts reach it; a channel in a folder without a path does not, and tiers may run on several hosts.",
         "Give the edge a topic, `channel: {type: kafka, topic: NAME}`, or a folder that all hosts see, "
         "`channel: {type: folder, path: DIR}`.",
-        "tests/connectors/objects/test_hdfs_state.py::test_a_channel_of_one_host_is_refused_where_the_state_is_everywhere",
+        "tests/connectors/objects/test_remote_state.py::test_a_channel_of_one_host_is_refused_where_the_state_is_everywhere",
     ),
     met(
         "plan-unsaid",

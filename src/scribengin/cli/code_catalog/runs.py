@@ -52,7 +52,7 @@ CATALOG: tuple[Entry, ...] = (
         "The state folder cannot be on a store",
         "What was asked needs a folder of this machine.",
         "Leave `--state` out, so that the state lies on a disk.",
-        "tests/connectors/objects/test_hdfs_state.py::test_a_path_stays_what_it_is_on_its_way_to_others",
+        "tests/connectors/objects/test_remote_state.py::test_a_path_stays_what_it_is_on_its_way_to_others",
     ),
     met(
         "state-elsewhere",

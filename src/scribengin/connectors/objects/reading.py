@@ -13,6 +13,7 @@ from scribengin.connectors.objects.address import Address
 from scribengin.connectors.objects.manifests import lineages
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.readers import reading
+from scribengin.connectors.objects.s3 import s3a_settings
 from scribengin.connectors.objects.turns import Counted, root_of
 from scribengin.core.errors import SourceError
 
@@ -91,16 +92,7 @@ class Committed:
 
     def spark_settings(self) -> dict[str, str]:
         """What a session needs to read the store by S3A, secrets in plain; hadoop-aws must be among its jars."""
-        address = self.address
-        login = address.with_login().login
-        top = "spark.hadoop.fs.s3a"
-        settings = {f"{top}.endpoint.region": address.region, f"{top}.path.style.access": str(address.path_style).lower()}
-        if address.endpoint is not None:
-            settings |= {f"{top}.endpoint": address.endpoint}
-            settings |= {f"{top}.connection.ssl.enabled": str(address.endpoint.startswith("https:")).lower()}
-        if login is not None:
-            settings |= {f"{top}.access.key": login.key, f"{top}.secret.key": login.secret}
-        return settings | ({f"{top}.session.token": login.token} if login is not None and login.token else {})
+        return {f"spark.hadoop.{name}": value for name, value in s3a_settings(self.address.with_login()).items()}
 
     def _by_root(self) -> dict[str, list[str]]:
         """Below what partitions' folders begin → keys; more than one where some wait for a roller."""

@@ -196,6 +196,18 @@ class S3Store:
         return fault_of(self.address, said + ": its certificate is not trusted" * ("certificate" in details.lower()), what)
 
 
+def s3a_settings(address: Address) -> dict[str, str]:
+    """What Hadoop's S3A client needs to reach the store, secrets in plain."""
+    login, top = address.login, "fs.s3a"
+    settings = {f"{top}.endpoint.region": address.region, f"{top}.path.style.access": str(address.path_style).lower()}
+    if address.endpoint is not None:
+        settings |= {f"{top}.endpoint": address.endpoint}
+        settings |= {f"{top}.connection.ssl.enabled": str(address.endpoint.startswith("https:")).lower()}
+    if login is not None:
+        settings |= {f"{top}.access.key": login.key, f"{top}.secret.key": login.secret}
+    return settings | ({f"{top}.session.token": login.token} if login is not None and login.token else {})
+
+
 def _is_missing(error: FileNotFoundError) -> bool:
     """Whether it is the object that is not there: some stores answer 404 for a missing bucket or key of access too. The answer to HEAD has
     no text."""

@@ -12,7 +12,7 @@ from scribengin.embedded.hdfs import Hdfs
 from scribengin.testing.faults.flows import DECISIVE, KINDS
 from scribengin.testing.faults.grounds import Ground, store_places
 from scribengin.testing.faults.object_flows import BY_MANIFEST_DECISIVE, ObjectFlow, look_on, rolled_places
-from scribengin.testing.hdfs_places import address, options
+from scribengin.testing.remote_places import address, options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

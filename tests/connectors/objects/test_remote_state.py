@@ -1,4 +1,5 @@
-"""A flow's state in an HDFS: what its paths keep, who gets the lease, and that a driver that was overtaken writes nothing any more."""
+"""A flow's state in an HDFS or a bucket: what its paths keep, who gets the lease, and that a driver that was overtaken writes nothing any
+more."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
@@ -32,23 +34,40 @@ from scribengin.state.lease import read_holder, take_lease
 from scribengin.state.places import located
 from scribengin.state.segments import LineWriter, read_lines
 from scribengin.testing import campaign
-from scribengin.testing.hdfs_places import hasty_driver, hasty_keyed_driver
 from scribengin.testing.keyed_protocol import KeyedJob
-from scribengin.testing.protocol import Job
+from scribengin.testing.protocol import Driver, Job
+from scribengin.testing.remote_places import at_server, hasty_driver, hasty_keyed_driver
 from scribengin.testing.trials import await_file, finished, killed
 from tests.looking import stop_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.connectors.objects.path import S3Path
+    from scribengin.core.remote import RemotePath
     from scribengin.embedded.hdfs import Hdfs
+    from scribengin.embedded.objects import ObjectServer
 
 ROUNDS = 200
 ROUNDS_SHORT = 8
 """the close of a small file takes half a second"""
 
 
+@pytest.fixture(params=["hdfs", "objects"])
+def root(request: pytest.FixtureRequest, prefix: str, monkeypatch: pytest.MonkeyPatch) -> RemotePath:
+    if request.param == "hdfs":
+        return HdfsPath.of(f"{request.getfixturevalue('hdfs').uri}/{prefix}")
+    return at_server(request.getfixturevalue("server"), prefix, monkeypatch.setenv)
+
+
 @pytest.fixture
-def root(hdfs: Hdfs, prefix: str) -> HdfsPath:
+def in_hdfs(hdfs: Hdfs, prefix: str) -> HdfsPath:
     return HdfsPath.of(f"{hdfs.uri}/{prefix}")
+
+
+@pytest.fixture
+def in_bucket(server: ObjectServer, prefix: str, monkeypatch: pytest.MonkeyPatch) -> S3Path:
+    return at_server(server, prefix, monkeypatch.setenv)
 
 
 @pytest.fixture
@@ -75,28 +94,29 @@ def test_a_path_stays_what_it_is_on_its_way_to_others(hdfs: Hdfs, prefix: str) -
         assert told.value.code == "state-remote"
 
 
-@pytest.mark.parametrize("text", ["hdfs:///x", "hdfs://host:1", "s3://bucket/x", "webhdfs://host:1/x", "hdfs://me@host/x"])
-def test_a_place_that_cannot_hold_a_state_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match=r"write hdfs://NAMENODE:PORT/FOLDER|take it out"):
+@pytest.mark.parametrize("text", ["hdfs:///x", "hdfs://host:1", "s3://bucket", "s3:///x", "webhdfs://host:1/x", "hdfs://me@host/x"])
+def test_a_place_that_cannot_hold_a_state_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write hdfs://NAMENODE:PORT/FOLDER|write s3://BUCKET/|take it out"):
         located(text)
 
 
-def test_commands_say_whether_a_state_can_lie_there(hdfs: Hdfs, root: HdfsPath) -> None:
+def test_commands_say_whether_a_state_can_lie_there(hdfs: Hdfs, root: RemotePath) -> None:
     def said(*words: str) -> Any:
         command = [sys.executable, "-m", "scribengin.cli", *words]
         ended = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
         return json.loads(ended.stdout) if "--json" in words else ended.stderr
 
-    for folder, state in ((root, "ok"), (HdfsPath.of("hdfs://127.0.0.1:9/state"), "missing")):
+    away = root.__class__(f"{str(root).partition(':')[0]}://127.0.0.1:9/state")
+    for folder, state in ((root, "ok"), (away, "missing")):
         checks = said("doctor", "--json", "--state", str(folder))["result"]["checks"]
         (found,) = [each for each in checks if each["check"] == "state"]
         assert (found["state"], str(folder)[:16] in found["found"]) == (state, True), found
     assert not root.exists() or storage.names_in(root) == []
     for command in (("status", "flow.yaml"), ("up",), ("master", "--registry", "zk://127.0.0.1:9/x")):
-        assert "write hdfs://NAMENODE:PORT/FOLDER" in said(*command, "--state", "s3://bucket/x"), command
+        assert "write hdfs://NAMENODE:PORT/FOLDER" in said(*command, "--state", "webhdfs://host:1/x"), command
 
 
-def test_a_channel_of_one_host_is_refused_where_the_state_is_everywhere(root: HdfsPath, tmp_path: Path) -> None:
+def test_a_channel_of_one_host_is_refused_where_the_state_is_everywhere(root: RemotePath, tmp_path: Path) -> None:
     packages, registry = PackageStore(tmp_path / "packages"), MemoryStore().client()
     cut = CUT.replace("DATA", str(tmp_path))
 
@@ -131,7 +151,7 @@ edges: {"odd -> kept": {channel: CHANNEL}}
 """
 
 
-def test_what_is_put_is_whole_or_absent_and_what_is_there_stays(root: HdfsPath) -> None:
+def test_what_is_put_is_whole_or_absent_and_what_is_there_stays(root: RemotePath) -> None:
     path = root / "a" / "record"
     assert storage.read_or_none(path) is None
     assert storage.names_in(root) == []
@@ -157,7 +177,7 @@ def test_what_is_put_is_whole_or_absent_and_what_is_there_stays(root: HdfsPath) 
     assert not root.exists()
 
 
-def test_a_folder_is_moved_at_once_and_never_into_another(root: HdfsPath) -> None:
+def test_a_folder_is_moved_at_once_and_never_into_another(root: RemotePath) -> None:
     storage.put_if_absent(root / "decisions" / "0", b"x")
     storage.make_folder(root / "past")
     (root / "decisions").rename(root / "past" / "decisions")
@@ -168,7 +188,8 @@ def test_a_folder_is_moved_at_once_and_never_into_another(root: HdfsPath) -> Non
     assert storage.names_in(root / "past") == ["decisions"]
 
 
-def test_drafts_of_killed_writers_are_seen_by_nobody_and_cleared_away(root: HdfsPath) -> None:
+def test_drafts_of_killed_writers_are_seen_by_nobody_and_cleared_away(in_hdfs: HdfsPath) -> None:
+    root = in_hdfs
     storage.make_folder(root)
     with subprocess.Popen([sys.executable, "-c", WRITER, str(root)], env=os.environ | {faults.VARIABLE: "state.drafted:die"}) as writer:
         assert writer.wait(60) == -signal.SIGKILL
@@ -186,7 +207,7 @@ put_if_absent(located(sys.argv[1]) / "record", b"data")
 """
 
 
-def test_lines_are_durable_and_torn_ones_noticed(root: HdfsPath) -> None:
+def test_lines_are_durable_and_torn_ones_noticed(root: RemotePath) -> None:
     writer = LineWriter(root, "attempt")
     for number in range(3):
         writer.append(7, {"n": number})
@@ -202,7 +223,7 @@ def test_lines_are_durable_and_torn_ones_noticed(root: HdfsPath) -> None:
     assert storage.names_in(root) == ["0000000007"]
 
 
-def test_a_log_folds_and_is_read_there_as_on_a_disk(root: HdfsPath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_folds_and_is_read_there_as_on_a_disk(root: RemotePath, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbered_log, "CHUNK", 3)
     log = NumberedLog(root, "entry")
     for number in range(7):
@@ -238,7 +259,8 @@ def test_a_fork_neither_has_the_clients_of_its_parent_nor_ends_them() -> None:
     assert subprocess.run([sys.executable, "-c", FORKER], check=True, capture_output=True, timeout=120).stdout == b""
 
 
-def test_a_record_whose_answer_was_lost_is_known_as_ours(root: HdfsPath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_whose_answer_was_lost_is_known_as_ours(in_hdfs: HdfsPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = in_hdfs
     storage.make_folder(root)
     store = root._store
     real = store._client
@@ -260,7 +282,8 @@ def test_a_record_whose_answer_was_lost_is_known_as_ours(root: HdfsPath, monkeyp
     assert storage.drafts_in(root) == []
 
 
-def test_a_name_node_that_hangs_is_told_after_the_time_limit(hdfs: Hdfs, root: HdfsPath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_node_that_hangs_is_told_after_the_time_limit(hdfs: Hdfs, in_hdfs: HdfsPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = in_hdfs
     storage.put_if_absent(root / "a", b"1")
     monkeypatch.setattr(hdfs_store, "CALL_S", 1.0)
     assert hdfs.pid is not None
@@ -279,7 +302,7 @@ def test_a_name_node_that_hangs_is_told_after_the_time_limit(hdfs: Hdfs, root: H
 # --- races ---
 
 
-def _race_of_threads(root: HdfsPath, rounds: int) -> None:
+def _race_of_threads(root: RemotePath, rounds: int) -> None:
     barrier = Barrier(16)
 
     def put(me: int) -> list[bool]:
@@ -307,7 +330,7 @@ for number in range(int(sys.argv[3])):
 """
 
 
-def _race_of_processes(root: HdfsPath, rounds: int) -> None:
+def _race_of_processes(root: RemotePath, rounds: int) -> None:
     commands = [[sys.executable, "-c", RACER, str(root), name, str(rounds)] for name in ("a", "b")]
     racers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for command in commands]
     try:
@@ -327,14 +350,14 @@ def _race_of_processes(root: HdfsPath, rounds: int) -> None:
             racer.communicate()
 
 
-def test_of_drivers_that_decide_at_once_one_is_heard(root: HdfsPath) -> None:
+def test_of_drivers_that_decide_at_once_one_is_heard(root: RemotePath) -> None:
     _race_of_threads(root / "threads", ROUNDS_SHORT)
     _race_of_processes(root / "processes", ROUNDS_SHORT)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_of_two_processes_and_of_16_threads_that_decide_at_once_one_is_heard_200_times(root: HdfsPath) -> None:
+def test_of_two_processes_and_of_16_threads_that_decide_at_once_one_is_heard_200_times(root: RemotePath) -> None:
     _race_of_threads(root / "threads", ROUNDS)
     _race_of_processes(root / "processes", ROUNDS)
 
@@ -342,7 +365,7 @@ def test_of_two_processes_and_of_16_threads_that_decide_at_once_one_is_heard_200
 # --- the lease ---
 
 
-def test_the_lease_is_refused_while_its_holder_gives_signs_and_taken_at_once_when_it_ended_in_order(hasty: None, root: HdfsPath) -> None:
+def test_the_lease_is_refused_while_its_holder_gives_signs_and_taken_at_once_when_it_ended_in_order(hasty: None, root: RemotePath) -> None:
     folder = StateFolder(root, "f")
     assert read_holder(folder) is None
     for term in (1, 2):
@@ -360,7 +383,7 @@ def test_the_lease_is_refused_while_its_holder_gives_signs_and_taken_at_once_whe
     assert not [name for name in storage.names_in(folder.path / "terms") if name.endswith(".open")]
 
 
-def test_terms_rise_and_old_ones_are_cleared_away(hasty: None, root: HdfsPath) -> None:
+def test_terms_rise_and_old_ones_are_cleared_away(hasty: None, root: RemotePath) -> None:
     folder = StateFolder(root, "f")
     terms = []
     for _ in range(13):
@@ -375,7 +398,7 @@ import signal, sys
 from scribengin.core.storage import put_if_absent, replace
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.testing.hdfs_places import hasty
+from scribengin.testing.remote_places import hasty
 from scribengin.state.places import located
 hasty()
 folder = StateFolder(located(sys.argv[1]), "f")
@@ -391,7 +414,7 @@ for line in sys.stdin:
 """
 
 
-def _holder(root: HdfsPath, fault: str = "") -> subprocess.Popen[str]:
+def _holder(root: RemotePath, fault: str = "") -> subprocess.Popen[str]:
     environment = os.environ | {faults.VARIABLE: fault}
     return subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -409,7 +432,7 @@ def _asked(holder: subprocess.Popen[str], *lines: str) -> list[str]:
     return said
 
 
-def test_who_slept_while_another_took_the_lease_writes_nothing_into_the_state(hasty: None, root: HdfsPath) -> None:
+def test_who_slept_while_another_took_the_lease_writes_nothing_into_the_state(hasty: None, root: RemotePath) -> None:
     folder = StateFolder(root, "f")
     with _holder(root) as sleeper:
         try:
@@ -439,7 +462,7 @@ def test_who_slept_while_another_took_the_lease_writes_nothing_into_the_state(ha
             sleeper.kill()
 
 
-def test_the_lease_of_a_killed_process_of_this_machine_is_free_at_once(root: HdfsPath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_of_a_killed_process_of_this_machine_is_free_at_once(root: RemotePath, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_lease, "EXPIRES_S", 3600.0)  # nobody waits until it has expired
     with _holder(root) as holder:
         assert holder.stdout is not None
@@ -450,7 +473,7 @@ def test_the_lease_of_a_killed_process_of_this_machine_is_free_at_once(root: Hdf
 
 
 @pytest.mark.parametrize("point", ["lease.drafts", "lease.numbered", "lease.taken"])
-def test_who_slept_in_the_midst_of_taking_the_lease_has_not_got_it(hasty: None, root: HdfsPath, tmp_path: Path, point: str) -> None:
+def test_who_slept_in_the_midst_of_taking_the_lease_has_not_got_it(hasty: None, root: RemotePath, tmp_path: Path, point: str) -> None:
     folder, gate = StateFolder(root, "f"), tmp_path / "gate"
     with _holder(root, f"{point}:wait={gate}") as sleeper:
         try:
@@ -479,7 +502,7 @@ def _until(path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_of_16_that_come_at_once_one_gets_the_lease(hasty: None, root: HdfsPath) -> None:
+def test_of_16_that_come_at_once_one_gets_the_lease(hasty: None, root: RemotePath) -> None:
     folder = StateFolder(root, "f")
     barrier = Barrier(16)
 
@@ -497,14 +520,18 @@ def test_of_16_that_come_at_once_one_gets_the_lease(hasty: None, root: HdfsPath)
 # --- the protocol: lease, source log, decisions, letters and recovery over it, without Spark ---
 
 
-def _job(root: HdfsPath, tmp_path: Path) -> Job:
+def _driver(make: Callable[..., Driver] = hasty_driver) -> Callable[[Job], Driver]:
+    return partial(make, reached={name: value for name, value in os.environ.items() if name.startswith("AWS_")})
+
+
+def _job(root: RemotePath, tmp_path: Path) -> Job:
     return Job(root / "state", tmp_path / "out", batches=2, rows=6)
 
 
 @pytest.mark.timeout(300)
-def test_a_driver_killed_between_any_two_steps_loses_and_doubles_nothing(root: HdfsPath, tmp_path: Path) -> None:
+def test_a_driver_killed_between_any_two_steps_loses_and_doubles_nothing(root: RemotePath, tmp_path: Path) -> None:
     points = ("lease.numbered", "source.logged", "state.drafted@7", "decide.after")
-    outcome = killed(_job(root, tmp_path), [f"{point}:die" for point in points], hasty_driver)
+    outcome = killed(_job(root, tmp_path), [f"{point}:die" for point in points], _driver())
     assert outcome.clean, outcome
     assert set(outcome.statuses) == {-signal.SIGKILL}, "each was struck"
     assert campaign.audit(_job(root, tmp_path)) == ()
@@ -514,38 +541,38 @@ def test_a_driver_killed_between_any_two_steps_loses_and_doubles_nothing(root: H
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("point", [*(point for point in POINTS if not point.startswith("fold.")), *ELSEWHERE_POINTS])
 @pytest.mark.parametrize("nth", [1, 3])
-def test_a_driver_killed_at_every_point_loses_and_doubles_nothing(root: HdfsPath, tmp_path: Path, point: str, nth: int) -> None:
-    outcome = killed(_job(root, tmp_path), [f"{point}@{nth}:die"], hasty_driver)
+def test_a_driver_killed_at_every_point_loses_and_doubles_nothing(root: RemotePath, tmp_path: Path, point: str, nth: int) -> None:
+    outcome = killed(_job(root, tmp_path), [f"{point}@{nth}:die"], _driver())
     assert outcome.clean, outcome
     assert campaign.audit(_job(root, tmp_path)) == ()
 
 
 @pytest.mark.timeout(300)
-def test_rows_that_are_staged_in_the_state_come_to_a_keyed_store_once(root: HdfsPath, tmp_path: Path) -> None:
+def test_rows_that_are_staged_in_the_state_come_to_a_keyed_store_once(root: RemotePath, tmp_path: Path) -> None:
     job = KeyedJob(root / "state", tmp_path / "out", batches=2, rows=6)
-    outcome = killed(job, [f"{point}:die" for point in ("decide.after", "settle.before")], hasty_keyed_driver)
+    outcome = killed(job, [f"{point}:die" for point in ("decide.after", "settle.before")], _driver(hasty_keyed_driver))
     assert outcome.clean, outcome
     assert set(outcome.statuses) == {-signal.SIGKILL}, "each was struck"
 
 
-def _overtaken(root: HdfsPath, tmp_path: Path, point: str) -> None:
+def _overtaken(root: RemotePath, tmp_path: Path, point: str) -> None:
     """A driver sleeps at a point, wholly; its successor runs to the end; it wakes."""
     job, gate = _job(root, tmp_path), tmp_path / "gate"
-    sleeper = campaign.start(job, f"{point}:wait={gate}", make_driver=hasty_driver)
+    sleeper = campaign.start(job, f"{point}:wait={gate}", make_driver=_driver())
     await_file(Path(f"{gate}.waiting"), sleeper)
     assert sleeper.process.pid is not None
     os.kill(sleeper.process.pid, signal.SIGSTOP)
-    second = campaign.run(job, make_driver=hasty_driver)
+    second = campaign.run(job, make_driver=_driver())
     gate.touch()
     os.kill(sleeper.process.pid, signal.SIGCONT)
     first = sleeper.wait()
     assert (second, first) == (campaign.DONE, campaign.FENCED)
-    outcome = finished(job, hasty_driver, [second, first])
+    outcome = finished(job, _driver(), [second, first])
     assert outcome.clean, outcome
 
 
 @pytest.mark.timeout(300)
-def test_a_driver_that_slept_before_it_decided_does_not_decide(root: HdfsPath, tmp_path: Path) -> None:
+def test_a_driver_that_slept_before_it_decided_does_not_decide(root: RemotePath, tmp_path: Path) -> None:
     _overtaken(root, tmp_path, "decide.before")
 
 
@@ -554,5 +581,5 @@ def test_a_driver_that_slept_before_it_decided_does_not_decide(root: HdfsPath, t
 @pytest.mark.parametrize(
     "point", ["lease.taken", "batch.entry", "stage.closed", "state.drafted@4", "decide.after", "publish.renamed", "commit.before"]
 )
-def test_a_driver_that_slept_anywhere_is_fenced(root: HdfsPath, tmp_path: Path, point: str) -> None:
+def test_a_driver_that_slept_anywhere_is_fenced(root: RemotePath, tmp_path: Path, point: str) -> None:
     _overtaken(root, tmp_path, point)
