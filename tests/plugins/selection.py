@@ -50,7 +50,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "docs/test_kafka_page.py": ("kafka",),
     "docs/test_tutorial.py": ("kafka",),
     "docs/test_json.py": ("spark-kafka",),
-    "docs/test_store_pages.py": ("postgres", "cassandra", "hbase", "opensearch", "hdfs", "objects"),
+    "docs/test_store_pages.py": ("postgres", "cassandra", "hbase", "opensearch", "hdfs", "objects", "s3a"),
     "end_to_end/stores": ("postgres", "cassandra", "hbase", "opensearch", "objects"),
     "connectors/delta/test_readers.py": ("delta-spark",),
     "testing/faults/test_kafka_faults.py": ("kafka",),
@@ -64,7 +64,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "connectors/objects/test_hdfs_state_flows.py": ("hdfs",),
     "connectors/objects/test_state_in_bucket.py": ("objects",),
     "connectors/objects/test_hdfs_flows.py": ("hdfs",),
-    "hosts/test_state_in_hdfs.py": ("hdfs",),
+    "hosts/test_remote_state.py": ("hdfs", "objects", "s3a"),
 }
 """all tests of a place"""
 

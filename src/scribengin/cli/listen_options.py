@@ -30,8 +30,8 @@ state_option = click.option(
     "--state",
     type=StateRoot(),
     metavar="DIR",
-    help="Where new flows keep their state: hdfs://NAMENODE:PORT/FOLDER, or a folder that all hosts and masters see under this path; "
-    "in its own folder by default.",
+    help="Where new flows keep their state: hdfs://NAMENODE:PORT/FOLDER, s3://BUCKET/FOLDER, or a folder that all hosts and masters see "
+    "under this path; in its own folder by default.",
 )
 """Gives a command `state`."""
 

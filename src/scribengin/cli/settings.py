@@ -56,7 +56,9 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("state", "path", "The state folder, or hdfs://NAMENODE:PORT/FOLDER; .scribengin beside the flow by default."),
+    Setting(
+        "state", "path", "The state folder, hdfs://NAMENODE:PORT/FOLDER or s3://BUCKET/FOLDER; .scribengin beside the flow by default."
+    ),
     Setting("metrics", "port", "Serve Prometheus metrics on this port of 127.0.0.1."),
     Setting("fail_fast", "flag", "Stop all Queries when one fails.", False),
     Setting("strict", "flag", "Exit 1 when this run had dead letters.", False),

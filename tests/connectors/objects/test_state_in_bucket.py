@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -202,6 +203,21 @@ def test_faults_of_the_store_say_what_to_do(server: ObjectServer, root: S3Path, 
     assert fault(root / "x")[0] == "objects-login"
 
 
+@pytest.mark.parametrize("ignored", ["PUT", "POST"])
+def test_a_store_that_ignores_conditions_holds_no_state(root: S3Path, monkeypatch: pytest.MonkeyPatch, ignored: str) -> None:
+    send = signed.SignedRequests._send
+
+    def lax(self: signed.SignedRequests, method: str, path: str, query: str, body: bytes, headers: Any) -> signed.Answer:
+        kept = {name: value for name, value in headers.items() if method != ignored or name != "if-none-match"}
+        return send(self, method, path, query, body, kept)
+
+    monkeypatch.setattr(signed.SignedRequests, "_send", lax)
+    with pytest.raises(SinkError, match="ignores If-None-Match") as told:
+        take_lease(StateFolder(root, "f"))
+    assert told.value.code == "objects-unable"
+    assert not [name for name in (root / "f" / "main").entries() if name.startswith(".probe")]
+
+
 # --- flows ---
 
 FLOW = """
@@ -224,47 +240,64 @@ sinks:
 """
 
 
+WITHOUT_STATE = f"{FLOW.partition('steps:')[0]}sinks: {{kept: {{from: orders, type: files, path: out, format: json}}}}\n"
+
+
 def orders(minute: int, *ids: int) -> list[dict[str, Any]]:
     return [{"id": id_, "at": f"2026-01-01T00:{minute:02}:00Z"} for id_ in ids]
 
 
-def command(folder: FlowFolder, state: S3Path, *words: str) -> list[str]:
-    return [sys.executable, "-m", "scribengin.cli", *words, str(folder.path / "flow.yaml"), "--state", str(state)]
+def command(folder: Path, state: S3Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "scribengin.cli", *words, str(folder / "flow.yaml"), "--state", str(state)]
 
 
 def ids(folder: FlowFolder) -> list[int]:
     return sorted(row["id"] for row in folder.read("out"))
 
 
-def said(folder: FlowFolder, state: S3Path, *words: str) -> str:
+def said(folder: Path, state: S3Path, *words: str) -> str:
     ended = subprocess.run(command(folder, state, *words), capture_output=True, check=False, timeout=200, text=True)
     assert ended.returncode == 0, ended
     return ended.stdout
 
 
 @pytest.mark.needs("s3a")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(300)
+def test_a_flow_runs_and_balances(tmp_path: Path, root: S3Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in orders(0, 1, 2)))
+    (tmp_path / "flow.yaml").write_text(WITHOUT_STATE)
+    said(tmp_path, root, "run", "--once")
+    assert "balances" in said(tmp_path, root, "audit")
+    assert storage.names_in(root / "shop" / "main" / "kept" / "decisions") == ["0000000000.json"]
+
+
+@pytest.mark.long
+@pytest.mark.needs("s3a")
+@pytest.mark.timeout(600)
 def test_a_run_that_was_killed_goes_on_from_what_lies_there_and_its_audit_is_clean(
     folder: FlowFolder, server: ObjectServer, root: S3Path
 ) -> None:
     folder.flow(FLOW).data("data/a.jsonl", [*orders(0, 1, 2), *orders(1, 3), "torn"])
     struck = os.environ | {faults.VARIABLE: "publish.record.after:kill"}
-    with subprocess.Popen(command(folder, root, "run", "--once"), env=struck, start_new_session=True, stdout=subprocess.DEVNULL) as driver:
+    with subprocess.Popen(
+        command(folder.path, root, "run", "--once"), env=struck, start_new_session=True, stdout=subprocess.DEVNULL
+    ) as driver:
         assert driver.wait(200) == -signal.SIGKILL
     folder.data("data/b.jsonl", orders(5, 4))
-    said(folder, root, "run", "--once")
+    said(folder.path, root, "run", "--once")
     assert ids(folder) == [1, 2, 3, 4]
     folder.data("data/c.jsonl", orders(9, 5))
-    assert "balances" in said(folder, root, "run", "--once")
+    assert "balances" in said(folder.path, root, "run", "--once")
     assert ids(folder) == [1, 2, 3, 4, 5]
     assert sorted((row["minute"][14:16], row["n"]) for row in folder.read("counts")) == [("00", 2), ("01", 1), ("05", 1)]
     assert (root / "shop" / "main" / "counted" / "checkpoint" / "offsets").is_dir(), "Spark's own lies there too"
     assert not (folder.path / ".scribengin" / "shop" / "main" / "kept").exists(), "nothing but logs stays on this machine"
     for words, found in ((("audit",), "balances"), (("dead", "show"), "torn"), (("status",), "stopped")):
-        assert found in said(folder, root, *words)
-    said(folder, root, "reset", "--outputs", "--yes")
+        assert found in said(folder.path, root, *words)
+    said(folder.path, root, "reset", "--outputs", "--yes")
     assert ids(folder) == []
-    said(folder, root, "reset", "--undo")
+    said(folder.path, root, "reset", "--undo=")
     assert ids(folder) == [1, 2, 3, 4, 5]
     secret = server.credentials.read_bytes().rpartition(b" = ")[2].strip()
     logs = [path for path in (folder.path / ".scribengin").rglob("*") if path.is_file()]
@@ -279,7 +312,7 @@ def test_a_flow_waits_for_the_store_and_goes_on(folder: FlowFolder, tmp_path: Pa
     with or_skipped(tmp_path / "objects") as store:
         state = at_server(store, "state", monkeypatch.setenv)
         folder.flow(FLOW).data("data/a.jsonl", orders(0, 1, 2))
-        with subprocess.Popen(command(folder, state, "run"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
+        with subprocess.Popen(command(folder.path, state, "run"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
             try:
                 assert within(150.0, lambda: ids(folder) == [1, 2])
                 store.kill()
@@ -290,4 +323,4 @@ def test_a_flow_waits_for_the_store_and_goes_on(folder: FlowFolder, tmp_path: Pa
             finally:
                 driver.send_signal(signal.SIGINT)
                 driver.wait(100)
-        assert "balances" in said(folder, state, "audit")
+        assert "balances" in said(folder.path, state, "audit")

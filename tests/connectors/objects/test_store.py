@@ -153,6 +153,14 @@ def test_of_two_processes_and_of_sixteen_threads_one_wins_each_key(store: Store,
     assert all(store.get(f"many/{n:04d}") == b"%d" % me for me, each in enumerate(wins) for n in each)
 
 
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_an_empty_variable_names_no_endpoint(server: ObjectServer, prefix: str, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "")
+    store = opened(server, prefix)
+    assert store.put("a", b"1")
+    assert [entry.key for entry in store.list()] == ["a"]
+
+
 def test_parts_that_a_killed_process_has_left_are_found_and_go(server: ObjectServer, prefix: str) -> None:
     store = opened(server, prefix)
     uploads = Uploads(store)

@@ -33,7 +33,7 @@ from scribengin.connectors.objects.s3 import PART_BYTES, s3a_settings
 from scribengin.connectors.objects.signed import CONFLICT, EXISTS, GONE, Answer, SignedRequests
 from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, StateError
+from scribengin.core.errors import FencedError, SinkError, StateError
 from scribengin.core.remote import RemotePath, Seen
 
 if TYPE_CHECKING:
@@ -170,7 +170,8 @@ class S3Path(RemotePath):
             _guards[self] = (drafts._mark, why)
 
     def settle(self) -> None:
-        """See RemotePath."""
+        """See RemotePath. Raises SinkError for a store that has no conditional writes: two drivers could both win."""
+        self._check_conditions()
         uploads = self._bucket.uploads
         for _ in range(_TRIES):
             found = list(uploads.unfinished(f"{self.key}/"))
@@ -295,6 +296,24 @@ class S3Path(RemotePath):
     def _check(self, guard: _Guard) -> None:
         if guard[0]._head() is None:
             raise FencedError(f"{self} is not written: {guard[1]}", remedy="this driver stops; nothing of it is visible")
+
+    def _check_conditions(self) -> None:
+        """That neither a request nor the end of an upload writes over what is there, where it is asked not to."""
+        uploads, probe = self._bucket.uploads, self / f".probe.{uuid4().hex}"
+        try:
+            first, second = probe._put(b"1", create=True), probe._put(b"2", create=True)
+            upload = uploads.begin(probe.key)
+            completed = uploads.complete(probe.key, upload, [uploads.part(probe.key, upload, 1, b"3")], create=True)
+            if not completed:
+                uploads.abort(probe.key, upload)
+            if not first or second or completed:
+                raise SinkError(
+                    f"the state cannot lie in {self}: the store ignores If-None-Match, and two drivers could both write a record",
+                    remedy="take a store that keeps to it, also at CompleteMultipartUpload",
+                    code="objects-unable",
+                )
+        finally:
+            self._delete([probe.key])
 
     def _carry(self, target: S3Path) -> None:
         """Copy all that lies below to another folder, then delete it here. May be killed and done again."""

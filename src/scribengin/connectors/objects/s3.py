@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -23,6 +24,8 @@ PART_BYTES = 8 * 2**20
 PARTS_AT_ONCE = 4
 CONNECT_S, REQUEST_S, RETRY_S, RETRIES = 5, 120, 10, 3
 """what a client of the store waits for, and how often it asks again"""
+_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+"""variables that the library reads by itself"""
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _GONE = "(code: NoSuchKey)"
 """how the library quotes a store's answer about one key of many"""
@@ -92,6 +95,9 @@ class S3Store:
             config |= {"access_key_id": login.key, "secret_access_key": login.secret} | ({"token": login.token} if login.token else {})
         self._obstore = obstore
         self._errors = obstore.exceptions
+        for name in _ENDPOINTS:
+            if os.environ.get(name) == "":  # none, as for AWS's tools: the library would take it for an address
+                del os.environ[name]
         retry: Any = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)}
         with self._explained("cannot be opened"):
             self._store = Opened(bucket, client_options=cast("Any", options), retry_config=retry, **config)

@@ -1,4 +1,4 @@
-"""Hosts that share no folder, with the state of their flows in an HDFS: one is lost for good, with all that lay on it."""
+"""Hosts that share no folder, with the state of their flows in an HDFS or a bucket: one is lost for good, with all that lay on it."""
 
 from __future__ import annotations
 
@@ -15,47 +15,59 @@ from scribengin.connectors.hdfs.path import HdfsPath
 from scribengin.embedded.hdfs import Hdfs
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import RUN
+from scribengin.testing.object_stores import or_skipped
+from scribengin.testing.remote_places import at_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from plane import Plane
 
-pytestmark = pytest.mark.timeout(500)
+    from scribengin.core.remote import RemotePath
+
+pytestmark = pytest.mark.timeout(1200)
+WITHIN_S = 300.0
+"""a worker starts Spark, beside another one of a test"""
 FLOW = """\
 version: 1
 name: shop
 sources:
-  orders: {type: hdfs, url: "ROOT/in", format: json, watermark: at 0s, schema: "id BIGINT NOT NULL, at TIMESTAMP"}
+  orders: {type: TYPE, url: "ROOT/in", format: json, watermark: at 0s, schema: "id BIGINT NOT NULL, at TIMESTAMP"}
 steps:
   odd: {from: orders, filter: id % 2 = 1}
   minutes: {from: orders, sql: "SELECT window.start AS minute, count(*) AS n FROM orders GROUP BY window(at, '1 minute')"}
 sinks:
-  kept: {from: odd, type: hdfs, url: "ROOT/odd", format: json}
-  counted: {from: minutes, type: hdfs, url: "ROOT/minutes", format: json}
+  kept: {from: odd, type: TYPE, url: "ROOT/odd", format: json}
+  counted: {from: minutes, type: TYPE, url: "ROOT/minutes", format: json}
 """
 FILE = 40
 """rows of each, of one minute"""
 
 
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    with Hdfs(tmp_path_factory.mktemp("hdfs")) as started:
-        yield started
+@pytest.fixture(params=["hdfs", "objects"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, RemotePath]]:
+    """The type of nodes that lie there, and a folder for all of it."""
+    if request.param == "hdfs":
+        with Hdfs(tmp_path / "server") as started:
+            yield "hdfs", HdfsPath.of(f"{started.uri}/shop")
+    else:
+        with or_skipped(tmp_path / "server") as store:
+            yield f'objects, endpoint: "{store.uri}"', at_server(store, "shop", monkeypatch.setenv)
 
 
-def write(root: HdfsPath, minutes: Sequence[int]) -> None:
+def write(root: RemotePath, minutes: Sequence[int]) -> None:
     for minute in minutes:
         rows = ({"id": minute * FILE + row, "at": f"2026-01-01T00:{minute:02}:{row:02}Z"} for row in range(FILE))
         assert (root / "in" / f"{minute:02}.jsonl").put("".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
-def rows(folder: HdfsPath) -> list[dict[str, Any]]:
+def rows(folder: RemotePath) -> list[dict[str, Any]]:
     files = [path for path in folder.iterdir() if path.suffix == ".jsonl"] if folder.is_dir() else []
     return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
 
 
-def odd_through(root: HdfsPath, minute: int) -> bool:
+def odd_through(root: RemotePath, minute: int) -> bool:
     return Counter(row["id"] for row in rows(root / "odd")) == Counter(range(1, (minute + 1) * FILE, 2))
 
 
@@ -82,23 +94,23 @@ def node_of(plane: Plane) -> str:
 
 
 @pytest.mark.long
-def test_a_worker_on_another_host_finds_the_state_when_the_first_host_is_lost_for_good(plane: Plane, hdfs: Hdfs) -> None:
-    root = HdfsPath.of(f"{hdfs.uri}/shop")
+def test_a_worker_on_another_host_finds_the_state_when_the_first_host_is_lost_for_good(place: tuple[str, RemotePath], plane: Plane) -> None:
+    type_, root = place
     write(root, range(3))
     plane.master("m", state=str(root / "state"))
     for name in ("a", "b"):
         plane.real_node(name)
-    (plane.folder / "flow.yaml").write_text(FLOW.replace("ROOT", str(root)))
+    (plane.folder / "flow.yaml").write_text(FLOW.replace("ROOT", str(root)).replace("TYPE", type_))
     plane.says("apply", "flow.yaml")
-    until(lambda: odd_through(root, 2), "the first three minutes")
+    until(lambda: odd_through(root, 2), "the first three minutes", WITHIN_S)
     lost = node_of(plane)
     end_host(plane, lost)
     write(root, range(3, 6))
-    until(lambda: odd_through(root, 5), "the next three, by the other host")
+    until(lambda: odd_through(root, 5), "the next three, by the other host", WITHIN_S)
     assert node_of(plane) != lost
     # what was counted before is in the state of windows that close only now
     write(root, [6])
-    until(lambda: len(rows(root / "minutes")) >= 5, "the windows behind the watermark")
+    until(lambda: len(rows(root / "minutes")) >= 5, "the windows behind the watermark", WITHIN_S)
     assert {row["n"] for row in rows(root / "minutes")} == {FILE}
     assert len({row["minute"] for row in rows(root / "minutes")}) == len(rows(root / "minutes"))
     plane.says("audit", "shop")  # ends with 0 where it balances
