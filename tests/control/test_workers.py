@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.control import admin, reading
-from scribengin.control.decide import apart
-from scribengin.control.places import choose_node
+from scribengin.control.places import apart, choose_node
 from scribengin.control.scale import set_workers
 from scribengin.control.world import Node, TierSeen
 from scribengin.core.errors import Refused

@@ -14,7 +14,7 @@ from scribengin.spec.tier_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
-    from scribengin.registry.kinds import Limit, Spec, Status
+    from scribengin.registry.kinds import Limit, Spec, Status, WorkerCount
 
 MOST = 20
 """that a status tells of"""
@@ -105,12 +105,12 @@ def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
     return {}
 
 
-def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, int], dict[str, Any]]:
+def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, WorkerCount], dict[str, Any]]:
     """(tier → how many workers it has, what stands in the flow's record of them and cannot be). What cannot be changes nothing."""
     counts = {name: tier.workers for name, tier in spec.tiers.items()}
     spot = WORKERS(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
-    remedy = f"mend or remove it, or: scribengin scale {flow}.TIER --workers N"
+    remedy = f"mend or remove it, or: scribengin scale {flow}.TIER --workers N (or each)"
     if isinstance(found, Damaged | Newer):
         return counts, {spot.path: _says_nothing(there, found, remedy)}
     if not isinstance(found, Stored):
@@ -144,14 +144,15 @@ def _says_nothing(there: Entry | Damaged | None, found: Damaged | Newer, remedy:
     return refusal(there, found.why, remedy)
 
 
-def why_not_workers(flow: str, spec: Spec, tier: str, count: int) -> str:
+def why_not_workers(flow: str, spec: Spec, tier: str, count: WorkerCount) -> str:
     """Why a tier cannot have so many workers; empty where it can."""
     if tier not in spec.tiers:
         return f'flow {flow} has no tier "{tier}"; it has {", ".join(spec.tiers)}'
-    if not 1 <= count <= MOST_WORKERS:
-        return f"tier {tier} cannot have {count} workers: say 1 to {MOST_WORKERS}"
+    if count != "each" and not 1 <= count <= MOST_WORKERS:
+        return f"tier {tier} cannot have {count} workers: say 1 to {MOST_WORKERS}, or each"
     alone = spec.tiers[tier].alone
-    return f"tier {tier} cannot have {count} workers: {alone}" if alone and count > 1 else ""
+    workers = "a worker on each host" if count == "each" else f"{count} workers"
+    return f"tier {tier} cannot have {workers}: {alone}" if alone and count != 1 else ""
 
 
 def _no_pace(limit: Limit) -> list[str]:
