@@ -191,7 +191,8 @@ class Story:
             case ["each", tier]:
                 flow = self.world.flows[self.flow]
                 wanted = _without_helpers(flow.tiers if flow.wanted_tiers is None else flow.wanted_tiers)
-                self._set_flow(replace(flow, each=wanted & {tier}, wanted_tiers=wanted))
+                free = {name: replace(seen, feeders=frozenset(), node="") for name, seen in flow.tiers.items() if is_helper(name)}
+                self._set_flow(replace(flow, each=wanted & {tier}, wanted_tiers=wanted, tiers={**flow.tiers, **free}))
             case ["room", name, cores]:
                 free = None if cores == "any" else int(cores)
                 self.world = replace(self.world, nodes={**self.world.nodes, name: replace(self.world.nodes[name], free_cores=free)})

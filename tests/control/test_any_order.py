@@ -21,6 +21,8 @@ HELPED = (*TIERS, "core~2", "core~3")
 BEGUN = "nodes a b\nflow f: edge -> core -> store\nstandby core\nwish running\nlook\n"
 READY = "up store\nup core\nup edge\nlook\nlook\nspare core running\nspare core says standby\nlook\n"
 """all runs, and the spare waits"""
+EACH = BEGUN.replace("wish", "each core\nwish")
+BEGINNINGS = st.sampled_from([BEGUN, BEGUN + READY, EACH, EACH + READY.replace("up core\n", "up core\nup core~2\n")])
 HAPPENINGS = st.one_of(
     st.sampled_from(
         [
@@ -90,9 +92,9 @@ def _possible(story: Story, words: list[str]) -> bool:
     return process is not None and not process.ended and tier.run.ended_at is None and (words[0] != "lease" or tier.lease is None)
 
 
-def _begun(happenings: list[str], *, ready: bool) -> Story:
+def _begun(beginning: str, happenings: list[str]) -> Story:
     story = Story()
-    story.retell(BEGUN + (READY if ready else ""))
+    story.retell(beginning)
     for happening in happenings:
         if _possible(story, happening.split()):
             story.retell(happening)
@@ -100,10 +102,9 @@ def _begun(happenings: list[str], *, ready: bool) -> Story:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(HAPPENINGS, max_size=40), st.booleans())
-def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happenings: list[str], ready: bool) -> None:
-    story = Story()
-    story.retell(BEGUN + (READY if ready else ""))
+@given(BEGINNINGS, st.lists(HAPPENINGS, max_size=40))
+def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(beginning: str, happenings: list[str]) -> None:
+    story = _begun(beginning, [])
     for happening in happenings:
         if not _possible(story, happening.split()):
             continue
@@ -134,10 +135,9 @@ def _has_its_own_host(story: Story, action: Start) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(HAPPENINGS | DELAYS, max_size=40))
-def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(happenings: list[str]) -> None:
-    story = Story()
-    story.retell(BEGUN.removesuffix("look\n"))
+@given(st.sampled_from([BEGUN, EACH]), st.lists(HAPPENINGS | DELAYS, max_size=40))
+def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(beginning: str, happenings: list[str]) -> None:
+    story = _begun(beginning.removesuffix("look\n"), [])
     attention = Attention(rounds=0)
     for happening in [*happenings, "look", "wait 400", "look", "look"]:
         if happening != "look":
@@ -176,9 +176,9 @@ def test_what_stands_as_it_stood_needs_no_attention_and_still_has_its_turn() -> 
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(HAPPENINGS, max_size=40), st.sampled_from(["running", "paused", "stopped", "drained"]), st.booleans())
-def test_once_all_goes_well_the_flow_comes_to_its_goal_and_then_nothing_is_done(happenings: list[str], goal: str, ready: bool) -> None:
-    story = _begun(happenings, ready=ready)
+@given(BEGINNINGS, st.lists(HAPPENINGS, max_size=40), st.sampled_from(["running", "paused", "stopped", "drained"]))
+def test_once_all_goes_well_the_flow_comes_to_its_goal_and_then_nothing_is_done(beginning: str, happenings: list[str], goal: str) -> None:
+    story = _begun(beginning, happenings)
     story.retell(f"nodes a b\nwish {goal}\n")
     for _ in range(60):
         story.retell("look\nwait 30")
