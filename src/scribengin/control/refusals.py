@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.control.world import Wish
 from scribengin.registry.contract import Damaged, Entry
-from scribengin.registry.kinds import GroupName
+from scribengin.registry.kinds import GroupName, Workers
 from scribengin.registry.records import Newer, Stored
 from scribengin.registry.tree import DESIRED, LIMIT, NODE_GROUP, SPEC, STATUS, WORKERS
 from scribengin.spec.tier_keys import MOST_WORKERS
@@ -107,17 +107,20 @@ def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
 
 def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, WorkerCount], dict[str, Any]]:
     """(tier → how many workers it has, what stands in the flow's record of them and cannot be). What cannot be changes nothing."""
-    counts = {name: tier.workers for name, tier in spec.tiers.items()}
     spot = WORKERS(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
+    counts, wrong = worker_counts(flow, spec, found.record if isinstance(found, Stored) else Workers())
     remedy = f"mend or remove it, or: scribengin scale {flow}.TIER --workers N (or each)"
     if isinstance(found, Damaged | Newer):
         return counts, {spot.path: _says_nothing(there, found, remedy)}
-    if not isinstance(found, Stored):
-        return counts, {}
-    wrong = {tier: why for tier, count in found.record.tiers.items() if (why := why_not_workers(flow, spec, tier, count))}
-    counts |= {tier: count for tier, count in found.record.tiers.items() if tier not in wrong}
     return counts, {spot.path: refusal(there, "; ".join(wrong.values()), remedy)} if wrong else {}
+
+
+def worker_counts(flow: str, spec: Spec, said: Workers) -> tuple[dict[str, WorkerCount], dict[str, str]]:
+    """(tier → how many workers it has, tier → why what the record says of it cannot be)."""
+    wrong = {tier: why for tier, count in said.tiers.items() if (why := why_not_workers(flow, spec, tier, count))}
+    by_hand = {tier: count for tier, count in said.tiers.items() if tier not in wrong}
+    return {name: tier.workers for name, tier in spec.tiers.items()} | by_hand, wrong
 
 
 def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, GroupName | None, dict[str, Any]]:
