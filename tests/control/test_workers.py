@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scribengin.control import admin, reading
+from scribengin.control.mirror import Mirror
+from scribengin.control.observe import Observer
 from scribengin.control.places import apart, choose_node
 from scribengin.control.scale import set_workers
 from scribengin.control.world import Node, TierSeen
@@ -90,7 +92,8 @@ def test_a_number_that_a_person_writes_by_hand_is_taken_up_or_told_beside_it(pla
 
 
 def test_workers_follow_the_hosts_once_a_person_says_each() -> None:
-    plane = TwoHosts(MemoryStore().client)
+    store = MemoryStore()
+    plane = TwoHosts(store.client)
     admin.apply(plane.person, admin.Submission("f", "0", "flow.yaml", "/base", {"core": TierSpec()}), state=lambda _: "/state", by="me")
     plane.comes_to("f", "running")
 
@@ -101,6 +104,8 @@ def test_workers_follow_the_hosts_once_a_person_says_each() -> None:
         assert (rows["core"]["workers"], rows["core"]["wanted_workers"]) == (workers, wanted)
         assert (rows["core~2"]["workers"], rows["core~2"]["wanted_workers"]) == (None, 0)
         assert plane.status("f").state == "running"
+        observer = Observer(Mirror(store.client()), plane.launchers)
+        assert observer.look(1.0).flows["f"] is observer.look(2.0).flows["f"], "nothing has changed"
 
     other = "there" if plane.node("f", "core") == "here" else "here"
     assert set_workers(plane.person, "f", [], "each")
