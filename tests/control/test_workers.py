@@ -7,9 +7,9 @@ import pytest
 from scribengin.control import admin, reading
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
-from scribengin.control.places import apart, choose_node
+from scribengin.control.places import apart, choose_node, on_each_host
 from scribengin.control.scale import set_workers
-from scribengin.control.world import Node, TierSeen
+from scribengin.control.world import FlowSeen, Node, TierSeen, Wish
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Create, Delete
 from scribengin.registry.host_records import Decommissioned
@@ -134,6 +134,15 @@ def test_who_stops_or_drains_the_flow_need_not_think_of_helpers(plane: Plane) ->
         admin.want(plane.person, "f", goal, by="me")
         plane.comes_to("f", {"drained": "stopped"}.get(goal, goal))
     assert workers(plane) == {}
+
+
+def test_of_many_hosts_those_with_the_lowest_cost_get_a_helper() -> None:
+    nodes = {f"h{number:02}": Node() for number in range(20)}
+    costs = {name: float(20 - number) for number, name in enumerate(nodes)}
+    flow = FlowSeen("f", Wish(1, "running", 1), {"core": TierSeen("core", group="g", hosts=costs)}, each=frozenset({"core"}))
+    found = on_each_host(flow, nodes, {})
+    helped = {tier.node for name, tier in found.tiers.items() if name != "core"}
+    assert helped == {f"h{number:02}" for number in range(4, 19)}, "h19 is for the worker of the tier"
 
 
 def test_of_nodes_that_cost_the_same_each_worker_of_a_tier_has_its_own() -> None:

@@ -44,8 +44,9 @@ _FULL = 1_000
 def on_each_host(flow: FlowSeen, nodes: Mapping[str, Node], load: Mapping[str, int]) -> FlowSeen:
     """The flow with the helpers that its tiers of `workers: each` are to have now, each bound to a host of its own.
 
-    A tier gets one on each host that it may run on, but for the host of its own worker. A helper stays on its host, also while that host
-    does not answer, until it is found to have ended. None is added while the flow is not wanted to run.
+    A tier gets one on each host that it may run on, up to MOST_WORKERS with its own worker, and none on the host of that one. A helper
+    stays on its host, also while that host does not answer, until it is found to have ended. None is added while the flow is not wanted to
+    run.
 
     Args:
         flow: As its records say it.
@@ -61,7 +62,7 @@ def on_each_host(flow: FlowSeen, nodes: Mapping[str, Node], load: Mapping[str, i
     for name in sorted(flow.each & flow.tiers.keys()):
         places |= _helper_places(flow, flow.tiers[name], nodes, load)
     tiers = dict(flow.tiers)
-    for helper in {name for name in tiers if is_helper(name) and tier_of(name) in flow.each} | places.keys():
+    for helper in sorted({name for name in tiers if is_helper(name) and tier_of(name) in flow.each} | places.keys()):
         tier = tier_of(helper)
         seen = tiers.get(helper) or _new_helper(flow.tiers[tier], helper)
         # the tier goes on without a helper that is to leave
@@ -83,7 +84,7 @@ def _helper_places(flow: FlowSeen, tier: TierSeen, nodes: Mapping[str, Node], lo
     places: dict[str, str] = {}
     for helper in (*there, *ended):
         at = helper.run.node if helper.run is not None else ""
-        if at in free:
+        if at in free and len(places) < MOST_WORKERS - 1:
             free.remove(at)
             places[helper.tier] = at
         elif at not in nodes and helper in there:
@@ -93,7 +94,7 @@ def _helper_places(flow: FlowSeen, tier: TierSeen, nodes: Mapping[str, Node], lo
     # a helper that ends has its name until then, and one that failed for good says nothing of another host
     names = {helper.tier for helper in helpers if helper in there or helper.lease or (helper.run is not None and helper.run.permanent)}
     unused = (name for number in range(2, 100) if (name := helper_name(tier.tier, number)) not in {*names, *places})
-    return places | dict(zip(unused, free[: max(MOST_WORKERS - 1 - len(places), 0)], strict=False))
+    return places | dict(zip(unused, free[: max(0, MOST_WORKERS - 1 - len(places))], strict=False))
 
 
 def _first_place(
