@@ -11,16 +11,19 @@ from scribengin.cli.commands.describe import command as describe
 from scribengin.cli.commands.list import command as list_flows
 from scribengin.client.client import Client
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import Desired, Spec, Status, Task, TierSpec
+from scribengin.registry.kinds import Desired, Spec, Status, Task, TierSpec, TierWish
 from scribengin.registry.records import read_record, set_aside
-from scribengin.registry.tree import DESIRED, KEEPING, RUN, SPEC, STATUS, TASK, UPKEEP_LEASE, UPKEPT
+from scribengin.registry.tree import DESIRED, KEEPING, RUN, SPEC, STATUS, TASK, UPKEEP_LEASE, UPKEPT, WANTED
 from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
 
 if TYPE_CHECKING:
+    from scribengin.registry.kinds import Goal
+
     from .conftest import Bench
 
 REFUSED = {DESIRED("tweets").path: {"version": 1, "why": "is not valid JSON: oops", "remedy": "say it anew"}}
 OUT = "/data/out"
+WISHES: dict[str, Goal] = {"core": "running", "core~2": "running", "core~3": "stopped"}
 TASKS = [
     Task(
         query="kept",
@@ -38,9 +41,10 @@ def fill(bench: Bench) -> None:
     person = bench.person
     person.commit(
         SPEC("tweets", "1").create(
-            Spec(package="0" * 64, path="flow.yaml", base="/b", state="/s", tiers={"core": TierSpec(folders=(OUT,))})
+            Spec(package="0" * 64, path="flow.yaml", base="/b", state="/s", tiers={"core": TierSpec(folders=(OUT,), workers="each")})
         ),
         DESIRED("tweets").create(Desired(state="running", version=1)),
+        *(WANTED("tweets", name).create(TierWish(version=1, goal=goal, generation=1)) for name, goal in WISHES.items()),
         STATUS("tweets").create(Status(state="running", version=1, generation=3, goal="running", refused=REFUSED)),
         *(TASK("tweets", "core", str(number)).create(task) for number, task in enumerate(TASKS)),
         KEEPING(id_of_folder(OUT)).create(Keeping(path=OUT, node="h1", writers=("other.main", "tweets.core"))),
@@ -65,6 +69,7 @@ def test_refused_and_set_aside_records_and_tasks_are_shown_with_and_without_a_ma
             view = plane.flow("tweets")
             assert view.status is not None
             assert view.status.refused == REFUSED
+            assert [(tier.tier, tier.workers, tier.wanted_workers) for tier in view.tiers] == [("core", "each", 2)]
             assert [each["path"] for each in view.set_aside] == [RUN("tweets", "core").path]
             (folder,) = view.folders
             assert (folder.path, folder.node, folder.writers, folder.folded) == (OUT, "h1", ("other.main", "tweets.core"), 1_000)
@@ -83,6 +88,7 @@ def test_people_read_what_was_refused_and_what_each_task_does(bench: Bench) -> N
     assert said.exception is None, said.output
     assert "refused: flows/tweets/desired is not valid JSON: oops" in said.output
     assert "say it anew" in said.output
+    assert "each (2)" in said.output
     assert "set aside: flows/tweets/runs/core is not valid JSON" in said.output
     assert "tweets: a.jsonl[1]" in said.output
     assert "folder /data/out: kept by h1, looked at 2026-01-02T03:04:05; 2026-01-01T00:00:00: 1,000 commit records folded" in said.output

@@ -110,6 +110,11 @@ def test_operations_positions_scale_and_limits(bench: Bench) -> None:
     assert client.limits("numbers").limits == {}
     scaled = client.scale("numbers", Scale(cores=3))
     assert (scaled.version, scaled.changed, scaled.operation) == (2, True, None)
+    assert client.scale("numbers", Scale(workers="each")).changed
+    assert [tier.workers for tier in client.flow("numbers").tiers] == ["each"]
+    assert client.scale("numbers", Scale(workers=1)).changed
+    assert [tier.workers for tier in client.flow("numbers").tiers] == [1]
+    assert master.ask("POST", "/v1/flows/numbers/scale", json={"workers": "all"}).status_code == 422
 
     operate.begin(bench.person, "numbers", Operation(kind="rewind", step="stop", version=2, tiers=("main",)), by="bob")
     (row,) = client.operations("numbers")

@@ -15,7 +15,7 @@ FAILED = {
     "tiers": [
         {
             "tier": "main", "state": "ended", "worker": "drift.main-1", "process": None, "failures": 1, "cause": "query kept: no such id",
-            "remedy": "fix it", "starts_again": None, "standby": None,
+            "remedy": "fix it", "starts_again": None, "standby": None, "workers": 1, "wanted_workers": 1,
         }
     ],
     "folders": [KEPT],
@@ -50,6 +50,19 @@ def test_a_failed_flow_says_its_error_once_and_nothing_of_rates(capsys):
     assert "cause" not in said
     assert "flow drift is failed since 2026-01-02T03:05:05Z" in said
     assert "by me at 2026-01-02T03:04:05Z" in said
+
+
+@pytest.mark.parametrize(
+    ("workers", "wanted", "said"),
+    [(1, 1, ""), (3, 3, "3"), (3, 0, "3"), ("each", 2, "each (2)"), ("each", 0, "each")],
+)
+def test_how_many_workers_a_tier_has_is_said_where_it_is_not_one(workers, wanted, said, capsys):
+    (tier,) = FAILED["tiers"]
+    helper = {**tier, "tier": "main~2", "workers": None, "wanted_workers": 0}
+    show_named({**FAILED, "tiers": [{**tier, "workers": workers, "wanted_workers": wanted}, helper]})
+    head, row = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("tier ", "main "))]
+    assert ("workers" in head) == bool(said)
+    assert row.split("ended")[0].removeprefix("main").strip() == said
 
 
 @pytest.mark.parametrize(

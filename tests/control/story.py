@@ -6,6 +6,8 @@
     wish running                   a person's word; `wish running v2` names a version, `wish running v2 without core` its tiers
     map core a                     to this node only; `map core anywhere`
     group core g b=1 c=2           it runs on these hosts, with their costs; `group core none`
+    each core                      it has a worker on each host; `each none`: one worker
+    room b 1                       cores that the node has left; `room b any`
     host b pc7                     the node's machine is called so
     up core                        the tier's newest process runs, holds the lease, and has reached the wish
     process core exited 1          also `running`, `gone`
@@ -65,6 +67,7 @@ from scribengin.control.actions import (
     flow_of,
 )
 from scribengin.control.decide import decide
+from scribengin.control.places import load_of, on_each_host
 from scribengin.control.world import (
     Allowance,
     Delay,
@@ -81,12 +84,14 @@ from scribengin.control.world import (
     Wish,
     World,
 )
-from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperation
+from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperation, is_helper
 from scribengin.registry.outside import Level, Waters
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
 from scribengin.registry.watched import Watched
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scribengin.registry.records import Spot
 
 
@@ -116,10 +121,18 @@ class Story:
                 self._happen(words)
         return "\n".join(told) + "\n"
 
+    def seen(self) -> World:
+        """The world as the master sees it: with the helpers of tiers that have a worker on each host."""
+        load = load_of(self.world.processes)
+        for flow in self.world.flows.values():
+            if (spread := on_each_host(flow, self.world.nodes, load)) != flow:
+                self._set_flow(spread)
+        return self.world
+
     def _look(self) -> list[str]:
         told = []
         here = self.flow
-        for action in decide(self.world):
+        for action in decide(self.seen()):
             self.flow = flow_of(action) or here
             self._act(action)
             said = _said(action)
@@ -175,6 +188,14 @@ class Story:
             case ["group", tier, name, *hosts]:
                 costs = {at: float(cost) for at, cost in (said.split("=") for said in hosts)}
                 self._set_tier(replace(self._tier(tier), group=name, hosts=costs))
+            case ["each", tier]:
+                flow = self.world.flows[self.flow]
+                wanted = _without_helpers(flow.tiers if flow.wanted_tiers is None else flow.wanted_tiers)
+                free = {name: replace(seen, feeders=frozenset(), node="") for name, seen in flow.tiers.items() if is_helper(name)}
+                self._set_flow(replace(flow, each=wanted & {tier}, wanted_tiers=wanted, tiers={**flow.tiers, **free}))
+            case ["room", name, cores]:
+                free = None if cores == "any" else int(cores)
+                self.world = replace(self.world, nodes={**self.world.nodes, name: replace(self.world.nodes[name], free_cores=free)})
             case ["host", name, machine]:
                 self.world = replace(self.world, nodes={**self.world.nodes, name: replace(self.world.nodes[name], host=machine)})
             case ["up", tier]:
@@ -260,10 +281,10 @@ class Story:
         flow = self.world.flows[self.flow]
         version = int(rest[0][1:]) if rest else flow.wish.version
         gone = set(rest[2:])
-        wanted = frozenset(flow.tiers) - gone if gone else flow.wanted_tiers
+        wanted = _without_helpers(flow.tiers) - gone if gone else flow.wanted_tiers
         newest = max(each.wish.generation for each in self.world.flows.values())
         wish = Wish(version, goal, newest + 1)  # type: ignore[arg-type]
-        self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
+        self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted, each=flow.each - gone))
 
     def _meet(self, writer: list[str], reader: list[str], most: int) -> None:
         (flow, sink), (other, source) = writer, reader
@@ -401,6 +422,10 @@ class Story:
 
     def _set_process(self, id_: RunId, process: Process) -> None:
         self.world = replace(self.world, processes={**self.world.processes, id_: process})
+
+
+def _without_helpers(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in names if not is_helper(name))
 
 
 def _tiers(text: str) -> dict[str, TierSeen]:

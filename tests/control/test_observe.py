@@ -17,10 +17,24 @@ from scribengin.control.observe import Observer
 from scribengin.core.errors import Unreachable
 from scribengin.launch.memory import MemoryLauncher
 from scribengin.registry.contract import Create, Delete
-from scribengin.registry.kinds import Desired, FlowFile, Host, Hosted, Mapped, Report, Run, Spec, Status, TakenFile, TierSpec, TierWish
+from scribengin.registry.kinds import (
+    Desired,
+    FlowFile,
+    Host,
+    Hosted,
+    Mapped,
+    Report,
+    Run,
+    Spec,
+    Status,
+    TakenFile,
+    TierSpec,
+    TierWish,
+    Workers,
+)
 from scribengin.registry.memory import MemoryRegistry, MemoryStore
 from scribengin.registry.records import Spot, put
-from scribengin.registry.tree import DESIRED, FILE, HOST, HOSTED, LEASE, MAPPED, REPORT, RUN, SPEC, STATUS, TAKEN, WANTED
+from scribengin.registry.tree import DESIRED, FILE, HOST, HOSTED, LEASE, MAPPED, REPORT, RUN, SPEC, STATUS, TAKEN, WANTED, WORKERS
 
 FLOWS, TIERS, HOSTS = ("a", "b", "c"), ("edge", "core"), ("h1", "h2")
 SPECS = {
@@ -28,7 +42,7 @@ SPECS = {
     2: {"core": TierSpec()},
 }
 
-_flow, _tier, _number = st.sampled_from(FLOWS), st.sampled_from(TIERS), st.integers(1, 3)
+_flow, _tier, _number = st.sampled_from(FLOWS), st.sampled_from((*TIERS, "core~2")), st.integers(1, 3)
 RECORDS: st.SearchStrategy[tuple[Spot[Any], Any]] = st.one_of(
     st.tuples(st.builds(DESIRED, _flow), st.builds(Desired, state=st.sampled_from(["running", "stopped"]), version=_number)),
     st.tuples(st.builds(STATUS, _flow), st.builds(Status, state=st.sampled_from(["running", "failed"]))),
@@ -40,6 +54,7 @@ RECORDS: st.SearchStrategy[tuple[Spot[Any], Any]] = st.one_of(
     st.tuples(st.builds(FILE, _flow), st.builds(FlowFile, text=st.sampled_from(["one", "two"]))),
     st.tuples(st.builds(TAKEN, _flow), st.builds(TakenFile, revision=st.integers(8, 40), why=st.just("it cannot be"), again=st.booleans())),
     st.tuples(st.builds(HOSTED, st.sampled_from(HOSTS), st.builds("{}.{}-{}".format, _flow, _tier, _number)), st.just(Hosted())),
+    st.tuples(st.builds(WORKERS, _flow), st.builds(Workers, tiers=st.fixed_dictionaries({"core": st.sampled_from([1, 2, "each"])}))),
     st.tuples(st.builds(MAPPED, st.sampled_from(HOSTS), st.builds("{}.{}".format, _flow, _tier)), st.just(Mapped())),
 )
 STEPS = st.one_of(

@@ -131,6 +131,9 @@ def test_workers_that_are_killed_added_and_taken_away_in_the_middle_of_a_batch_l
         bench.says("scale", "shared.core", "--workers", "3")
         until(lambda: shared.page("core").get("helpers") == 2, "two helpers")
         assert bench.says("status", "shared")["status"]["state"] == "running"
+        bench.says("scale", "shared.core", "--workers", "each")  # there is one host
+        until(lambda: shared.page("core").get("helpers") == 0, "no helper")
+        assert (shared.tiers()["core"]["workers"], shared.tiers()["core"]["wanted_workers"]) == ("each", 1)
         shared.adds_a_file()
         shared.is_through()
         bench.says("drain", "shared", "--wait", "4m")

@@ -120,6 +120,15 @@ def test_what_tiers_name(tmp_path: Path, tiers: str, code: str, told: str) -> No
         assert {problem.code for problem in problems(tmp_path, f"{CHAIN}tiers:\n  {tiers}\n")} == {"tier-cycle"}
 
 
+@pytest.mark.parametrize(("said", "workers"), [("3", "3 workers"), ("each", "a worker on each host")])
+def test_workers_that_could_share_nothing(tmp_path: Path, said: str, workers: str) -> None:
+    once = CHAIN.replace("sources:\n  orders: {", "sources:\n  orders: {watermark: ts 10m, ").replace(
+        "filter: id > 3", "dedupe: {key: [id]}"
+    )
+    text = f"{once}tiers: {{one: {{steps: [known, kept], workers: «{said}}}}}\n"
+    check(tmp_path, text, "workers-alone", f'tier "one" has {workers}, and nothing that they could share')
+
+
 def test_a_branch_in_a_tier_is_sent_to_its_step(tmp_path: Path) -> None:
     text = FORK + "tiers:\n  near: {steps: [known]}\n  core: {steps: [«split.big]}\n"
     check(tmp_path, text, "tier-node-unknown", 'name the whole node: "split"')

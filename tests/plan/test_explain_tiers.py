@@ -66,6 +66,20 @@ def test_the_head_names_the_tiers_and_counts_the_queries(three: Flow) -> None:
     assert "tier store: acknowledges what has left its state" in lines
 
 
+def test_a_tier_says_how_many_workers_share_its_batches(tmp_path: Path) -> None:
+    made = cut(
+        tweets(tmp_path),
+        tier("edge", "known", group="hosts", workers="each"),
+        tier("core", "hot", workers="each"),
+        tier("last", "tagged", group="hosts", workers=3),
+    )
+    lines = explain(plan_flow(made)).splitlines()
+    assert "tier edge: one worker on each host of group hosts (they share each Batch)" in lines
+    assert "tier core: one worker on each host (they share each Batch)" in lines
+    assert "tier last: on group hosts, 3 workers share each Batch" in lines
+    assert [each["workers"] for each in as_json(plan_flow(made))["tiers"]] == ["each", "each", 3]
+
+
 def test_ends_of_channels_are_words_and_no_secret_is_told(three: Flow) -> None:
     plan = plan_flow(three)
     text = explain(plan)

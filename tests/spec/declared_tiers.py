@@ -102,6 +102,7 @@ def tiers(draw: st.DrawFn, id_: str, nodes: list[str]) -> Tier:
         ),
         draw(st.none() | st.just(0.0) | durations),
         draw(st.sampled_from(["checkpoint", "state"])),
+        draw(st.just("each") | counts),
     )
 
 

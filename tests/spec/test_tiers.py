@@ -255,6 +255,30 @@ def test_what_is_right_in_an_edge_is_taken(parse: Any, edge: str) -> None:
     assert parse(HEAD + f'edges: {{"a -> k": {{{edge}}}}}\n').problems == ()
 
 
+@pytest.mark.parametrize(("said", "workers"), [("3", 3), ("each", "each"), ('"each"', "each"), ('"${env:N}"', 2)])
+def test_workers_are_a_number_or_each(parse: Any, said: str, workers: int | str) -> None:
+    parsed = parse(HEAD + f"tiers: {{one: {{steps: [k], workers: {said}}}}}\n", environment={"N": "2"})
+    assert parsed.problems == ()
+    assert parsed.flow.tiers["one"].workers == workers
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "told"),
+    [
+        ("«eech", "bad-value", 'did you mean "each"?'),
+        ("«all", "bad-value", "write a number, such as 3, or each"),
+        ("«0", "out-of-range", "write at least 1"),
+        ("«2.5", "bad-value", "not a whole number"),
+        ('«"3"', "bad-value", "write 3 without quotes"),
+        ("«[each]", "wrong-kind", "write 3"),
+    ],
+)
+def test_workers_that_are_neither_a_number_nor_each(parse: Any, said: str, code: str, told: str) -> None:
+    ((found, remedy, problem),) = problems_of(parse, HEAD + f"tiers: {{one: {{steps: [k], workers: {said}}}}}\n")
+    assert found == code
+    assert told in f"{problem} {remedy}"
+
+
 @pytest.mark.parametrize(
     ("key", "told"),
     [

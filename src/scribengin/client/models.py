@@ -83,7 +83,8 @@ class TierRow:
     """A tier of a flow, and the worker that serves it. `ready`: each of its Queries has committed a Batch since the worker started, or has
     found nothing to read; null of a tier that the version does not have, or whose worker is of an earlier release. `failures` are ends in
     a row without progress; `starts_again` is when the next worker starts, ISO 8601, null where none does by itself. `http` is the address
-    of the worker's page, for its own host."""
+    of the worker's page, for its own host. `workers` is how many the tier has, `each` for one on each host of its group, null of a helper;
+    `wanted_workers` how many of them are wanted now."""
 
     tier: str
     state: str
@@ -97,6 +98,8 @@ class TierRow:
     standby: StandbyRow | None = None
     http: str = ""
     ready: bool | None = None
+    workers: int | Literal["each"] | None = None
+    wanted_workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

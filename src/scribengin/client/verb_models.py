@@ -146,15 +146,15 @@ class Going:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Other resources for a tier, or for all; `partitions`: over which the state is spread; `workers`: how many stage its Batches. What is
-    null stays."""
+    """Other resources for a tier, or for all; `partitions`: over which the state is spread; `workers`: how many stage its Batches, `each`:
+    one on each host of its group. What is null stays."""
 
     tier: str | None = None
     cores: int | None = None
     memory_bytes: int | None = None
     executors: int | None = None
     partitions: int | None = None
-    workers: int | None = None
+    workers: int | Literal["each"] | None = None
     __pydantic_config__ = CLOSED
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.control.actions import Allot, Ask, Hide, HoldBack, Kill, NameGroup, Note, SetAside, Show, Start, Step, Tell, Want
 from scribengin.control.operations import held_wishes, next_step, wanted_after
+from scribengin.control.places import apart, load_of
 from scribengin.control.pressure import held_back, is_news
 from scribengin.control.quotas import admit, divide
 from scribengin.control.runs import back_off_s, orphans, serves, tend
@@ -17,9 +17,10 @@ from scribengin.control.wishes import tier_wishes
 from scribengin.control.workflow_operations import next_of
 from scribengin.control.world import RunId, UnderWay
 from scribengin.core.moments import moment_text
-from scribengin.registry.kinds import UNDER_WAY, Hosted, Share, is_helper, tier_of
+from scribengin.registry.kinds import UNDER_WAY, Hosted, Share, is_helper
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Collection, Iterator, Mapping
 
     from scribengin.control.actions import Action
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
     """What to do now, in the order in which to do it. Nothing is done twice in one cycle that depends on the outcome of a first: the next
     look shows it. `only`: of which flows; for the others there is nothing to do (`attention`)."""
-    load = Counter(process.node for process in world.processes.values() if not process.ended)
+    load = load_of(world.processes)
     actions: list[Action] = list(orphans(world))
     left = {(action.run.flow, action.run.tier) for action in actions if isinstance(action, Kill)}
     admission = admit(world)
@@ -124,18 +125,6 @@ def _for_flow(
 def _may_start(flow: FlowSeen, tier: TierSeen, admission: Admission) -> bool:
     """Whether quotas let a worker start that was not ordered yet; of a helper it is known only now."""
     return flow.name not in admission.waits and (not is_helper(tier.tier) or admission.takes_spare(flow, tier))
-
-
-def apart(load: Mapping[str, int], tiers: Mapping[str, TierSeen], name: str) -> Mapping[str, int]:
-    """The load of each node as it counts for a worker of the tier: of nodes that cost the same it starts where no other one of its tier
-    runs."""
-    beside = [tier.run for other, tier in tiers.items() if other != name and tier_of(other) == tier_of(name)]
-    taken = Counter(run.node for run in beside if run is not None and run.ended_at is None)
-    return {node: load.get(node, 0) + _FULL * taken[node] for node in {*load, *taken}} if taken else load
-
-
-_FULL = 1_000
-"""more workers than a node has"""
 
 
 def _is_new(run: Run, known: Run | None) -> bool:

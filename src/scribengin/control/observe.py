@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from scribengin.control.bound import Bindings, read_bindings
 from scribengin.control.flow_files import file_standing
 from scribengin.control.peers import PeersSeen, read_peers_seen
+from scribengin.control.places import load_of, on_each_host
 from scribengin.control.quota_records import Quotas, read_quotas
 from scribengin.control.refusals import group_of, read_spec, read_wish, refusal, refused_limits, some_of, workers_of
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
-    from scribengin.registry.kinds import GroupName, Holder, Report, Run, Spec, TierWish, WorkflowOperation
+    from scribengin.registry.kinds import GroupName, Holder, Report, Run, Spec, TierWish, WorkerCount, WorkflowOperation
     from scribengin.registry.outside import Outside
     from scribengin.registry.records import Spot
 
@@ -102,6 +103,8 @@ class Observer:
         """None: to be found again"""
         self._workflows: dict[str, WorkflowOperation] = {}
         self._peers = PeersSeen()
+        self._spread: dict[str, FlowSeen] = {}
+        """those with tiers that have a worker on each host, as of the last look"""
         self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS, _QUOTAS, _PEERS}
         """whom to look at again; kept where a look is broken off"""
         # of the flow that is being looked at
@@ -147,6 +150,7 @@ class Observer:
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
         held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
         processes, nodes = self._launched([*flows.values(), *(each.last for each in held.values() if each.last is not None)])
+        flows |= self._with_helpers(flows, processes, nodes)
         return World(
             now,
             flows,
@@ -161,6 +165,15 @@ class Observer:
             quotas=self._quotas.allowed,
             files=dict(self._files),
         )
+
+    def _with_helpers(
+        self, flows: Mapping[str, FlowSeen], processes: Mapping[RunId, Process], nodes: Mapping[str, Node]
+    ) -> dict[str, FlowSeen]:
+        """The flows with tiers that have a worker on each host, with their helpers; the same objects as at the last look where equal."""
+        load = load_of(processes)
+        found = {name: on_each_host(flow, nodes, load) for name, flow in flows.items() if flow.each}
+        self._spread = {name: was if (was := self._spread.get(name)) == flow else flow for name, flow in found.items()}
+        return self._spread
 
     def _place(self, flow: str, outside: Outside) -> None:
         """It reads and writes there now."""
@@ -281,6 +294,7 @@ class Observer:
             tiers,
             status,
             wanted_tiers=frozenset(wanted),
+            each=frozenset(tier for tier, workers in counts.items() if workers == "each"),
             refused=some_of(refused),
             damaged=tuple(self._damaged),
             watched=spec.watched,
@@ -394,6 +408,7 @@ def _run_of(holder: Entry | Damaged) -> int:
     return run if isinstance(run, int) else 0
 
 
-def _wanted(counts: Mapping[str, int]) -> set[str]:
-    """The tiers, and their helpers, of a flow whose tiers have so many workers."""
-    return counts.keys() | {helper_name(tier, number) for tier, count in counts.items() for number in range(2, count + 1)}
+def _wanted(counts: Mapping[str, WorkerCount]) -> set[str]:
+    """The tiers, and their helpers, of a flow whose tiers have so many workers; without helpers that follow the hosts."""
+    said = {tier: count for tier, count in counts.items() if count != "each"}
+    return counts.keys() | {helper_name(tier, number) for tier, count in said.items() for number in range(2, count + 1)}

@@ -1,21 +1,134 @@
-"""Where workers run: which node a tier's next one starts on, and which have to leave theirs."""
+"""Where workers run: which node a tier's next one starts on, which have to leave theirs, and the helpers that a tier has on each host."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from scribengin.control.world import TierSeen
+from scribengin.registry.kinds import HELPER, helper_name, is_helper, tier_of
+from scribengin.spec.tier_keys import MOST_WORKERS
 
-    from scribengin.control.world import Node, TierSeen
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scribengin.control.world import FlowSeen, Node, Process, RunId
     from scribengin.registry.kinds import TierSpec
 
 
 def choose_node(nodes: Mapping[str, Node], tier: TierSeen, load: Mapping[str, int]) -> str | None:
     """Where the tier's next worker starts: where it is mapped to; else on the host of its group with the lowest cost; of equal ones where
     there are fewest workers. None where no such node answers and has room."""
-    able = [name for name, node in nodes.items() if not node.decommissioned and _may(name, node, tier) and _fits(node, tier)]
+    able = [name for name in _able(nodes, tier) if _fits(nodes[name], tier)]
     return min(able, key=lambda name: (_cost(name, nodes[name], tier), load.get(name, 0), name), default=None)
+
+
+def load_of(processes: Mapping[RunId, Process]) -> Counter[str]:
+    """Node → how many workers it has."""
+    return Counter(process.node for process in processes.values() if not process.ended)
+
+
+def apart(load: Mapping[str, int], tiers: Mapping[str, TierSeen], name: str) -> Mapping[str, int]:
+    """The load of each node as it counts for a worker of the tier: of nodes that cost the same it starts where no other one of its tier
+    runs."""
+    beside = [tier.run for other, tier in tiers.items() if other != name and tier_of(other) == tier_of(name)]
+    taken = Counter(run.node for run in beside if run is not None and run.ended_at is None)
+    return {node: load.get(node, 0) + _FULL * taken[node] for node in {*load, *taken}} if taken else load
+
+
+_FULL = 1_000
+"""more workers than a node has"""
+
+
+def on_each_host(flow: FlowSeen, nodes: Mapping[str, Node], load: Mapping[str, int]) -> FlowSeen:
+    """The flow with the helpers that its tiers of `workers: each` are to have now, each bound to a host of its own.
+
+    A tier gets one on each host that it may run on, up to MOST_WORKERS with its own worker, and none on the host of that one. A helper
+    stays on its host, also while that host does not answer, until it is found to have ended. None is added while the flow is not wanted to
+    run.
+
+    Args:
+        flow: As its records say it.
+        nodes: Those that answer now.
+        load: Node → how many workers it has.
+
+    Returns:
+        The flow with other `tiers` and `wanted_tiers`; the same one where no tier has `workers: each`.
+    """
+    if not flow.each:
+        return flow
+    places: dict[str, str] = {}
+    for name in sorted(flow.each & flow.tiers.keys()):
+        places |= _helper_places(flow, flow.tiers[name], nodes, load)
+    tiers = dict(flow.tiers)
+    for helper in sorted({name for name in tiers if is_helper(name) and tier_of(name) in flow.each} | places.keys()):
+        tier = tier_of(helper)
+        seen = tiers.get(helper) or _new_helper(flow.tiers[tier], helper)
+        # the tier goes on without a helper that is to leave
+        feeders = frozenset({tier} if helper in places else ())
+        tiers[helper] = replace(seen, node=places.get(helper, ""), feeders=feeders)
+    wanted = {*(flow.tiers if flow.wanted_tiers is None else flow.wanted_tiers)}
+    wanted = {name for name in wanted if not is_helper(name) or tier_of(name) not in flow.each}
+    return replace(flow, tiers=tiers, wanted_tiers=frozenset(wanted | places.keys()))
+
+
+def _helper_places(flow: FlowSeen, tier: TierSeen, nodes: Mapping[str, Node], load: Mapping[str, int]) -> dict[str, str]:
+    """Helper → its host, of a tier of `workers: each`; empty of one whose run is not noted."""
+    helpers = sorted((seen for name, seen in flow.tiers.items() if is_helper(name) and tier_of(name) == tier.tier), key=_number_of)
+    there = [helper for helper in helpers if _is_there(helper)]
+    ended = [helper for helper in helpers if helper not in there and helper.run is not None]
+    anywhere = replace(tier, node="")
+    home = _first_place(flow, tier, there, nodes, load)
+    free = sorted((name for name in _able(nodes, anywhere) if name != home), key=lambda name: (_cost(name, nodes[name], tier), name))
+    places: dict[str, str] = {}
+    for helper in (*there, *ended):
+        at = helper.run.node if helper.run is not None else ""
+        if at in free and len(places) < MOST_WORKERS - 1:
+            free.remove(at)
+            places[helper.tier] = at
+        elif at not in nodes and helper in there:
+            places[helper.tier] = at
+    if flow.wish.goal != "running" or home == "" or "" in places.values():
+        return places
+    # a helper that ends has its name until then, and one that failed for good says nothing of another host
+    names = {helper.tier for helper in helpers if helper in there or helper.lease or (helper.run is not None and helper.run.permanent)}
+    unused = (name for number in range(2, 100) if (name := helper_name(tier.tier, number)) not in {*names, *places})
+    return places | dict(zip(unused, free[: max(0, MOST_WORKERS - 1 - len(places))], strict=False))
+
+
+def _first_place(
+    flow: FlowSeen, tier: TierSeen, helpers: Iterable[TierSeen], nodes: Mapping[str, Node], load: Mapping[str, int]
+) -> str | None:
+    """The host of the worker that holds the tier's lease, or on which it starts next; empty where it is not noted.
+
+    Where no host has room for it, it is that of one of its helpers, which makes room.
+    """
+    run = tier.run
+    if _is_there(tier):
+        at = "" if run is None else run.node
+        if at not in nodes or at in _able(nodes, tier):
+            return at
+    ready = choose_node(nodes, tier, apart(load, flow.tiers, tier.tier))
+    if ready is not None:
+        return ready
+    taken = {helper.run.node for helper in helpers if helper.run is not None}
+    return min(taken.intersection(_able(nodes, tier)), key=lambda name: (_cost(name, nodes[name], tier), name), default=None)
+
+
+def _new_helper(tier: TierSeen, name: str) -> TierSeen:
+    """A helper of the tier of which nothing is noted yet."""
+    said = (tier.cores, tier.memory_bytes, tier.version, tier.process)
+    return TierSeen(name, frozenset({tier.tier}), "", *said, executors=tier.executors, group=tier.group, hosts=tier.hosts)
+
+
+def _is_there(tier: TierSeen) -> bool:
+    """True where a worker of it may be at work. Of one whose run is not noted the lease says it."""
+    return tier.lease is not None if tier.run is None else tier.run.ended_at is None
+
+
+def _number_of(helper: TierSeen) -> int:
+    return int(helper.tier.rpartition(HELPER)[2])
 
 
 def has_to_move(nodes: Mapping[str, Node], tier: TierSeen) -> bool:
@@ -65,6 +178,11 @@ def _elsewhere(flow: str, tier: TierSeen) -> str:
 
 def _why_not(node: Node | None) -> str:
     return "does not answer" if node is None else "is decommissioned" if node.decommissioned else "has no room for it"
+
+
+def _able(nodes: Mapping[str, Node], tier: TierSeen) -> Iterator[str]:
+    """The nodes that take workers, and this tier's, whether or not they have room now."""
+    return (name for name, node in nodes.items() if not node.decommissioned and _may(name, node, tier))
 
 
 def _may(name: str, node: Node, tier: TierSeen) -> bool:

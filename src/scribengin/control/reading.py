@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,14 +13,31 @@ from scribengin.client.models import AcceptedRow, NoticedRow
 from scribengin.control.coming import described_spare, next_start
 from scribengin.control.kept import read_folders
 from scribengin.control.known import read_known, read_stored
+from scribengin.control.refusals import worker_counts
 from scribengin.control.spares import waiting
 from scribengin.control.world import TierSeen
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Damaged, Entry, shown
-from scribengin.registry.kinds import Desired, QueryAck, Spec, Task
+from scribengin.registry.kinds import Desired, QueryAck, Spec, Task, Workers, tier_of
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
-from scribengin.registry.tree import ACK, COLUMNS, DESIRED, FILE, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TAKEN, TASK, WANTED
+from scribengin.registry.tree import (
+    ACK,
+    COLUMNS,
+    DESIRED,
+    FILE,
+    LEASE,
+    REPORT,
+    RUN,
+    SPARE,
+    SPARE_REPORT,
+    SPEC,
+    STATUS,
+    TAKEN,
+    TASK,
+    WANTED,
+    WORKERS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,11 +152,12 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
     found = {*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())}
     tiers = sorted(tier for tier in found if RUN.fits(flow, tier))
     current = frozenset(found if spec is None else spec.tiers)
+    workers = {} if spec is None else _workers(registry, flow, spec)
     return {
         "flow": flow,
         "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
         "status": None if row.status is None else row.status.dump(),
-        "tiers": [_described_tier(registry, flow, tier, current=tier in current) for tier in tiers],
+        "tiers": [{**_described_tier(registry, flow, tier, current=tier in current), **workers.get(tier, _NO_WORKERS)} for tier in tiers],
         "noticed": read_noticed(registry, flow),
         "accepted": read_accepted(registry, flow),
         "acknowledged": read_acks(registry, flow, sorted(current)),
@@ -168,6 +187,19 @@ def _described_tier(registry: Registry, flow: str, tier: str, *, current: bool) 
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
+
+
+def _workers(registry: Registry, flow: str, spec: Spec) -> dict[str, dict[str, Any]]:
+    """Tier of that version → how many workers it has, and how many of these are wanted now, as JSON."""
+    counts, _ = worker_counts(flow, spec, _record(read_record(registry, WORKERS(flow))) or Workers())
+    there = [name for name in names(registry, f"flows/{flow}/wanted") if WANTED.fits(flow, name)]
+    wishes = zip(there, read_records(registry, [WANTED(flow, name) for name in there]), strict=True)
+    now = Counter(tier_of(name) for name, wish in wishes if isinstance(wish, Stored) and wish.record.goal != "stopped")
+    return {tier: {"workers": count, "wanted_workers": now[tier]} for tier, count in counts.items()}
+
+
+_NO_WORKERS = {"workers": None, "wanted_workers": 0}
+"""of a helper, and of a tier that the wanted version does not have"""
 
 
 def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:

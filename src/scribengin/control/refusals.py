@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.control.world import Wish
 from scribengin.registry.contract import Damaged, Entry
-from scribengin.registry.kinds import GroupName
+from scribengin.registry.kinds import GroupName, Workers
 from scribengin.registry.records import Newer, Stored
 from scribengin.registry.tree import DESIRED, LIMIT, NODE_GROUP, SPEC, STATUS, WORKERS
 from scribengin.spec.tier_keys import MOST_WORKERS
 
 if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
-    from scribengin.registry.kinds import Limit, Spec, Status
+    from scribengin.registry.kinds import Limit, Spec, Status, WorkerCount
 
 MOST = 20
 """that a status tells of"""
@@ -105,19 +105,22 @@ def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
     return {}
 
 
-def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, int], dict[str, Any]]:
+def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, WorkerCount], dict[str, Any]]:
     """(tier → how many workers it has, what stands in the flow's record of them and cannot be). What cannot be changes nothing."""
-    counts = {name: tier.workers for name, tier in spec.tiers.items()}
     spot = WORKERS(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
-    remedy = f"mend or remove it, or: scribengin scale {flow}.TIER --workers N"
+    counts, wrong = worker_counts(flow, spec, found.record if isinstance(found, Stored) else Workers())
+    remedy = f"mend or remove it, or: scribengin scale {flow}.TIER --workers N (or each)"
     if isinstance(found, Damaged | Newer):
         return counts, {spot.path: _says_nothing(there, found, remedy)}
-    if not isinstance(found, Stored):
-        return counts, {}
-    wrong = {tier: why for tier, count in found.record.tiers.items() if (why := why_not_workers(flow, spec, tier, count))}
-    counts |= {tier: count for tier, count in found.record.tiers.items() if tier not in wrong}
     return counts, {spot.path: refusal(there, "; ".join(wrong.values()), remedy)} if wrong else {}
+
+
+def worker_counts(flow: str, spec: Spec, said: Workers) -> tuple[dict[str, WorkerCount], dict[str, str]]:
+    """(tier → how many workers it has, tier → why what the record says of it cannot be)."""
+    wrong = {tier: why for tier, count in said.tiers.items() if (why := why_not_workers(flow, spec, tier, count))}
+    by_hand = {tier: count for tier, count in said.tiers.items() if tier not in wrong}
+    return {name: tier.workers for name, tier in spec.tiers.items()} | by_hand, wrong
 
 
 def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, GroupName | None, dict[str, Any]]:
@@ -144,14 +147,15 @@ def _says_nothing(there: Entry | Damaged | None, found: Damaged | Newer, remedy:
     return refusal(there, found.why, remedy)
 
 
-def why_not_workers(flow: str, spec: Spec, tier: str, count: int) -> str:
+def why_not_workers(flow: str, spec: Spec, tier: str, count: WorkerCount) -> str:
     """Why a tier cannot have so many workers; empty where it can."""
     if tier not in spec.tiers:
         return f'flow {flow} has no tier "{tier}"; it has {", ".join(spec.tiers)}'
-    if not 1 <= count <= MOST_WORKERS:
-        return f"tier {tier} cannot have {count} workers: say 1 to {MOST_WORKERS}"
+    if count != "each" and not 1 <= count <= MOST_WORKERS:
+        return f"tier {tier} cannot have {count} workers: say 1 to {MOST_WORKERS}, or each"
     alone = spec.tiers[tier].alone
-    return f"tier {tier} cannot have {count} workers: {alone}" if alone and count > 1 else ""
+    workers = "a worker on each host" if count == "each" else f"{count} workers"
+    return f"tier {tier} cannot have {workers}: {alone}" if alone and count != 1 else ""
 
 
 def _no_pace(limit: Limit) -> list[str]:

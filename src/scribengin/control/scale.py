@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Spec
+    from scribengin.registry.kinds import Spec, WorkerCount
 
 LEAST_MEMORY_BYTES = 256 * 2**20
 """with less Spark's driver does not start"""
@@ -77,9 +77,9 @@ def scale(
     return again(attempt)
 
 
-def set_workers(registry: Registry, flow: str, tiers: Collection[str], count: int) -> bool:
-    """Let tiers of a flow (none: all of them) have so many workers; False where it is so already. It holds for all its versions, and the
-    workers that are there go on.
+def set_workers(registry: Registry, flow: str, tiers: Collection[str], count: WorkerCount) -> bool:
+    """Let tiers of a flow (none: all of them) have so many workers, or one on each host; False where it is so already. It holds for all its
+    versions, and the workers that are there go on.
 
     Raises Refused where there is no such flow or tier, or a tier cannot have so many.
     """

@@ -125,9 +125,13 @@ def _lacking(world: World, flow: FlowSeen, helpers: list[TierSeen]) -> tuple[str
     said = f"tier {tier}: {there} of {1 + len(of_tier)} workers are there"
     if _waits_for_a_person(first):
         return f"{said}; {first.tier}: {first.run.cause if first.run else ''}", _remedy(flow, first)
-    if _is_down(first) and choose_node(world.nodes, first, {}) is None:
+    nowhere = _is_down(first) and choose_node(world.nodes, first, {}) is None
+    if nowhere and first.node in world.nodes:
+        fewer = f"scribengin scale {flow.name}.{tier} --workers N"
+        return f"{said}; node {first.node} has no room for {first.tier}", f"make room there, or ask for fewer: {fewer}"
+    if nowhere and not first.node:
         return f"{said}; no node has room for {first.tier}", f"start one, or ask for fewer: scribengin scale {flow.name}.{tier} --workers N"
-    if first.run is not None and first.run.failures:
+    if first.run is not None and first.run.cause:
         return f"{said}; {first.tier}: {first.run.cause}", "it starts again by itself"
     return f"{said}; {first.tier} is not there yet", ""
 

@@ -134,6 +134,8 @@ class FlowSeen:
     status: Status | None = None
     wanted_tiers: frozenset[str] | None = None
     """those of the wanted version; None: all"""
+    each: frozenset[str] = frozenset()
+    """those of its tiers that have a worker on each host; `places.on_each_host` adds the helpers"""
     refused: Mapping[str, Any] = field(default_factory=dict)
     """what of it people have written by hand and cannot be (`control.refusals`)"""
     damaged: tuple[Spot[Any], ...] = ()

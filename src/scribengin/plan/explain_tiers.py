@@ -56,9 +56,11 @@ def _lines(plan: FlowPlan, changes: Changes | None, advice: Sequence[str]) -> It
 def _where(tier: Tier) -> str:
     """What the flow file says of a tier beside its steps."""
     resources, said = tier.resources, []
-    if tier.group is not None:
+    if tier.workers == "each":
+        said.append(f"one worker on each host{'' if tier.group is None else f' of group {tier.group}'} (they share each Batch)")
+    elif tier.group is not None:
         said.append(f"on group {tier.group}")
-    if tier.workers > 1:
+    if tier.workers != "each" and tier.workers > 1:
         said.append(f"{tier.workers} workers share each Batch")
     if resources.cores is not None:
         said.append(f"{resources.cores} core{'s' * (resources.cores != 1)}")

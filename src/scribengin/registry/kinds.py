@@ -17,6 +17,8 @@ FlowState = Literal[
 Goal = Literal["running", "paused", "drained", "stopped"]
 """`paused`: no new Batch, the process stays. `drained`: what was there when it was asked goes through all tiers, then the processes end.
 `stopped`: the Batches under way end, then the processes."""
+WorkerCount = int | Literal["each"]
+"""How many workers a tier has. `each`: one on each host that it may run on."""
 WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed", "standby"]
 """What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
 `degraded`: a Query of it failed for good, the others go on. `standby`: it is the spare, and ready to take the tier over."""
@@ -62,7 +64,7 @@ class TierSpec(Record):
     """the group of hosts on which its workers run; empty: on any host"""
     hosts: Mapping[str, float] = {}
     """node or host name of each member of that group → cost, as the flow file says"""
-    workers: int = 1
+    workers: WorkerCount = 1
     """how many work at it: one holds its lease, the others help"""
     alone: str = ""
     """why none can help; empty where some can"""
@@ -431,8 +433,8 @@ class Limit(Record):
 class Workers(Record):
     """How many workers each of a flow's tiers has, where that is other than its version says."""
 
-    tiers: Mapping[str, int] = {}
-    """tier → how many, from 1 on"""
+    tiers: Mapping[str, WorkerCount] = {}
+    """tier → how many, from 1 on, or `each`: one on each host that the tier may run on"""
 
 
 class Quota(Record):

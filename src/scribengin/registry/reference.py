@@ -87,7 +87,8 @@ which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`,
 - `limits` say nothing: a worker that runs goes on with those before. A number in them that is not above 0, or an unknown key, limits
   nothing.
 - `workers/…` names a tier that the flow has not, a number below 1 or above 16, or more than one for a tier whose steps keep state: that
-  tier has as many workers as its version says, and the others of the record as many as it says.
+  tier has as many workers as its version says, and the others of the record as many as it says. With a word other than `each` the record
+  says nothing, of any tier.
 - The `group` of a logical node is no group of hosts of the flow: the tier runs on the one that its version says. One that is holds until a
   version names another group than the version before.
 - A quota says nothing, or a number in it is not above 0: flows with its label that have been started go on, and start again where they were

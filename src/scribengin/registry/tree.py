@@ -308,7 +308,7 @@ WORKERS = Branch(
     "workers/<flow>",
     Workers,
     _BY_HAND,
-    "how many workers its tiers have, where that is other than its version says",
+    "how many workers its tiers have (a number, or `each`), where that is other than its version says",
     change="workers start, or end in order; removed: as many as the version says",
 )
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")

@@ -26,6 +26,7 @@ KeyKind = Literal[
     "text",
     "raw",
     "int",
+    "int_or_word",
     "bool",
     "choice",
     "duration",
@@ -57,12 +58,13 @@ KeyKind = Literal[
     "raws",
     "own",
 ]
-"""What a value is. `raw` is text that may be blank in quotes; `expression` SQL text; `expressions` a mapping of name to SQL;
-`selection` that or a list; `cases` the branches of a route; `times` a mapping of input to column; `names` a list of branch names;
-`columns` one column or a list; `inputs` one id or a list; `function` `module:name` or a section; `nodes` a mapping of id to section;
-`word_or_section` one of `choices` or a section; `sections` a list of sections; `bytes` a size; `group` `NAME` or `NAME.MEMBER`;
-`secrets` a mapping of text to text that may be secret; `labels` one of names to texts; `bound` a percentage or a number; `words` a list of
-texts in their order; `raws` a text or such a list, blank or not; `own` what a reader of its own reads, which gets the node."""
+"""What a value is. `int_or_word` is a whole number or one of `choices`; `raw` text that may be blank in quotes; `expression` SQL text;
+`expressions` a mapping of name to SQL; `selection` that or a list; `cases` the branches of a route; `times` a mapping of input to column;
+`names` a list of branch names; `columns` one column or a list; `inputs` one id or a list; `function` `module:name` or a section; `nodes` a
+mapping of id to section; `word_or_section` one of `choices` or a section; `sections` a list of sections; `bytes` a size; `group` `NAME` or
+`NAME.MEMBER`; `secrets` a mapping of text to text that may be secret; `labels` one of names to texts; `bound` a percentage or a number;
+`words` a list of texts in their order; `raws` a text or such a list, blank or not; `own` what a reader of its own reads, which gets the
+node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,8 @@ class Tier:
     trigger_s: float | None = None
     acknowledge: Literal["checkpoint", "state"] = "checkpoint"
     """when what a stateful step has taken counts as through: once the checkpoint holds it, or once it has left the state"""
-    workers: int = 1
-    """where flows are managed: how many processes stage its Batches; one of them decides each"""
+    workers: int | Literal["each"] = 1
+    """where flows are managed: how many processes stage its Batches, or one on each host of its group; one of them decides each"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,7 @@ def _part(title: str, section: Section) -> str:
 
 def _key_row(key: Key, prefix: str = "") -> tuple[str, ...]:
     value = ", ".join(f"`{choice}`" for choice in key.choices) or _KEY_KINDS.get(key.kind, key.kind)
+    value = f"int or {value}" if key.kind == "int_or_word" else value
     value += " or section" * (key.kind == "word_or_section" or (key.kind in ("duration", "watermark", "bound") and key.section is not None))
     example = "" if key.kind in ("section", "nodes") else f"`{key.example}`"
     return f"`{prefix}{key.name}`", value, key.doc, "must be given" if key.required else _default(key.default), example

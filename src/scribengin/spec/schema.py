@@ -103,8 +103,9 @@ def _value(key: Key) -> Json:
         case "text" | "raw" | "expression" | "column":
             return _TEXT
         case "int" | "float":
-            bounds = {name: bound for name, bound in (("minimum", key.low), ("maximum", key.high)) if bound is not None}
-            return {"anyOf": [{"type": "integer" if key.kind == "int" else "number", **bounds}, _REFERENCE]}
+            return {"anyOf": [{"type": "integer" if key.kind == "int" else "number", **_bounds(key)}, _REFERENCE]}
+        case "int_or_word":
+            return {"anyOf": [{"type": "integer", **_bounds(key)}, {"enum": list(key.choices)}, _REFERENCE]}
         case "bytes":
             return _BYTES
         case "secrets":
@@ -164,7 +165,7 @@ def _value(key: Key) -> Json:
 
 
 def _option(option: Option) -> Json:
-    bounds = {name: bound for name, bound in (("minimum", option.low), ("maximum", option.high)) if bound is not None}
+    bounds = _bounds(option)
     match option.kind:
         case "text" | "path":
             return _TEXT
@@ -201,6 +202,10 @@ def _option(option: Option) -> Json:
             }
         case _:
             assert_never(option.kind)
+
+
+def _bounds(declared: Key | Option) -> dict[str, float]:
+    return {name: bound for name, bound in (("minimum", declared.low), ("maximum", declared.high)) if bound is not None}
 
 
 def _keys(option: Option) -> Json:

@@ -21,6 +21,7 @@ from scribengin.spec.values import (
     read_float,
     read_group,
     read_int,
+    read_int_or_word,
     read_labels,
     read_names,
     read_option,
@@ -155,6 +156,8 @@ class Sections:
                 return reader.raw_text(node, what, key.form)
             case "int":
                 return read_int(reader, node, what, key.form, Bounds(key.kind, key.low, key.high))
+            case "int_or_word":
+                return read_int_or_word(reader, node, what, key.form, Bounds("int", key.low, key.high), key.choices)
             case "float":
                 return read_float(reader, node, what, key.form, Bounds(key.kind, key.low, key.high))
             case "bytes":

@@ -203,9 +203,11 @@ TIER = Section(
         Key("group", "name", "the group of hosts on which it runs", "hosts_a"),
         Key(
             "workers",
-            "int",
-            "where flows are managed: how many workers read its sources side by side, each a part of every Batch; for steps without state",
+            "int_or_word",
+            "where flows are managed: how many workers read its sources side by side, each a part of every Batch; for steps without state. "
+            "`each`: one on each host of its group",
             "3",
+            choices=("each",),
             default="1",
             low=1,
         ),

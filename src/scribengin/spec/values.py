@@ -18,7 +18,7 @@ from scribengin.spec.reader import NAME
 from scribengin.spec.units_text import show_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from scribengin.core.options import Option
     from scribengin.core.secret import Secret
@@ -196,6 +196,19 @@ def read_int(reader: Reader, node: Node, what: str, example: str, bounds: Bounds
         reader.error("bad-value", node, f"{what} is {kind_of(node)}, not a whole number", remedy)
         return None
     return value if _within(reader, node, what, value, bounds) else None
+
+
+def read_int_or_word(reader: Reader, node: Node, what: str, example: str, bounds: Bounds, words: Collection[str]) -> int | str | None:
+    """A whole number within the bounds, or one of the words."""
+    value = reader.typed(node, what, example)
+    if value is None or value in words:
+        return None if value is None else str(value)
+    if not isinstance(value, str) or _whole(value) is not None:
+        return read_int(reader, node, what, example, bounds)
+    either = f"write a number, such as {example}, or {' or '.join(words)}"
+    message = f"{what} is {shorten(value)}, not a whole number or {' or '.join(words)}"
+    reader.error("bad-value", node, message, did_you_mean(value, words) or either)
+    return None
 
 
 def read_bool(reader: Reader, node: Node, what: str) -> bool | None:

@@ -180,7 +180,7 @@ CATALOG: tuple[Entry, ...] = (
         "scale-workers",
         "The tier cannot have so many workers",
         "Workers share Batches of steps without state, and there is an end to what more of them bring.",
-        "Name a tier that has steps without state, or another number, as the message says.",
+        "Name a tier that has steps without state, or another number, or `each`, as the message says.",
         "tests/control/test_workers.py::test_a_number_that_cannot_be_is_refused_and_changes_nothing",
     ),
     met(

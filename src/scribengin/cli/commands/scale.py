@@ -16,6 +16,16 @@ from scribengin.cli.waiting import wait_for, wait_running_option
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
     from scribengin.cli.waiting import Wait
+    from scribengin.registry.kinds import WorkerCount
+
+
+def _workers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> WorkerCount | None:
+    """A whole number, or `each`. Raises BadParameter."""
+    try:
+        return None if value is None else "each" if value == "each" else int(value)
+    except ValueError:
+        raise click.BadParameter(f'"{value}" is not a whole number or each') from None
+
 
 _STATES = {"running": "running", "paused": "paused"}
 
@@ -27,7 +37,12 @@ _STATES = {"running": "running", "paused": "paused"}
 @click.option(
     "--executors", type=int, metavar="N", help="How many, each with these cores and memory; refused if Spark runs in the workers."
 )
-@click.option("--workers", type=int, metavar="N", help="How many read a tier's sources side by side; for tiers without state.")
+@click.option(
+    "--workers",
+    callback=_workers,
+    metavar="N|each",
+    help="How many read a tier's sources side by side, or one on each host of its group; for tiers without state.",
+)
 @click.option("--partitions", type=int, metavar="N", help="Over which the state is spread, of the Queries that keep some; none is lost.")
 @wait_running_option
 @masters_option
@@ -38,7 +53,7 @@ def command(
     cores: int | None,
     memory: int | None,
     executors: int | None,
-    workers: int | None,
+    workers: WorkerCount | None,
     partitions: int | None,
     wait: Wait | None,
     masters: Masters,
@@ -46,7 +61,8 @@ def command(
     """Give a flow, or one of its tiers, other resources. Workers of the tiers that change end after the Batches under way, and others take
     over where they were; positions and state are kept, and the other tiers go on. It stays so when the flow is submitted again.
 
-    With --workers those that run go on, and others come to help or leave: each reads a part of every Batch.
+    With --workers those that run go on, and others come to help or leave: each reads a part of every Batch. With `--workers each` they
+    follow the hosts of the tier's group, or all hosts where it has none.
     """
     import msgspec
 

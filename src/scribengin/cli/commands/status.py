@@ -102,8 +102,10 @@ def show_named(found: dict[str, Any]) -> None:
         process = tier["process"]
         by = f"{process['pid']} on {process['host']}" if process else "–"
         told = tier["cause"] and tier["cause"] in now.get("reason", "")  # why the flow is as it is stands above
-        rows.append({**tier, "process": by, "worker": tier["worker"] or "–", "cause": "" if told else tier["cause"]})
-    columns = ("tier", "state", "worker", "process", "failures", *(["cause"] if any(row["cause"] for row in rows) else []))
+        shown = {"process": by, "worker": tier["worker"] or "–", "cause": "" if told else tier["cause"], "workers": _workers(tier)}
+        rows.append({**tier, **shown})
+    several = ["workers"] if any(tier["workers"] not in (None, 1) for tier in found["tiers"]) else []
+    columns = ("tier", *several, "state", "worker", "process", "failures", *(["cause"] if any(row["cause"] for row in rows) else []))
     print_table(rows, {name: name for name in columns})
     for tier in found["tiers"]:
         if tier["remedy"] and tier["failures"] and tier["remedy"] not in now.get("next", ""):
@@ -118,6 +120,13 @@ def show_named(found: dict[str, Any]) -> None:
     _show_acks(found["acknowledged"])
     show_folders(found["folders"])
     _show_columns(found)
+
+
+def _workers(tier: Mapping[str, Any]) -> str:
+    """How many a tier has; of those that follow the hosts also how many are wanted now."""
+    if tier["workers"] is None:
+        return ""
+    return f"each ({tier['wanted_workers']})" if tier["workers"] == "each" and tier["wanted_workers"] else str(tier["workers"])
 
 
 def _show_acks(rows: Sequence[Mapping[str, Any]]) -> None:

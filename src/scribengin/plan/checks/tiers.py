@@ -94,7 +94,7 @@ def workers_have_work(subject: Subject) -> Iterator[Problem]:
     graph, tier_of = subject.graph, subject.assignment.tier_of
     for tier in subject.flow.tiers.values():
         path = ("tiers", tier.id, "workers")
-        if tier.workers > MOST_WORKERS:
+        if tier.workers != "each" and tier.workers > MOST_WORKERS:
             message = f'tier "{tier.id}" has {tier.workers} workers; {MOST_WORKERS} are the most'
             yield subject.problem("workers-most", path, message, "give each of them more cores (resources: {cores: 4})")
         if tier.workers == 1 or not _is_placed(subject):
@@ -108,7 +108,8 @@ def workers_have_work(subject: Subject) -> Iterator[Problem]:
             table = sorted(id_ for id_ in own if id_ in subject.flow.sources and is_static(graph, id_))
             reasons += [f'step "{stateful[0]}" keeps state'] if stateful else [f'source "{table[0]}" is a table'] if table else [""]
         if reasons and all(reasons):
-            message = f'tier "{tier.id}" has {tier.workers} workers, and nothing that they could share: {reasons[0]}'
+            workers = "a worker on each host" if tier.workers == "each" else f"{tier.workers} workers"
+            message = f'tier "{tier.id}" has {workers}, and nothing that they could share: {reasons[0]}'
             remedy = "put the steps without state into a tier of their own, or take workers out"
             yield subject.problem("workers-alone", path, message, remedy)
 
