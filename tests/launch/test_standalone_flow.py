@@ -16,14 +16,13 @@ import psutil
 import pytest
 
 from scribengin.control.home import Home
+from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.hosts.up import House
 from scribengin.launch.standalone import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from scribengin.embedded.standalone import StandaloneCluster
 
 WITHIN_S = 240.0
 FLOW = """\
@@ -33,6 +32,18 @@ sources: {numbers: {type: files, path: data, format: json, schema: "id BIGINT"}}
 steps: {odd: {from: numbers, python: "steps:odd"}}
 sinks: {kept: {from: odd, type: files, path: out, format: json}}
 """
+COUNTED = """\
+version: 1
+name: numbers
+sources: {numbers: {type: files, path: data, format: json, watermark: at 0s, schema: "id BIGINT, at TIMESTAMP"}}
+steps:
+  tens:
+    from: numbers
+    sql: "SELECT window.start AS at, id % 10 AS ten, count(*) AS n FROM numbers GROUP BY window(at, '1 minute'), id % 10"
+sinks: {kept: {from: tens, type: files, path: out, format: json}}
+tiers: {all: {steps: [numbers, tens, kept], resources: {executors: 2, cores: 1, memory: 512MiB}}}
+"""
+"""keeps a count for each key"""
 STEPS = "from scribengin import record\n\n\n@record\ndef odd(row):\n    return row['id'] % 2 == 1\n"
 
 
@@ -72,9 +83,12 @@ class Shop:
         path.rename(path.with_name(f"{self.files}.jsonl"))
         self.files += 1
 
-    def finds(self) -> list[int]:
+    def rows(self) -> list[dict[str, Any]]:
         files = (self.folder / "out").glob("part-*")
-        return sorted(json.loads(line)["id"] for file in files for line in file.read_text().splitlines())
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def finds(self) -> list[int]:
+        return sorted(row["id"] for row in self.rows())
 
     def goes_on(self, why: str) -> None:
         """A file comes, and all that came is out, each record once."""
@@ -172,6 +186,44 @@ def test_a_flow_that_was_submitted_runs_on_the_cluster_and_its_executors_may_be_
         shop.says("stop", "numbers", "--wait")
         assert until(lambda: not executors(cluster.web), "no executor is left") is True
     assert not worker.is_running()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_tier_with_state_spreads_its_keys_over_executors_which_may_be_killed(shop: Shop, tmp_path: Path) -> None:
+    (shop.folder / "flow.yaml").write_text(COUNTED)
+
+    def minute(number: int, rows: int) -> None:
+        path = shop.folder / "data" / f".{number}"
+        lines = (json.dumps({"id": id_, "at": f"2026-01-01T00:{number:02}:{id_ % 60:02}Z"}) for id_ in range(rows))
+        path.write_text("".join(f"{line}\n" for line in lines))
+        path.rename(path.with_name(f"{number}.jsonl"))
+
+    def counted(minutes: int, why: str) -> None:
+        """All windows but the newest are out, and each key of each is counted once."""
+        until(lambda: len(shop.rows()) >= 10 * minutes, why)
+        rows = [(row["at"][14:16], row["ten"], row["n"]) for row in shop.rows()]
+        assert sorted(rows) == [(f"{number:02}", ten, 40) for number in range(minutes) for ten in range(10)]
+
+    with (
+        StandaloneCluster(tmp_path / "cluster", workers=2, cores=2, memory_mib=1024) as cluster,
+        House(Home(shop.home), spark=Cluster(cluster.address, cluster.web)),
+    ):
+        minute(0, 400)
+        minute(1, 400)
+        shop.says("apply", "flow.yaml")
+        counted(1, "the first window")
+        struck = until(lambda: len(found := executors(cluster.web)) == 2 and found, "two executors")
+        assert len({process.ppid() for process in struck}) == 2, "one with each of the cluster's workers"
+        struck[0].kill()
+        minute(2, 400)
+        counted(2, "another executor goes on with its keys")
+        shop.says("scale", "numbers", "--executors", "3")
+        minute(3, 400)
+        counted(3, "three share the keys")
+        until(lambda: len(executors(cluster.web)) == 3, "three executors")
+        shop.says("audit", "numbers")
+        shop.says("stop", "numbers", "--wait")
 
 
 @pytest.mark.long

@@ -51,6 +51,8 @@ _TRIES, _PAUSE_S = 5, 0.05
 """of a conditional request beside which another is under way"""
 _MOST_DELETED = 1000
 """keys in a request"""
+_DELETED = 200
+"""the status of its answer, which may name keys that were not"""
 _ENTRY = re.compile(r"<(Contents|CommonPrefixes)>(.*?)</\1>", re.DOTALL)
 
 
@@ -89,7 +91,9 @@ class S3Path(RemotePath):
     def hadoop_settings(self) -> dict[str, str]:
         """See RemotePath."""
         classes = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem", "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A"}
-        return {**classes, **s3a_settings(self._bucket.address)}
+        # of this bucket alone: a person's own settings are for what Spark reads elsewhere
+        own = f"fs.s3a.bucket.{self.parts[1]}."
+        return classes | {own + name.removeprefix("fs.s3a."): value for name, value in s3a_settings(self._bucket.address).items()}
 
     def put(self, data: bytes) -> bool:
         """See RemotePath."""
@@ -339,7 +343,9 @@ class S3Path(RemotePath):
             objects = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in some)
             body = f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
             headers = {"content-md5": base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()}
-            self._bucket.requests.asked("POST", None, {"delete": ""}, what, body, headers)
+            answer = self._bucket.requests.asked("POST", None, {"delete": ""}, what, body, headers, known=(_DELETED,))
+            if {*answer.all_of("Code")} - {"NoSuchKey"}:  # some stores name a key that another has deleted meanwhile
+                self._bucket.requests.check(answer, what)
 
 
 class S3File(io.RawIOBase):

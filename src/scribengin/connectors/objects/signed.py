@@ -59,7 +59,7 @@ class SignedRequests:
         """Raises SinkError where the address has no access key."""
         if address.login is None:
             raise SinkError(
-                f'"{address.node}": requests of our own to {address} need an access key, and none is given',
+                f'"{address.node}": signed requests to {address} need an access key, and none is given',
                 remedy="give one: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a `profile`, or `config`",
                 code="objects-login",
                 node=address.node,
