@@ -29,9 +29,10 @@ def accept_option(command: Callable[..., object]) -> Callable[..., object]:
         multiple=True,
         type=click.Choice([*_ROWS, "columns"]),
         callback=_agreed,
-        help="Agree that Queries which need a new checkpoint read all again (rows are duplicated), or that what they remember is lost; "
-        "columns: that sinks whose folders hold files of other columns write those of the flow from here on, and that sources read first "
-        "files of other columns. May be said twice.",
+        help="Accept a consequence of the change. again: queries that need a new checkpoint read all data again, and rows "
+        "are duplicated. lost: the state of these queries is lost. columns: sinks whose folders hold files with other "
+        "columns write the columns of the flow from now on, and sources read earlier files with other columns. May be "
+        "repeated.",
     )(command)
 
 

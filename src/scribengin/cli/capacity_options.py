@@ -22,9 +22,9 @@ def capacity_options(command: Callable[..., C]) -> Callable[..., C]:
         "--cores",
         type=click.IntRange(min=1),
         metavar="N",
-        help="What all its workers together may have; then each has CPUs of its own. No limit by default.",
+        help="Cores that all workers together may use; each worker then has CPUs of its own. Default: no limit.",
     )
-    @click.option("--memory", metavar="SIZE", callback=bytes_of, help="The same, as in 16GiB.")
+    @click.option("--memory", metavar="SIZE", callback=bytes_of, help="Memory that all workers together may use, such as 16GiB.")
     @wraps(command)
     def with_capacity(*some: Any, cores: int | None, memory: int | None, **more: Any) -> C:
         from scribengin.hosts.node import Capacity

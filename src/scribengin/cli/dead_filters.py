@@ -36,16 +36,16 @@ def letter_filters(command: Callable[..., C]) -> Callable[..., C]:
 
     @click.argument("letter", metavar="[ID]", default="")
     @click.option("--query", default="", help="Of this Query only.")
-    @click.option("--step", default="", help="Of this step only.")
-    @click.option("--reason", default="", help="Of this reason only.")
+    @click.option("--step", default="", help="Only this step.")
+    @click.option("--reason", default="", help="Only this reason.")
     @click.option(
         "--since",
         default="",
         metavar="TIME",
-        help="Of Batches decided since then: 2026-01-31T12:00:00Z, or how long ago (2h).",
+        help="Only Batches decided since this time: 2026-01-31T12:00:00Z, or how long ago (2h).",
         callback=_moment,
     )
-    @click.option("--until", default="", metavar="TIME", help="Of Batches decided before then.", callback=_moment)
+    @click.option("--until", default="", metavar="TIME", help="Only Batches decided before this time.", callback=_moment)
     @wraps(command)
     def with_filters(*, letter: str, query: str, step: str, reason: str, since: str, until: str, **more: Any) -> C:
         from scribengin.local.letters import Which

@@ -42,13 +42,18 @@ _KEYS = 3
 @click.command(cls=FlowCommand)
 @flow_argument
 @letter_filters
-@click.option("--to", "to", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write; - for stdout.")
+@click.option("--to", "to", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write; - for stdout.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
 def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters: Masters) -> Answer:
-    """Write dead letters to a file, whole, one JSON object a line. Repair `payload` (the record) or `came` (the row that came to the step)
-    there, and give it back: scribengin dead replay FLOW --repaired FILE."""
+    """Export dead letters to a file, one JSON object per line. Repair `payload` (the record) or `came` (the input row of the step) there,
+    then run scribengin dead replay FLOW --repaired FILE.
+
+    \b
+    Example:
+      scribengin dead export flow.yaml --to dead.jsonl
+    """
     import msgspec
 
     if is_name(flow):
@@ -101,11 +106,9 @@ def _written(flow: str, to: Path, letters: Any) -> Answer:
 @flow_argument
 @click.argument("letter", metavar="ID")
 @click.option("--query", default="", help="Of this Query only.")
-@click.option("--set", "columns", metavar="COLUMN=VALUE", multiple=True, help="Give a column another value, without an editor.")
-@click.option("--with", "file", type=click.Path(dir_okay=False, path_type=Path), help="Take the text from this file; - for stdin.")
-@click.option(
-    "--from-start", is_flag=True, help="Edit the record as its source gave it, also where the row that came to the step is known."
-)
+@click.option("--set", "columns", metavar="COLUMN=VALUE", multiple=True, help="Set a column to another value, without an editor.")
+@click.option("--with", "file", type=click.Path(dir_okay=False, path_type=Path), help="Read the new text from this file; - for stdin.")
+@click.option("--from-start", is_flag=True, help="Edit the record as the source delivered it, even if the input row of the step is known.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
@@ -120,9 +123,14 @@ def edit(
     state: Path | None,
     masters: Masters,
 ) -> Answer:
-    """Repair a dead letter: in $EDITOR, or with --set or --with. The repair is kept, if the flow would take it, until it is replayed.
+    """Repair a dead letter: in $EDITOR, or with --set or --with. The repair is checked against the flow and kept until the dead letter is
+    replayed.
 
-    ID is a letter's id, or how it begins, or its key (`kept:12:3`).
+    ID is the id of a dead letter, a prefix of it, or its key (`kept:12:3`).
+
+    \b
+    Example:
+      scribengin dead edit flow.yaml kept:12:3 --set amount=4
     """
     from scribengin.client.answer_models import LetterRepaired, RepairLetter
 
@@ -219,11 +227,14 @@ def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
 @click.command(cls=FlowCommand)
 @flow_argument
 @letter_filters
-@click.option("--from-start", is_flag=True, help="Through all steps again, also where that makes rows a second time.")
+@click.option("--from-start", is_flag=True, help="Send them through all steps again, even if that duplicates rows.")
 @click.option(
-    "--repaired", "file", type=click.Path(dir_okay=False, path_type=Path), help="The letters of this file, with what was changed in it."
+    "--repaired",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Replay the dead letters of this file, with the changes made in it.",
 )
-@click.option("--as-is", is_flag=True, help="As they died, without what `dead edit` has made of them.")
+@click.option("--as-is", is_flag=True, help="Replay them unchanged, without the repairs of `dead edit`.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed, and what cannot be.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @setting_flags("state")
@@ -241,11 +252,15 @@ def replay(
     state: Path | None,
     masters: Masters,
 ) -> Answer:
-    """Send dead letters on their way again, once: from the step that refused them, in the Query that refused them, repaired where they are.
+    """Replay dead letters once: from the step that refused them, in the query that refused them, with their repairs.
 
-    A run of the flow takes them up at its next look; one that is not running when it runs next. Each letter is replayed once, however often
-    this is said; one that dies again is a letter of its own. Without ID and filters it means all open letters: on a terminal it asks, and
-    elsewhere it needs --yes.
+    A running flow picks them up at its next look, a stopped one at its next run. Each dead letter is replayed once, however often you run
+    this; if the record fails again, it becomes a new dead letter. Without ID and filters the command replays all open dead letters: it asks
+    in a terminal, and needs --yes elsewhere.
+
+    \b
+    Example:
+      scribengin dead replay flow.yaml --step parsed
     """
     from scribengin.local.repairing import given_letters
 
@@ -346,15 +361,15 @@ def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None
 @click.command(cls=FlowCommand)
 @flow_argument
 @letter_filters
-@click.option("--replayed", is_flag=True, help="Only those that have been replayed.")
-@click.option("--dry-run", is_flag=True, help="Only say how many would be deleted.")
+@click.option("--replayed", is_flag=True, help="Only dead letters that were replayed.")
+@click.option("--dry-run", is_flag=True, help="Only show how many would be deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--undo",
     metavar="[PURGE]",
     is_flag=False,
     flag_value=_NEWEST,
-    help="Bring back what the newest purge deleted, or the purge of that id.",
+    help="Restore what the newest purge deleted, or the purge with this id.",
 )
 @setting_flags("state")
 @masters_option
@@ -370,9 +385,13 @@ def purge(
     state: Path | None,
     masters: Masters,
 ) -> Answer:
-    """Delete dead letters; their number stays in the ledger. The flow must not run meanwhile.
+    """Delete dead letters. Their number stays in the ledger. The flow must be stopped.
 
-    They go to a trash for 7 days, from which --undo brings them back.
+    They go to a trash for 7 days; --undo restores them.
+
+    \b
+    Example:
+      scribengin dead purge flow.yaml --replayed
     """
     if undo is not None:
         if replayed or dry_run or filters.said():

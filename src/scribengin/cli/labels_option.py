@@ -34,7 +34,7 @@ labels_option = click.option(
     multiple=True,
     metavar="NAME=VALUE",
     callback=_labels,
-    help="Flows with this label; several: with all of them.",
+    help="Only flows with this label. May be repeated; a flow must have all of them.",
 )
 """Gives a command `labels`, a dict."""
 

@@ -22,7 +22,7 @@ keep_versions_option = click.option(
     default=50,
     show_default=True,
     metavar="N",
-    help="So many versions of each flow stay, the newest, and older ones that are in use.",
+    help="Number of versions to keep of each flow: the newest ones. Older versions in use are kept too.",
 )
 """Gives a command `keep_versions`."""
 
@@ -30,8 +30,8 @@ state_option = click.option(
     "--state",
     type=StateRoot(),
     metavar="DIR",
-    help="Where new flows keep their state: hdfs://NAMENODE:PORT/FOLDER, s3://BUCKET/FOLDER, or a folder that all hosts and masters see "
-    "under this path; in its own folder by default.",
+    help="Where new flows keep their state: hdfs://NAMENODE:PORT/FOLDER, s3://BUCKET/FOLDER, or a folder that all hosts "
+    "and masters reach under this path. Default: inside the home folder.",
 )
 """Gives a command `state`."""
 
@@ -39,12 +39,12 @@ state_option = click.option(
 def listen_options(command: Callable[..., C]) -> Callable[..., C]:
     """Gives a command `listen`, an `api.serving.Listen`."""
 
-    @click.option("--listen", metavar="HOST", default="127.0.0.1", show_default=True, help="Where it answers.")
-    @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Its port; a free one by default.")
-    @click.option("--tls-certificate", metavar="FILE", type=_FILE, help="PEM: it speaks TLS.")
-    @click.option("--tls-key", metavar="FILE", type=_FILE, help="PEM: the key of the certificate.")
-    @click.option("--ask-token", is_flag=True, help="Ask for a token on the loopback, too; elsewhere one is always asked for.")
-    @click.option("--insecure-api", is_flag=True, help="It is meant that others can reach it without TLS or without tokens.")
+    @click.option("--listen", metavar="HOST", default="127.0.0.1", show_default=True, help="Address to listen on.")
+    @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Port to listen on. Default: a free one.")
+    @click.option("--tls-certificate", metavar="FILE", type=_FILE, help="Certificate (PEM) to serve TLS with.")
+    @click.option("--tls-key", metavar="FILE", type=_FILE, help="Key (PEM) of the certificate.")
+    @click.option("--ask-token", is_flag=True, help="Require a token on loopback too. Elsewhere a token is always required.")
+    @click.option("--insecure-api", is_flag=True, help="Allow remote access without TLS or tokens.")
     @wraps(command)
     def with_listen(
         *some: Any, port: int, tls_certificate: Path | None, tls_key: Path | None, ask_token: bool, insecure_api: bool, **more: Any

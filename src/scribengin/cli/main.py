@@ -17,72 +17,85 @@ from scribengin.cli.guesses import no_command
 from scribengin.core.errors import EnvironmentFault, Exit
 from scribengin.core.problems import Place, Problem
 
-_COMMANDS = {
-    "init": "Make a folder with a working flow and its data.",
-    "validate": "Check flow files, without Java or Spark.",
-    "plan": "Say what would run, with which guarantee, and what it would change.",
-    "preview": "Show what a flow makes of some records, step by step; nothing is written.",
-    "run": "Run a flow here, until Ctrl-C or (--once) until all that is there is read.",
-    "test": "Run the tests of flow files, in one Spark session.",
-    "package": "Make one file of flows with their code, known by its hash; look into one.",
-    "up": "Start a registry, a master and its workers on this machine, until Ctrl-C.",
-    "master": "Be one of the masters of a registry, until Ctrl-C.",
-    "node": "Make this machine a host of workers, until Ctrl-C.",
-    "apply": "Submit a flow to the control plane, or its next version.",
-    "list": "Show the flows of the control plane, and how they stand.",
-    "describe": "Show all that the registry says of a flow, and of its tasks.",
-    "graph": "Show the steps of a flow as text, Mermaid or SVG; or a workflow, flows that meet.",
-    "pause": "Let flows make no new Batch; their processes stay.",
-    "resume": "Let flows run again, or try again what waits for a person.",
-    "drain": "Let what is there go through all tiers, then end.",
-    "stop": "End flows after the Batches under way.",
-    "history": "Show the versions of a flow.",
-    "rollback": "Go to another version of a flow that there was.",
-    "scale": "Give a flow or a tier other cores, memory, executors.",
-    "limit": "Say how many rows or bytes a second a flow, a source or an edge may take, while it runs.",
-    "groups": "Show groups of equivalent places; take a member out while flows run, and let it back.",
-    "peer": "Connect flows with those of another control plane, at another site.",
-    "quota": "Say how many cores, how much memory, how many rows a second flows with a label may take together.",
-    "events": "Show what became of a flow: states with their cause, versions, operations.",
-    "recover": "Say whether all flows are as they are wanted, after everything was killed.",
-    "ops": "Show operations of several steps, and cancel one.",
-    "offsets": "Show how far a flow has read its sources; set it, while it is stopped.",
-    "rewind": "Let a flow read again what it has read since a time or a Batch.",
-    "delete": "Forget flows that are stopped.",
-    "nodes": "Show the hosts that run workers.",
-    "map": "Have a tier run on one node, and on no other.",
-    "unmap": "Let a tier run on any node.",
-    "spawn": "Start a tier on one node.",
-    "decommission": "Give a node no new workers; those it has go elsewhere.",
-    "token": "Make, list and remove tokens for the API.",
-    "worker": "Show what a worker does.",
-    "logs": "Show what a flow's workers have printed.",
-    "top": "Show how all flows go: rates, what waits, what holds them up.",
-    "alerts": "Show the alerts of a flow, and which fire; send a test.",
-    "shell": "Type commands with completion and history, or run a script of them.",
-    "audit": "Read outputs, dead letters and ledger again: does everything balance?",
-    "summary": "Show the tables of a flow's summary sinks.",
-    "status": "Show how far each tier is, what waits between them, what is acknowledged.",
-    "trace": "Show the way of single records: tiers, Batches, times, sinks.",
-    "dead": "List, show, repair, replay or purge the records that a step could not handle.",
-    "source": "Show how far the sources are read, move forward; give up a file that is gone.",
-    "maintain": "Keep the folders of file sinks: merge, close, clear away; report what nobody knows.",
-    "files": "List the objects that sinks to object stores have committed.",
-    "reset": "Forget what a flow has done, so that it starts anew.",
-    "infer": "Look at files and propose the schema of a source that reads them.",
-    "show": "Print a flow, with --resolved as it is understood.",
-    "fmt": "Write flow files in the one common form.",
-    "schema": "Print the JSON Schema of flow files, for editors.",
-    "explain": "Explain a code that an error or a warning ends with: what it means, and what to do.",
-    "config": "Show every system setting and where it comes from.",
-    "doctor": "Check this machine: Python, Java, PySpark, memory, folders.",
-    "warm": "List the Spark sessions kept warm for the next test, preview or plan; stop them.",
-    "services": "Start, stop and look at servers of this project: Kafka, ZooKeeper, Spark, PostgreSQL, an object store.",
-    "jars": "Fetch the jars that PySpark does not carry.",
-    "completion": "Print the completion script of a shell.",
-    "version": "Print the version.",
+_GROUPS = {
+    "Develop": {
+        "init": "Create a folder with a working flow and its data.",
+        "validate": "Check flow files; needs no Java or Spark.",
+        "plan": "Show what would run, its guarantees, and what it would change.",
+        "preview": "Show what a flow makes of sample records, step by step.",
+        "run": "Run flows on this machine, until Ctrl-C or (--once) until all data is read.",
+        "test": "Run the tests of flow files, in one Spark session.",
+        "audit": "Verify outputs, dead letters and the ledger by reading them again.",
+        "graph": "Show a flow or a workflow as text, Mermaid or SVG.",
+        "infer": "Propose the schema of a source from its files.",
+        "show": "Print a flow, with --resolved in full.",
+        "fmt": "Format flow files.",
+        "explain": "Explain an error code: its meaning and remedy.",
+    },
+    "Deploy": {
+        "apply": "Submit flows, or their next versions, to the control plane.",
+        "history": "List the versions of a flow.",
+        "rollback": "Return to an earlier version of a flow.",
+        "delete": "Delete stopped flows; outputs and state are kept.",
+        "package": "Create or inspect one file of flows and their code.",
+    },
+    "Operate": {
+        "list": "List submitted flows and their state.",
+        "status": "Show progress of each tier, backlog, and what is acknowledged.",
+        "describe": "Show everything that the registry records about a flow.",
+        "logs": "Show the output of a flow's workers.",
+        "events": "Show the history of a flow: state changes, versions, operations.",
+        "top": "Show live rates, backlog and bottlenecks of all flows.",
+        "alerts": "List the alerts of a flow, or send a test.",
+        "pause": "Pause flows; workers stay up.",
+        "resume": "Resume paused or stopped flows, or retry failed ones.",
+        "drain": "Process the data available now through all tiers, then stop.",
+        "stop": "Stop flows after the current Batches.",
+        "scale": "Change cores, memory, workers or executors of a flow or tier.",
+        "limit": "Show or change rate limits of a running flow.",
+        "ops": "List or cancel operations of several steps.",
+        "recover": "After an outage, check that every flow is in its desired state.",
+    },
+    "Records": {
+        "trace": "Trace a record through tiers, Batches and sinks.",
+        "dead": "List, show, repair, replay or delete dead letters.",
+        "summary": "Show the tables of summary sinks.",
+        "source": "Show or set positions in sources of a flow file.",
+        "offsets": "Show or set positions in sources of a submitted flow.",
+        "rewind": "Read again what a flow has read since a time or a Batch.",
+        "reset": "Delete a flow's state, so that it reads all sources from the start.",
+        "maintain": "Merge, complete and clean up the places that sinks write to.",
+        "files": "List committed objects of object stores.",
+    },
+    "Cluster": {
+        "up": "Run a control plane on this machine, until Ctrl-C.",
+        "master": "Run a master of the control plane, until Ctrl-C.",
+        "node": "Run a node, on which masters start workers, until Ctrl-C.",
+        "nodes": "List nodes and their workers.",
+        "map": "Bind a tier to a node.",
+        "unmap": "Remove the binding of a tier to a node.",
+        "spawn": "Bind a tier to a node and start its flow.",
+        "decommission": "Drain a node: move its workers to other nodes.",
+        "worker": "Show a worker.",
+        "groups": "Show groups of equivalent places; disable or enable members.",
+        "peer": "Connect flows with flows of another control plane.",
+        "quota": "Set shared resource quotas for flows with a label.",
+        "token": "Create, list and remove tokens for the API.",
+    },
+    "Tools": {
+        "config": "List all settings with their values and origins.",
+        "doctor": "Check this machine: Python, Java, PySpark, memory, folders.",
+        "warm": "List or stop warm Spark sessions.",
+        "shell": "Run commands with completion and history, or a script of them.",
+        "services": "Start, stop and list servers for trying and testing.",
+        "jars": "Download the jars that PySpark does not include.",
+        "schema": "Print the JSON Schema of flow files, for editors.",
+        "completion": "Print the completion script for a shell.",
+        "version": "Print the versions of Scribengin and of what it runs on.",
+    },
 }
-"""Command → its line in the help; the code of `x` is `cli/commands/x.py`, loaded when it is called."""
+"""Group → command → its line in the help; the code of `x` is `cli/commands/x.py`, loaded when it is called."""
+_COMMANDS = {name: line for commands in _GROUPS.values() for name, line in commands.items()}
 
 
 class _Lazy(click.Group):
@@ -99,8 +112,10 @@ class _Lazy(click.Group):
         raise click.UsageError(no_command(cmd_name, _COMMANDS), ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        width = max(map(len, _COMMANDS))
+        for group, commands in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(f"{name:<{width}}", line) for name, line in commands.items()])
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -108,8 +123,8 @@ class _Lazy(click.Group):
 def scribengin() -> None:
     """Reliable data flows on Spark: checked before they start, exactly once, with a ledger that proves it.
 
-    FLOW is a flow file (it ends in .yaml, .yml or .py, or holds a "/"). Every command knows --json: exactly one object on stdout.
-    Exit status: 0 done, 1 the flow failed or does not balance, 2 the input is wrong, 3 the environment, 130 a second Ctrl-C.
+    FLOW is a flow file (it ends in .yaml, .yml or .py, or contains a "/") or the name of a submitted flow. With --json every command prints
+    exactly one JSON object on stdout. `scribengin COMMAND --help` shows an example of each command.
     """
 
 

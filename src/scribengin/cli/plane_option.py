@@ -89,7 +89,7 @@ def masters_option(command: Callable[..., C]) -> Callable[..., C]:
         "--master",
         envvar="SCRIBENGIN_MASTER",
         metavar="URL[,URL]",
-        help="Masters to ask instead of that of the home; any of them will do. A token is taken from SCRIBENGIN_TOKEN.",
+        help="Masters to use instead of that of the home folder; any of them. A token is read from SCRIBENGIN_TOKEN.",
     )
     @wraps(command)
     def with_masters(*some: Any, home: Home, master: str | None, **more: Any) -> C:

@@ -61,15 +61,19 @@ def _options(*, required: bool) -> list[Callable[[Callable[..., Any]], Callable[
         return click.option(name, envvar=variable, help=doc, hidden=not required and key in _FURTHER, **more)
 
     return [
-        option("--registry", "The registry: zk://HOST:PORT,HOST:PORT/path.", required=required, metavar="ADDRESS"),
-        option("--login-file", "A file with user:password of the registry.", type=_FILE),
-        option("--sasl", "Log in by SASL.", type=click.Choice(["DIGEST-MD5", "GSSAPI"])),
-        option("--principal", "Whose Kerberos ticket to take, where there are several.", default=""),
-        option("--registry-tls-ca", "Enter by TLS; PEM file of who signs the servers' certificates.", type=_FILE),
-        option("--registry-tls-certificate", "PEM file of this client's certificate.", type=_FILE),
-        option("--registry-tls-key", "PEM file of its key.", type=_FILE),
-        option("--worker-key-file", "Any long random text; the logins of workers are made of it, else of the password.", type=_FILE),
-        option("--insecure", "It is meant that whoever reaches the registry can change it.", is_flag=True),
+        option("--registry", "Registry address: zk://HOST:PORT,HOST:PORT/path.", required=required, metavar="ADDRESS"),
+        option("--login-file", "File with USER:PASSWORD of the registry.", type=_FILE),
+        option("--sasl", "Log in with SASL.", type=click.Choice(["DIGEST-MD5", "GSSAPI"])),
+        option("--principal", "Kerberos principal, if there are tickets of several.", default=""),
+        option("--registry-tls-ca", "CA file (PEM) that signed the certificates of the servers; enables TLS.", type=_FILE),
+        option("--registry-tls-certificate", "Client certificate (PEM).", type=_FILE),
+        option("--registry-tls-key", "Key (PEM) of the client certificate.", type=_FILE),
+        option(
+            "--worker-key-file",
+            "File with any long random text, from which the logins of workers are made. Default: the password.",
+            type=_FILE,
+        ),
+        option("--insecure", "Allow a registry that anyone who reaches it can change.", is_flag=True),
     ]
 
 

@@ -60,19 +60,19 @@ SETTINGS = (
         "state", "path", "The state folder, hdfs://NAMENODE:PORT/FOLDER or s3://BUCKET/FOLDER; .scribengin beside the flow by default."
     ),
     Setting("metrics", "port", "Serve Prometheus metrics on this port of 127.0.0.1."),
-    Setting("fail_fast", "flag", "Stop all Queries when one fails.", False),
-    Setting("strict", "flag", "Exit 1 when this run had dead letters.", False),
+    Setting("fail_fast", "flag", "Stop all queries if one fails.", False),
+    Setting("strict", "flag", "Exit with status 1 if this run had dead letters.", False),
     Setting(
         "progress",
         "choice",
-        "How progress is shown on stderr; auto: live on a terminal, else plain lines.",
+        "How to show progress on stderr. auto: live in a terminal, else plain lines.",
         "auto",
         ("auto", "live", "plain", "off"),
     ),
-    Setting("spark_master", "text", "Spark's master; all cores of this machine by default.", ""),
-    Setting("spark_memory", "memory", "The heap of Spark's driver, such as 2g; Spark's own default without it.", ""),
-    Setting("spark_conf", "map", "Further Spark settings.", {}),
-    Setting("warm", "flag", "Keep Spark ready for the next test, preview or deep plan; by default on a terminal, outside CI."),
+    Setting("spark_master", "text", "Spark master. Default: all cores of this machine.", ""),
+    Setting("spark_memory", "memory", "Heap of the Spark driver, such as 2g. Default: that of Spark.", ""),
+    Setting("spark_conf", "map", "A further Spark setting.", {}),
+    Setting("warm", "flag", "Keep Spark ready for the next test, preview or deep plan. Default: on in a terminal, off in CI."),
     Setting("warm_idle", "duration", "How long a warm Spark stays without a command, such as 10m.", "10m"),
 )
 
@@ -145,7 +145,7 @@ def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., An
         case "choice":
             return click.option(setting.flag, setting.name, type=click.Choice(setting.choices), help=setting.doc)
         case "map":
-            return click.option(setting.flag, setting.name, type=_Pair(), multiple=True, help=f"{setting.doc} Can be given again.")
+            return click.option(setting.flag, setting.name, type=_Pair(), multiple=True, help=f"{setting.doc} May be repeated.")
         case _:
             return click.option(setting.flag, setting.name, metavar="TEXT", help=setting.doc)
 

@@ -41,7 +41,7 @@ class Tiers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generi
 branches_option = click.option(
     "--branches",
     metavar="'KEY TIME SPAN [union]'",
-    help="With --spread: tests side by side; the last tier keeps what all have kept, with union what any has kept.",
+    help="With --spread: run tests side by side; the last tier keeps rows that all of them kept, with `union` rows that any kept.",
 )
 
 

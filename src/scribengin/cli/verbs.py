@@ -47,7 +47,7 @@ def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
     @click.command(cls=AnsweringCommand, help=doc)
     @click.argument("flows", nargs=-1, metavar="NAME...")
     @labels_option
-    @click.option("--workflow", is_flag=True, help="All flows of their workflows (graph NAME), each in its turn.")
+    @click.option("--workflow", is_flag=True, help="All flows of their workflows (see graph NAME), one after the other.")
     @(wait_running_option if goal == "running" else wait_option)
     @masters_option
     def command(*, flows: tuple[str, ...], labels: dict[str, str], workflow: bool, wait: Wait | float | None, masters: Masters) -> Answer:

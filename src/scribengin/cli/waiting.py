@@ -45,7 +45,7 @@ wait_option = click.option(
     flag_value=f"{DEFAULT_S:.0f}s",
     metavar="[TIME]",
     callback=_seconds,
-    help=f"Wait until it is so, up to this time ({DEFAULT_S:.0f}s without a value).",
+    help=f"Wait until done, up to this time ({DEFAULT_S:.0f}s without a value).",
 )
 """Gives a command `wait`, in seconds, None where it is not to wait."""
 
@@ -80,8 +80,8 @@ wait_running_option = click.option(
     flag_value=f"{DEFAULT_S:.0f}s",
     metavar="[TIME]",
     callback=_wait,
-    help=f"Wait up to this time ({DEFAULT_S:.0f}s without a value). A flow that is to run must have committed its first Batch, or "
-    "have found nothing to read. With started, or started:TIME, it only has to be running.",
+    help=f"Wait up to this time ({DEFAULT_S:.0f}s without a value) until each flow that should run has committed its first Batch, or found "
+    "no data. With started, or started:TIME, wait only until it is running.",
 )
 """Gives a command `wait`, a Wait, None where it is not to wait."""
 

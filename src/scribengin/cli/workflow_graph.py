@@ -26,7 +26,7 @@ def as_dot(graph: WorkflowView) -> str:
 
 
 def as_mermaid(graph: WorkflowView) -> str:
-    """For Mermaid."""
+    """Print Mermaid."""
     return "\n".join(["flowchart LR", *_mermaid_lines(graph)]) + "\n"
 
 

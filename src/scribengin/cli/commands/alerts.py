@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 @labels_option
 @masters_option
 def command(*, words: tuple[str, ...], labels: dict[str, str], masters: Masters) -> Answer:
-    """Show the alerts of a flow: quiet, pending (it holds, not for so long yet) or firing, since when, and what was seen.
+    """List the alerts of a flow: quiet, pending (the condition holds, but not for long enough yet) or firing, since when, and the value.
 
-    `alerts test NAME` sends a test through each target of its alerts, `alerts test NAME ALERT` of one of them; the leading master sends it,
-    as it sends all alerts. It fails where a target does. With -l instead of NAME: of each flow that has the label.
+    `alerts test NAME` sends a test through each target of its alerts, `alerts test NAME ALERT` through those of one. The leading master
+    sends it, as it sends all alerts. The command fails if a target fails. With -l instead of NAME: for each flow with the label.
+
+    \b
+    Examples:
+      scribengin alerts orders
+      scribengin alerts test orders
     """
     tests, named = bool(words) and words[0] == "test" and (len(words) > 1 or bool(labels)), words
     if tests:

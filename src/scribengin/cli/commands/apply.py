@@ -38,17 +38,17 @@ _EFFECTS = {
 
 @click.command(cls=AnsweringCommand)
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE|DIR|PACKAGE...")
-@click.option("--dry-run", "-n", is_flag=True, help="Only say what it would change, how each change takes effect, and the plan's hash.")
-@click.option("--plan", "expected", metavar="HASH", default="", help="Do just what --dry-run has said; refuse it where that is stale.")
+@click.option("--dry-run", "-n", is_flag=True, help="Only show what would change, how each change takes effect, and the hash of this plan.")
+@click.option("--plan", "expected", metavar="HASH", default="", help="Apply exactly the plan that --dry-run showed; fail if it is stale.")
 @accept_option
-@click.option("--base", type=click.Path(path_type=Path, file_okay=False), help="Where relative places of data start.")
+@click.option("--base", type=click.Path(path_type=Path, file_okay=False), help="Folder in which relative data paths start.")
 @click.option(
     "--spread",
     type=Tiers(),
     is_flag=False,
     flag_value=AS_NODES,
     metavar="[N]",
-    help="Cut a flow of utilities into N tiers, each with some of them; without N into as many as nodes are up.",
+    help="Split a flow of utilities into N tiers. Default without N: as many as nodes are up.",
 )
 @branches_option
 @wait_running_option
@@ -65,13 +65,19 @@ def command(
     wait: Wait | None,
     masters: Masters,
 ) -> Answer:
-    """Submit flows: each with its code becomes the next version of its flow, which then runs. The same again does nothing.
+    """Submit flows. Each flow and its code become the next version of the flow, which then runs. An unchanged flow is not submitted again.
 
-    A folder or a package stands for all flows in it. All that is named here is one topology: all of it is submitted, or nothing. The folder
-    of a file is packed: later edits change nothing before the next `apply`. Relative paths of data start there (of a package here), or at
+    A folder or a package stands for all flows in it. All flows of one command are submitted together, or none is. The folder of a flow file
+    is packed, so later edits have no effect until the next `apply`. Relative data paths start in that folder (for a package: here), or in
     --base.
 
-    With --spread each utility of a flow, or a run of them, becomes a tier: `nodes` shows which host runs it, `map` binds it to another.
+    With --spread each utility of a flow, or a run of utilities, becomes a tier; `nodes` shows where each runs, and `map` binds it to a
+    node.
+
+    \b
+    Examples:
+      scribengin apply shop/flow.yaml --wait
+      scribengin apply shop --dry-run
     """
     import msgspec
 

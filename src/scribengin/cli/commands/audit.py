@@ -34,9 +34,13 @@ _LOOK = "the balance is of this state alone: look whether these rows are duplica
 @masters_option
 @each_flow("flow")
 def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
-    """Read outputs, dead letters and ledger again, and say whether everything balances. Changes nothing; needs no Java.
+    """Verify outputs, dead letters and the ledger by reading them again. Changes nothing; needs no Java.
 
-    Of the name of a flow that was submitted a master does it, in up to 100 seconds.
+    For a submitted flow a master does it, in up to 100 seconds.
+
+    \b
+    Example:
+      scribengin audit flow.yaml
     """
     if is_name(flow):
         with masters.client() as client:

@@ -14,13 +14,18 @@ from scribengin.cli.settings import SETTINGS, read_settings, setting_flags, sett
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """System settings: scribengin.yaml, then the environment, then flags; the later wins."""
+    """System settings, from scribengin.yaml, then the environment, then flags; the last one wins."""
 
 
 @command.command(cls=AnsweringCommand)
 @setting_flags()
 def show(**flags: Any) -> Answer:
-    """Print every setting, its value and where it comes from."""
+    """List all settings with their values and origins.
+
+    \b
+    Example:
+      scribengin config show
+    """
     chosen = read_settings(flags)
     file = settings_file()
     rows = [

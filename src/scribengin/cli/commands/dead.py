@@ -30,18 +30,23 @@ _PAYLOAD_SHOWN = 600
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Records that a step could not handle, kept with their bytes, place, reason and error. FLOW is a file or a submitted flow."""
+    """Records that a step could not process, kept with their bytes, place, reason and error."""
 
 
 @command.command("list", cls=FlowCommand)
 @flow_argument
 @letter_filters
-@click.option("--by-query", is_flag=True, help="Each Query apart: several may have refused the same record.")
+@click.option("--by-query", is_flag=True, help="Count each query separately; several may have refused the same record.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
 def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, masters: Masters) -> Answer:
-    """Count the dead letters by step and reason, each with an example, and what was done with them."""
+    """Count dead letters by step and reason, each with an example and what was done with them.
+
+    \b
+    Example:
+      scribengin dead list flow.yaml
+    """
     from scribengin.local.letters import by_letter, count_letters
 
     if is_name(flow):
@@ -83,14 +88,18 @@ def _queries(row: dict[str, Any]) -> str:
 @command.command(cls=FlowCommand)
 @flow_argument
 @letter_filters
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many at most.")
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Maximum number to show.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
 def show(*, flow: str, filters: Filters, limit: int, state: Path | None, masters: Masters) -> Answer:
-    """Show dead letters whole, oldest Batch first; with ID that one, or those whose id begins so, or the one of a key (`kept:12:3`).
+    """Show dead letters in full, oldest Batch first. With ID: that one, those whose id begins so, or the one with this key (`kept:12:3`).
 
-    Of a flow that was submitted the bytes of records are shown to operators and above.
+    The bytes of records of a submitted flow are shown to operators and above.
+
+    \b
+    Example:
+      scribengin dead show flow.yaml kept:12:3
     """
     name, found = (_of_name if is_name(flow) else _of_file)(flow, filters, limit + 1, state, masters)
     letters = found[:limit]

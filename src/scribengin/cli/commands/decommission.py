@@ -20,14 +20,19 @@ _POLL_S = 0.2
 
 @click.command(cls=AnsweringCommand)
 @click.argument("node", metavar="NODE")
-@click.option("--undo", is_flag=True, help="Let it take workers again.")
-@click.option("--forget", is_flag=True, help="Forget a node whose machine is gone for good.")
+@click.option("--undo", is_flag=True, help="Allow workers on the node again.")
+@click.option("--forget", is_flag=True, help="Remove a node whose machine no longer exists.")
 @wait_option
 @masters_option
 def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters: Masters) -> Answer:
-    """Give a node no new workers, and have those that it has go on elsewhere: each ends there after the Batches under way.
+    """Drain a node: it gets no new workers, and its workers continue on other nodes; each stops there after the current Batches.
 
-    A worker that no other node can take stays, and goes on, until one can. With --wait until none is left: then its machine may go.
+    A worker that no other node can take stays and keeps running until one can. With --wait the command returns when no worker is left; the
+    machine can then be removed.
+
+    \b
+    Example:
+      scribengin decommission host2 --wait
     """
     if undo and forget:
         raise click.UsageError("--undo and --forget are two different things")

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 @labels_option
 @masters_option
 def command(*, flows: tuple[str, ...], labels: dict[str, str], masters: Masters) -> Answer:
-    """Forget flows that are stopped. Their outputs and their state stay: submitted again, they go on where they were."""
+    """Delete stopped flows. Outputs and state are kept: a flow that is submitted again continues from there.
+
+    \b
+    Example:
+      scribengin delete orders
+    """
     with masters.client() as client:
         flows = chosen(client, flows, labels)  # all of them are there, or nothing is done
         for flow in flows:

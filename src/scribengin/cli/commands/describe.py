@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
-@click.option("--tasks", is_flag=True, help="Also what each task reads and writes, and how far it is.")
-@click.option("--attempts", is_flag=True, help="Also the processes that served its tiers: where and when, and why each ended.")
+@click.option("--tasks", is_flag=True, help="Also show what each task reads and writes, and its progress.")
+@click.option("--attempts", is_flag=True, help="Also show the processes that ran its tiers: where, when, and why each ended.")
 @masters_option
 @each_flow("flow")
 def command(*, flow: str, tasks: bool, attempts: bool, masters: Masters) -> Answer:
-    """Show what is wanted of a flow, how it stands, who serves its tiers, what was refused or damaged; also where no master is alive.
+    """Show desired state, actual state, workers, and rejected or damaged records of a flow. Works without a running master.
 
-    Tasks are as their workers wrote them last: when the split changed, or half a minute ago.
+    Tasks are as their workers reported them last: when their division changed, or up to half a minute ago.
+
+    \b
+    Example:
+      scribengin describe orders --tasks
     """
     import msgspec
 

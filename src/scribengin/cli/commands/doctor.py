@@ -161,7 +161,12 @@ def _warm() -> Finding:
 @click.option("--spark", is_flag=True, help="Also start Spark and send a row through a Python worker (5 to 15 s).")
 @setting_flags("state")
 def command(spark: bool, state: Path | None) -> Answer:
-    """Check this machine, and say what to do where something is missing."""
+    """Check this machine and say how to fix what is missing.
+
+    \b
+    Example:
+      scribengin doctor --spark
+    """
     chosen = read_settings({"state": state})
     folder = chosen["state"].value or Path.cwd()
     checks: list[Callable[[], Finding]] = [_python, _java, _pyspark, _jars, _memory, _loopback, _warm]

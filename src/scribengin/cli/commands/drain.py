@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from scribengin.cli.verbs import verb
 
-command = verb("drained", ("stopped",), "Let what is there now go through all tiers, then end the processes.")
+command = verb(
+    "drained",
+    ("stopped",),
+    "Process the data available now through all tiers, then stop.\n\n\b\nExample:\n  scribengin drain orders --wait",
+)

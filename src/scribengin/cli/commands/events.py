@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 @masters_option
 @each_flow("flow")
 def command(*, flow: str, masters: Masters) -> Answer:
-    """Show what became of a flow, the newest first: changes of its state with their cause, versions, operations. The last fifty changes of
-    state are kept, twenty operations, and the versions that `history` shows. Works where no master is alive.
+    """Show the history of a flow, newest first: state changes with their cause, versions, operations. Keeps the last fifty state changes,
+    twenty operations, and the versions that `history` lists. Works without a running master.
+
+    \b
+    Example:
+      scribengin events orders
     """
     import msgspec
 

@@ -21,8 +21,13 @@ _WIDTH = 100
 @click.command(cls=AnsweringCommand)
 @click.argument("code", metavar="CODE")
 def command(code: str) -> Answer:
-    """Explain a code that an error or a warning ends with, such as state-changed, or a reason of dead letters, such as malformed: what it
-    means, and what to do. Needs no network."""
+    """Explain the code at the end of an error or warning, such as state-changed, or the reason of a dead letter, such as malformed: its
+    meaning and remedy. Needs no network.
+
+    \b
+    Example:
+      scribengin explain state-changed
+    """
     from scribengin.cli.code_catalog import entry_of, everything
     from scribengin.cli.code_catalog.reasons import REASONS, reason_of
 

@@ -19,19 +19,23 @@ _SHOWN = 50
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Objects that count: those that the manifests of a `type: objects` sink name."""
+    """Committed objects of `type: objects` sinks."""
 
 
 @command.command("list", cls=AnsweringCommand)
 @click.argument("where", metavar="FLOW|URL")
-@click.option("--sink", help="Of this sink only.")
-@click.option("--endpoint", metavar="URL", help="Of a URL: the server's address, where it is not AWS's.")
-@click.option("--region", default="us-east-1", show_default=True, help="Of a URL.")
-@click.option("--profile", help="Of a URL: whose access key is taken; by default that of the environment.")
+@click.option("--sink", help="Only this sink.")
+@click.option("--endpoint", metavar="URL", help="With URL: address of the server, if it is not AWS.")
+@click.option("--region", default="us-east-1", show_default=True, help="With URL: region.")
+@click.option("--profile", help="With URL: profile of the access key. Default: the environment's.")
 def list_(*, where: str, sink: str | None, endpoint: str | None, region: str, profile: str | None) -> Answer:
-    """List the objects that are committed, in the order in which they were: url, rows, bytes, Batch.
+    """List committed objects in order of their Batches: url, rows, bytes, Batch.
 
-    FLOW is a flow file; URL is what its sink has as `url`, such as s3://shop/orders.
+    FLOW is a flow file; URL is the `url` of its sink, such as s3://shop/orders.
+
+    \b
+    Example:
+      scribengin files list flow.yaml
     """
     if "://" in where:
         from scribengin.connectors.objects.reading import committed

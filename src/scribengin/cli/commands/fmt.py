@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 @click.command(cls=AnsweringCommand)
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
-@click.option("--check", is_flag=True, help="Change nothing; exit 2 where a file would change.")
+@click.option("--check", is_flag=True, help="Change nothing; exit with status 2 if a file would change.")
 def command(*, files: tuple[str, ...], check: bool) -> Answer:
-    """Lay flow files out in the one common form; comments, quotes and order stay."""
+    """Format flow files. Comments, quotes and order are kept.
+
+    \b
+    Example:
+      scribengin fmt flow.yaml --check
+    """
     rows: list[dict[str, object]] = []
     problems: list[Problem] = []
     for file in files:

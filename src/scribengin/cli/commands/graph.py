@@ -21,21 +21,26 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlowCommand)
 @click.argument("flow", metavar="FLOW")
-@click.option("--steps", is_flag=True, help="Of a name: the nodes of this flow, the tiers where they run, and how they go now.")
-@click.option("--live", is_flag=True, help="The last run's rows on the arrows, and dead letters at the nodes.")
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a picture; - for stdout.")
-@click.option("--dot", "form", flag_value="dot", help="For Graphviz: scribengin graph NAME --dot | dot -Tsvg. For workflows.")
-@click.option("--mermaid", "form", flag_value="mermaid", help="For Mermaid.")
+@click.option("--steps", is_flag=True, help="For a submitted flow: show its nodes, the tiers in which they run, and their current rates.")
+@click.option("--live", is_flag=True, help="Show row counts of the last run on the arrows, and dead letters at the nodes.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a picture to this file; - for stdout.")
+@click.option("--dot", "form", flag_value="dot", help="Print Graphviz: scribengin graph NAME --dot | dot -Tsvg. For workflows.")
+@click.option("--mermaid", "form", flag_value="mermaid", help="Print Mermaid.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
 def command(*, flow: str, steps: bool, live: bool, svg: Path | None, form: Form, state: Path | None, masters: Masters) -> Answer:
-    """Show the steps of a flow as a graph: as text, for Mermaid, or as a picture.
+    """Show a flow as a graph: text, Mermaid or a picture.
 
-    FLOW is a flow file, or the name of a flow that was submitted. Of a name it is the workflow that is shown: the flows that meet, as they
-    stand, with their tiers; where they meet, and what waits there. Flows meet where one writes a folder or a topic that another reads;
-    nobody has to declare it. Also where no master is alive, without what waits. With --steps or --live: the sources, steps and sinks of
-    this flow, its tiers, and the channels between these.
+    For a flow file this is the graph of its sources, steps and sinks. For the name of a submitted flow it is its workflow: all flows that
+    are connected with it, their state and tiers, and the backlog between them. Two flows are connected if one writes a folder or topic that
+    the other reads; this needs no declaration. Without a running master the backlog is left out. With --steps or --live the graph shows
+    sources, steps and sinks of this flow, its tiers and the channels between them.
+
+    \b
+    Examples:
+      scribengin graph flow.yaml
+      scribengin graph orders --live
     """
     if svg is not None and form is not None:
         raise click.UsageError("--svg, --dot and --mermaid are three forms; say one")

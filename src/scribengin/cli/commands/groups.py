@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Groups of places that can stand for each other: the lowest cost that answers gets the next Batch, equal ones in turn."""
+    """Groups of equivalent places: a Batch goes to the available member with the lowest cost; members of equal cost share the load."""
 
 
 @command.command("list", cls=AnsweringCommand)
 @masters_option
 def list_(*, masters: Masters) -> Answer:
-    """Show the groups that flows name, and which members are not healthy."""
+    """List the groups that flows name, and their unhealthy members.
+
+    \b
+    Example:
+      scribengin groups list
+    """
     import msgspec
 
     with masters.client() as client:
@@ -52,7 +57,12 @@ def list_(*, masters: Masters) -> Answer:
 @click.argument("group")
 @masters_option
 def show(*, group: str, masters: Masters) -> Answer:
-    """Show the members of GROUP, what they cost, and how each sink that goes there finds them."""
+    """Show the members of GROUP, their costs, and their state as each sink sees it.
+
+    \b
+    Example:
+      scribengin groups show db
+    """
     with masters.client() as client:
         found = client.group(group)
     return _answer(found)
@@ -61,13 +71,18 @@ def show(*, group: str, masters: Masters) -> Answer:
 @command.command("set", cls=AnsweringCommand)
 @click.argument("group")
 @click.argument("member")
-@click.option("--out", is_flag=True, help="It gets no Batch any more, but those that are decided for it.")
-@click.option("--back", is_flag=True, help="It has its turn again.")
-@click.option("--why", default="", help="With --out: what the others are told.")
-@click.option("--cost", type=float, help="What it costs from now on; 0: as flow files say.")
+@click.option("--out", is_flag=True, help="Stop routing new Batches to the member; Batches already assigned still go there.")
+@click.option("--back", is_flag=True, help="Route Batches to the member again.")
+@click.option("--why", default="", help="With --out: the reason, shown to other operators.")
+@click.option("--cost", type=float, help="New cost of the member; 0: the cost in flow files.")
 @masters_option
 def set_(*, group: str, member: str, out: bool, back: bool, why: str, cost: float | None, masters: Masters) -> Answer:
-    """Take MEMBER of GROUP out of turn, let it back, or change its cost; from the next Batch on, for all flows that name the group."""
+    """Disable or enable MEMBER of GROUP, or change its cost. Applies from the next Batch on, for all flows that name the group.
+
+    \b
+    Example:
+      scribengin groups set db second --out --why "disk replaced"
+    """
     from scribengin.client.group_models import SetMember
 
     if out == back and (out or cost is None):

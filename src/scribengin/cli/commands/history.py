@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 @masters_option
 @each_flow("flow")
 def command(*, flow: str, masters: Masters) -> Answer:
-    """Show the versions of a flow, the newest first, and which is wanted."""
+    """List the versions of a flow, newest first, and mark the desired one.
+
+    \b
+    Example:
+      scribengin history orders
+    """
     import msgspec
 
     with masters.reader() as plane:

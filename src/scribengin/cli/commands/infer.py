@@ -23,13 +23,13 @@ _FORMATS = ("json", "csv", "text", "parquet", "avro")
 
 @click.command(cls=AnsweringCommand)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "format_", type=click.Choice(_FORMATS), help="How the bytes are read; found out without it.")
-@click.option("--rows", default=10_000, show_default=True, type=click.IntRange(min=1), help="How many records to look at.")
-@click.option("--delimiter", help="csv: what stands between two cells; found out without it.")
-@click.option("--header/--no-header", default=None, help="csv: whether the first line names the columns; found out without it.")
-@click.option("--null", help="csv: the cell that means null; found out without it.")
-@click.option("--encoding", help="csv, text: what the bytes are, such as windows-1252; found out without it.")
-@click.option("--yaml", "yaml_only", is_flag=True, help="Print nothing but the lines for the flow file.")
+@click.option("--format", "format_", type=click.Choice(_FORMATS), help="Format of the bytes. Default: detected.")
+@click.option("--rows", default=10_000, show_default=True, type=click.IntRange(min=1), help="Number of records to read.")
+@click.option("--delimiter", help="csv: separator of cells. Default: detected.")
+@click.option("--header/--no-header", default=None, help="csv: whether the first line names the columns. Default: detected.")
+@click.option("--null", help="csv: the cell that means null. Default: detected.")
+@click.option("--encoding", help="csv, text: encoding, such as windows-1252. Default: detected.")
+@click.option("--yaml", "yaml_only", is_flag=True, help="Print only the lines for the flow file.")
 def command(
     files: tuple[str, ...],
     format_: str | None,
@@ -40,10 +40,14 @@ def command(
     encoding: str | None,
     yaml_only: bool,
 ) -> Answer:
-    """Look at files and propose the `schema:` of a source that reads them.
+    """Propose the `schema:` of a source from its files.
 
-    FILE is a file, a folder, a glob, or - for stdin; compressed ones too. The proposal is tried on the records that were looked at:
-    those that it would leave as dead letters are told with their place.
+    FILE is a file, a folder, a glob, or - for stdin; it may be compressed. The proposal is checked against the records that were read; the
+    command lists those that would become dead letters, with their places.
+
+    \b
+    Example:
+      scribengin infer data/*.csv
     """
     from scribengin.connectors.files.infer import infer
     from scribengin.connectors.files.sampling import files_of, keep_stdin

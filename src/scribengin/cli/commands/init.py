@@ -22,7 +22,12 @@ _BAD = ('{"id": 1001, "customer": "cut o', '{"id": "1002", "customer": "ada", "c
 @click.command(cls=AnsweringCommand)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 def command(folder: Path) -> Answer:
-    """Make FOLDER (this one by default) with a working flow: flow.yaml, steps.py, flow.schema.json for editors, and data."""
+    """Create FOLDER (this folder by default) with a working flow: flow.yaml, steps.py, flow.schema.json for editors, and data.
+
+    \b
+    Example:
+      scribengin init shop
+    """
     contents = {
         "flow.yaml": _template("flow.yaml"),
         "steps.py": _template("steps.py"),

@@ -14,16 +14,20 @@ from scribengin.embedded import jars
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """The jars that PySpark does not carry: pinned by SHA-256, in a cache that all projects share."""
+    """Jars that PySpark does not include, pinned by SHA-256, in a cache that all projects share."""
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("sets", nargs=-1, metavar="[SETS]...")
 def fetch(*, sets: tuple[str, ...]) -> Answer:
-    """Bring what is missing into the cache, all sets by default; what is there and whole is left alone.
+    """Download missing jars into the cache; all sets by default.
 
-    SCRIBENGIN_CACHE names another cache; SCRIBENGIN_IVY_SETTINGS a settings file of Ivy, for a machine that only reaches a
+    SCRIBENGIN_CACHE sets the folder of the cache. SCRIBENGIN_IVY_SETTINGS names an Ivy settings file, for a machine that reaches only a
     repository of your own.
+
+    \b
+    Example:
+      scribengin jars fetch kafka
     """
     known = jars.set_names()
     for name in sets:

@@ -19,16 +19,22 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlowCommand)
 @click.argument("what", metavar="NAME[:SOURCE|:EDGE]")
-@click.option("--rows-per-s", type=float, metavar="N", help="At most so many rows a second.")
-@click.option("--bytes-per-s", callback=bytes_of, metavar="SIZE", help="At most so many bytes a second, such as 10MiB.")
-@click.option("--off", is_flag=True, help="No limit any more.")
+@click.option("--rows-per-s", type=float, metavar="N", help="Maximum rows per second.")
+@click.option("--bytes-per-s", callback=bytes_of, metavar="SIZE", help="Maximum bytes per second, such as 10MiB.")
+@click.option("--off", is_flag=True, help="Remove the limit.")
 @masters_option
 @each_flow("what")
 def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off: bool, masters: Masters) -> Answer:
-    """Limit a flow, one of its sources, or an edge between two tiers (`NAME:a->b`); without an option show the limits.
+    """Show or change rate limits of a running flow, of one of its sources, or of an edge between two tiers (`NAME:a->b`). Without an
+    option, show the limits.
 
-    It holds from the next Batch, without a restart. Of a flow: of all that it reads from outside, in equal parts for its Queries. What the
-    flow file says of edges holds too.
+    A limit applies from the next Batch on. The limit of a flow covers all data that it reads from outside, divided equally among its
+    queries. Limits that the flow file sets for edges apply too.
+
+    \b
+    Examples:
+      scribengin limit orders --rows-per-s 5000
+      scribengin limit orders --off
     """
     import msgspec
 

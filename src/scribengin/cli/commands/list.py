@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 @labels_option
 @masters_option
 def command(*, labels: dict[str, str], masters: Masters) -> Answer:
-    """Show the flows that were submitted: what is wanted of each, how it stands, since when, and why."""
+    """List submitted flows: desired state, actual state, since when, and why.
+
+    \b
+    Example:
+      scribengin list -l team=shop
+    """
     import msgspec
 
     with masters.reader() as plane:

@@ -28,21 +28,32 @@ _EVERY_S = 1.0
 
 @click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
-@click.option("--tier", help="Of this tier only.")
+@click.option("--tier", help="Only this tier.")
 @click.option(
-    "-n", "--tail", "--lines", "lines", type=click.IntRange(1, _MOST), help="So many lines of each file, the last ones; 50 without --since."
+    "-n",
+    "--tail",
+    "--lines",
+    "lines",
+    type=click.IntRange(1, _MOST),
+    help="Number of lines to show of each file, from its end. Default: 50, or all with --since.",
 )
-@click.option("--since", metavar="TIME", callback=as_moment, help="Only lines from then on: 2026-01-31T12:00:00Z, or how long ago (10m).")
+@click.option(
+    "--since", metavar="TIME", callback=as_moment, help="Only lines since this time: 2026-01-31T12:00:00Z, or how long ago (10m)."
+)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
-@click.option("--all", "everything", is_flag=True, help="Do not fold the frames of Scribengin, Spark and Python in tracebacks.")
+@click.option("--all", "everything", is_flag=True, help="Do not fold frames of Scribengin, Spark and Python in tracebacks.")
 @masters_option
 @each_flow("flow")
 def command(
     *, flow: str, tier: str | None, lines: int | None, since: datetime | None, follow: bool, everything: bool, masters: Masters
 ) -> Answer:
-    """Show what the newest worker of each tier has printed, on whichever host, and the run logs of the tiers.
+    """Show the output of the newest worker of each tier, on whichever host it runs, and the run logs of the tiers.
 
-    Of a traceback the line of your own code stands first. --json has all lines as they are.
+    In a traceback the line of your own code comes first. --json has all lines unchanged.
+
+    \b
+    Example:
+      scribengin logs orders --follow
     """
     import msgspec
 

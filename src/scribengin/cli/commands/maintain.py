@@ -33,12 +33,12 @@ _SHOWN = 50
 @click.command(cls=AnsweringCommand)
 @flow_argument
 @setting_flags("state")
-@click.option("--once", is_flag=True, help="One turn, then end. So it is without --every, too.")
-@click.option("--every", metavar="DURATION", help="Do it again and again, so long apart, until Ctrl-C: 1m.")
-@click.option("--flush", is_flag=True, help="Merge all that is hidden, whatever its size and age.")
-@click.option("--report", is_flag=True, help="Change nothing; list what lies there that no record names.")
-@click.option("--remove-orphans", is_flag=True, help="List it, and delete what Scribengin itself has left.")
-@click.option("--remove-foreign", is_flag=True, help="Delete files, too, that are not Scribengin's; lists them, and asks.")
+@click.option("--once", is_flag=True, help="Run once and exit (the default).")
+@click.option("--every", metavar="DURATION", help="Repeat at this interval until Ctrl-C, such as 1m.")
+@click.option("--flush", is_flag=True, help="Merge all hidden segments, whatever their size and age.")
+@click.option("--report", is_flag=True, help="Report files that no record names; change nothing.")
+@click.option("--remove-orphans", is_flag=True, help="Report such files, and delete those that Scribengin left.")
+@click.option("--remove-foreign", is_flag=True, help="Also delete such files of other programs. Lists them and asks.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(
     *,
@@ -52,10 +52,16 @@ def command(
     remove_foreign: bool,
     yes: bool,
 ) -> Answer:
-    """Keep the folders that a flow's file sinks write to: merge what is hidden (`roll`), write markers of closed folders, delete those that
-    are older than `keep`, fold records, clear away what killed tasks have left. Of Delta tables: make small files into large ones, delete
-    those that are given up for longer than `retain`. Of object stores and HDFS: merge what waits (`roll`). Beside a run or without one,
-    also several at once.
+    """Maintain the places that a flow's sinks write to.
+
+    Folders of files: merge hidden segments (`roll`), write markers of complete folders, delete folders older than `keep`, compact records,
+    delete what killed tasks left. Delta tables: merge small files, delete files that were replaced longer ago than `retain`. Object stores
+    and HDFS: merge waiting segments (`roll`). Works beside a run or without one; several may run at once.
+
+    \b
+    Examples:
+      scribengin maintain flow.yaml --report
+      scribengin maintain flow.yaml --every 1m
     """
     if is_name(flow):
         message = f'"{flow}" names a flow of the control plane, whose hosts keep its folders'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scribengin.cli.binding import binding
 
 command = binding(
-    "Have a tier run on that node, and on no other. One that runs elsewhere ends there after the Batches under way, and goes on here; "
-    "one that is not wanted running stays so.",
+    "Bind a tier to a node. If it runs elsewhere, it stops there after the current Batches and continues on that "
+    "node. A stopped tier stays stopped.\n\n\b\nExample:\n  scribengin map orders.core host2",
     start=False,
 )

@@ -24,16 +24,19 @@ if TYPE_CHECKING:
 
 @click.command(cls=AnsweringCommand)
 @registry_options(required=True)
-@click.option("--name", metavar="NAME", help="What it is called; HOST:PID by default.")
+@click.option("--name", metavar="NAME", help="Name of this master. Default: HOST:PID.")
 @state_option
 @keep_versions_option
 @listen_options
 @folder_option
 def command(*, entrance: Entrance, name: str | None, state: Path | None, keep_versions: int, listen: Listen, home: Home) -> Answer:
-    """Be one of the masters of a registry, until Ctrl-C or SIGTERM. Any number of them may be up, on any hosts: one leads, and when it is
-    gone another one does.
+    """Run a master of the control plane until Ctrl-C or SIGTERM. Several masters may run on any hosts: one leads, the others are standby.
 
-    Its folder takes its log and the packages that are submitted through it. Hosts for workers are started by `scribengin node`.
+    The home folder holds the log and the packages that were submitted through this master. Start hosts for workers with `scribengin node`.
+
+    \b
+    Example:
+      scribengin master --registry zk://z1:2181,z2:2181/flows --login-file login
     """
     from scribengin.hosts.master import MasterHost
 

@@ -48,17 +48,17 @@ def _cluster(launcher: str, master: str | None, web: str | None) -> Cluster | No
 
 @click.command(cls=AnsweringCommand)
 @registry_options(required=True)
-@click.option("--name", metavar="NAME", help="What it is called; the machine's name by default.")
+@click.option("--name", metavar="NAME", help="Name of this node. Default: the name of the machine.")
 @capacity_options
 @click.option(
     "--launcher",
     type=click.Choice(["local", "standalone"]),
     default="local",
     show_default=True,
-    help="Where Spark runs: in the workers, or their executors on a Spark standalone cluster.",
+    help="Where Spark runs: inside the workers, or with executors on a Spark standalone cluster.",
 )
-@click.option("--spark-master", metavar="URL", callback=_spark_master, help="Of that cluster: spark://HOST:PORT.")
-@click.option("--spark-web", metavar="URL", help="The page of its master; port 8080 of the same host by default.")
+@click.option("--spark-master", metavar="URL", callback=_spark_master, help="Master of that cluster: spark://HOST:PORT.")
+@click.option("--spark-web", metavar="URL", help="Web page of its master. Default: port 8080 of the same host.")
 @listen_options
 @folder_option
 def command(
@@ -72,11 +72,15 @@ def command(
     listen: Listen,
     home: Home,
 ) -> Answer:
-    """Make this machine a host of workers, until Ctrl-C or SIGTERM. It registers itself; masters start workers here.
+    """Run a node: a host on which masters start workers, until Ctrl-C or SIGTERM. The node registers itself.
 
-    Its workers outlive it: they go on, and the next one with the same folder and name adopts them. To have them go elsewhere first:
-    `scribengin decommission NAME --wait`. Its page, and the logs of its workers, are for this machine; with --listen for masters of others,
-    who come in with a key that they both make of the registry's password.
+    Its workers outlive it and continue; the next node with the same folder and name adopts them. To move them to other nodes first, run
+    `scribengin decommission NAME --wait`. The node's page and the logs of its workers are served to this machine; with --listen also to
+    masters on other hosts, which authenticate with a key that both derive from the registry's password.
+
+    \b
+    Example:
+      scribengin node --registry zk://z1:2181/flows --login-file login --cores 8
     """
     from scribengin.control.masters import token_of
     from scribengin.hosts.node import Node

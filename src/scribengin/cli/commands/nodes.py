@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 @click.argument("node", metavar="[NAME]", required=False)
 @masters_option
 def command(*, node: str | None, masters: Masters) -> Answer:
-    """Show the hosts that have registered: whether each is up, what it has, which workers run there, which tiers are mapped to it.
+    """List registered nodes: whether each is up, its resources, its workers, and the tiers mapped to it.
 
-    With a name all that this one says itself: the packages that it keeps, its lease, what it was ordered last.
+    With NAME, show all that this node reports: its packages, its lease, and its last orders.
+
+    \b
+    Example:
+      scribengin nodes
     """
     import msgspec
 

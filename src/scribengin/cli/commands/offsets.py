@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """How far a flow of the control plane has read its sources. A position counts the entries of a source's log that are committed."""
+    """Positions of a submitted flow in its sources. A position counts the committed entries of a source's log."""
 
 
 @command.command(cls=FlowCommand)
@@ -28,7 +28,12 @@ def command() -> None:
 @masters_option
 @each_flow("flow")
 def show(*, flow: str, masters: Masters) -> Answer:
-    """Print the position of every source in every Query, also while the flow runs."""
+    """Show the position of every source in every query, also while the flow runs.
+
+    \b
+    Example:
+      scribengin offsets show orders
+    """
     import msgspec
 
     with masters.client() as client:
@@ -45,18 +50,23 @@ def show(*, flow: str, masters: Masters) -> Answer:
 @click.argument("flow", metavar="NAME")
 @click.argument("source")
 @click.argument("position", metavar="POSITION|end")
-@click.option("--query", help="In this Query only.")
-@click.option("--yes", is_flag=True, help="Do not ask. What is skipped is never read, what is read again is written again.")
-@click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeat.")
+@click.option("--query", help="Only this query.")
+@click.option("--yes", is_flag=True, help="Do not ask. Skipped data is never read; data read again is duplicated in the outputs.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeated.")
 @wait_option
 @masters_option
 @each_flow("flow")
 def set_(
     *, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, wait: float | None, masters: Masters
 ) -> Answer:
-    """Let SOURCE be at POSITION (as `offsets show` counts them; `end`: behind all that is there), while the flow is stopped.
+    """Set the position of SOURCE (a number as in `offsets show`; `end`: after all data available now). The flow must be stopped.
 
-    Forward, what lies between is never read. Back, it is read again, and what was written of it stays and is written again beside it.
+    Data skipped by a forward move is never read. Data behind a backward move is read again; its earlier output stays, so rows are
+    duplicated.
+
+    \b
+    Example:
+      scribengin offsets set orders events end --dry-run
     """
     from scribengin.client.verb_models import SetOffset
 

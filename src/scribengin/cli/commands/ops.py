@@ -25,9 +25,13 @@ class _ListOrCancel(click.Group):
 
 @click.group(cls=_ListOrCancel, subcommand_metavar="[list] [NAME] | cancel NAME ID")
 def command() -> None:
-    """Show operations of several steps (going back, setting positions, a new checkpoint; over workflows); cancel one.
+    """List or cancel operations of several steps (rewind, set positions, a new checkpoint; also over workflows).
 
-    A flow has one at a time, and waits for its end. The next master takes up what the one before has begun.
+    A flow has one operation at a time; the next one waits. If the leading master stops, the next one continues the operation.
+
+    \b
+    Example:
+      scribengin ops orders
     """
 
 
@@ -41,7 +45,12 @@ def _waits(row: dict[str, Any]) -> str:
 @labels_option
 @masters_option
 def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> Answer:
-    """Show the operations of a flow, or of all, the newest first: step, since when, error. `scribengin ops NAME` is short for it."""
+    """List operations of a flow, or of all flows, newest first: step, since when, error. `scribengin ops NAME` is the short form.
+
+    \b
+    Example:
+      scribengin ops list
+    """
     import msgspec
 
     with masters.client() as client:
@@ -63,8 +72,13 @@ def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> Answ
 @click.argument("id_", metavar="ID")
 @masters_option
 def cancel(*, flow: str, id_: str, masters: Masters) -> Answer:
-    """Give an operation up, while nothing of it is done: the flow goes on as it was. One over a workflow (w1, w2, …) asks no further flow
-    then; those that were asked stay so."""
+    """Cancel an operation that has not changed anything yet. An operation over a workflow (w1, w2, …) then asks no further flow; the flows
+    it has already asked keep their new state.
+
+    \b
+    Example:
+      scribengin ops cancel orders 3
+    """
     with masters.client() as client:
         client.cancel(flow, id_)
     return Answer({"flow": flow, "id": id_}, show=lambda: click.echo(f"flow {flow}: operation {id_} is cancelled"))

@@ -28,11 +28,16 @@ class _MakeOrShow(click.Group):
 
 @click.group(cls=_MakeOrShow, subcommand_metavar="DIR [-o FILE] | show FILE")
 def command() -> None:
-    """Make one file of the flows in DIR and their code, or look into such a file.
+    """Create one file of the flows in DIR and their code, or inspect such a file.
 
-    What goes in: the flow files in DIR itself, the .py files under it, the schema files that the flows name, requirements.lock and
-    requirements.txt. The same content gives the same bytes; their SHA-256 is the package's id. The flows are checked first, all of
-    them; those in Python are executed.
+    A package contains the flow files in DIR, the .py files below it, the schema files that the flows name, requirements.lock and
+    requirements.txt. Equal content gives equal bytes; their SHA-256 is the id of the package. All flows are checked first; those written in
+    Python are executed.
+
+    \b
+    Examples:
+      scribengin package shop -o shop.flows
+      scribengin package show shop.flows
     """
 
 
@@ -72,7 +77,12 @@ def make(*, folder: Path, output: Path | None) -> Answer:
 @command.command(cls=AnsweringCommand)
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 def show(*, file: Path) -> Answer:
-    """Verify a package, and say what is in it."""
+    """Verify a package and list its contents.
+
+    \b
+    Example:
+      scribengin package show shop.flows
+    """
     from scribengin.packages.store import read_package
 
     result = _described(read_package(file), file)

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from scribengin.cli.verbs import verb
 
-command = verb("paused", ("paused",), "Let flows make no new Batch; their processes stay, so that resume is quick.")
+command = verb(
+    "paused", ("paused",), "Pause flows. Workers stay up; no new Batch starts.\n\n\b\nExample:\n  scribengin pause orders --wait"
+)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Connect flows with those of another control plane, at another site.
+    """Connect flows with flows of another control plane, at another site.
 
-    Each site has its own masters, registry and states. Where a flow of one writes what a flow of the other reads (a topic, a table,
-    objects), the feeding flow is slowed and paused as if both were here, and acknowledgements come back. Set the other site as a peer
-    at the site that feeds; set each at the other to see both in `scribengin graph`.
+    Each site has its own masters, registry and states. If a flow of one site writes what a flow of the other site reads (a topic, a table,
+    objects), the upstream flow is throttled and paused as if both were at one site, and acknowledgements come back. Set the other site as a
+    peer at the upstream site. Set each as a peer of the other to see both in `scribengin graph`.
     """
 
 
@@ -36,14 +36,14 @@ def command() -> None:
     "aliases",
     multiple=True,
     metavar="THERE=HERE",
-    help="A server that flows there name HOST:PORT, and flows here otherwise; several times for several.",
+    help="A server that flows there call HOST:PORT, and its name here. May be repeated.",
 )
 @masters_option
 def set_(*, peer: str, masters_there: tuple[str, ...], aliases: tuple[str, ...], masters: Masters) -> Answer:
-    """Say where the masters of another control plane answer, in place of what was said before.
+    """Add or replace a peer: the URLs of the masters of another control plane.
 
-    If they ask for a token, make one there (scribengin token add NAME --role viewer) and write it to the file peers/PEER.token in the home
-    of each master here, with mode 600.
+    If they require a token, create one there (scribengin token add NAME --role viewer) and write it to the file peers/PEER.token in the
+    home folder of each master here, with mode 600.
 
     \b
     scribengin peer set berlin https://flows.berlin.example:8443
@@ -62,7 +62,12 @@ def set_(*, peer: str, masters_there: tuple[str, ...], aliases: tuple[str, ...],
 @command.command("list", cls=AnsweringCommand)
 @masters_option
 def list_(*, masters: Masters) -> Answer:
-    """Show the peers, whether they answer, and which of their flows meet flows here."""
+    """List peers, whether they answer, and which of their flows are connected with flows here.
+
+    \b
+    Example:
+      scribengin peer list
+    """
     import msgspec
 
     with masters.client() as client:
@@ -81,7 +86,12 @@ def list_(*, masters: Masters) -> Answer:
 @click.argument("peer")
 @masters_option
 def remove(*, peer: str, masters: Masters) -> Answer:
-    """Ask a peer no more. Its flows hold no flow here back from then on."""
+    """Remove a peer. Its flows no longer throttle flows here.
+
+    \b
+    Example:
+      scribengin peer remove berlin
+    """
     with masters.client() as client:
         client.remove_peer(peer)
     return Answer({"peer": peer}, show=lambda: click.echo(f"peer {peer} is removed"))

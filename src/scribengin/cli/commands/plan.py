@@ -22,13 +22,17 @@ _FATE = re.compile(rf"^(  \S+  +)({'|'.join(_COLOURS)})(?=: )")
 
 @click.command(cls=WarmCommand)
 @flow_argument
-@click.option("--deep", is_flag=True, help="Let Spark check the name and type of every column too (needs Java, 5 to 15 s).")
+@click.option("--deep", is_flag=True, help="Also let Spark check the name and type of every column (needs Java, 5 to 15 s).")
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 @setting_flags("state", "warm")
 def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
-    """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there.
+    """Show what would run (queries, stages, guarantees) and what it would change in the existing state.
 
-    Exit status 2: `run` would refuse it, for a missing source, a sink that cannot be written to, or a state that does not fit.
+    The exit status is 2 if `run` would refuse the flow: a missing source, a sink that cannot be written, or a state that does not fit.
+
+    \b
+    Example:
+      scribengin plan flow.yaml
     """
     from scribengin.local.inspect import planned_changes, run_advice
     from scribengin.local.migrate import changes_and_moves

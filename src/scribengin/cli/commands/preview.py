@@ -18,21 +18,27 @@ if TYPE_CHECKING:
 
 @click.command(cls=WarmCommand)
 @flow_argument
-@click.option("--at", metavar="NODE", help="This step only; what feeds it runs, nothing else.")
-@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many rows are shown of each node.")
+@click.option("--at", metavar="NODE", help="Show only this step; only the nodes upstream of it run.")
+@click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Number of rows to show of each node.")
 @click.option(
-    "--sample", type=click.IntRange(1, 100_000), help="How many records are taken of each source; 20, or as many as --rows, by default."
+    "--sample",
+    type=click.IntRange(1, 100_000),
+    help="Number of records to read from each source. Default: 20, or the value of --rows if that is larger.",
 )
 @click.option(
-    "--from", "files", multiple=True, metavar="[SOURCE=]FILE", help="Records of a file instead of a source's. Can be given again."
+    "--from", "files", multiple=True, metavar="[SOURCE=]FILE", help="Read records from FILE instead of the source. May be repeated."
 )
-@click.option("--watch", is_flag=True, help="Again at each change of the flow file or its modules, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat on each change of the flow file or its modules, until Ctrl-C.")
 @setting_flags("state", "spark_memory", "spark_conf", "warm")
 def command(*, flow: str, at: str | None, rows: int, sample: int | None, files: tuple[str, ...], watch: bool, **flags: Any) -> Answer:
-    """Show what a flow makes of some records, step by step: rows before and after, what each step drops, dead letters, types.
+    """Show what a flow makes of sample records, step by step: rows before and after, rows that each step drops, dead letters, types.
 
-    The first records of each source go through the same steps as in a run. Nothing is written and nothing is acknowledged: it may be looked
-    at while the flow runs. Steps that keep state see the sample as one Batch, without a watermark.
+    The first records of each source go through the same steps as in a run. Nothing is written or acknowledged, so the flow may run
+    meanwhile. Steps that keep state process the sample as one Batch, without a watermark.
+
+    \b
+    Example:
+      scribengin preview flow.yaml --rows 5
     """
     path = flow_path(flow)
     settings = preview_settings(at=at, rows=rows, sample=sample, files=files, flags=flags)

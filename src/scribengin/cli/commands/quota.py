@@ -23,21 +23,26 @@ _BOUNDS: dict[str, Literal["cores", "memory_bytes", "rows_per_s"]] = {"cores": "
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Say what flows with a label may take together: cores, memory, rows a second.
+    """Set shared resource quotas for all flows with a label: cores, memory, rows per second.
 
-    Who does not fit waits, and its status says for what. What runs goes on, whatever a quota says.
+    A flow that does not fit waits, and its status says for what. Flows that are running are not stopped by a quota.
     """
 
 
 @command.command("set", cls=AnsweringCommand)
 @click.argument("quota", metavar="LABEL=VALUE")
-@click.option("--cores", type=int, metavar="N", help="Of all workers of these flows together.")
-@click.option("--memory", callback=bytes_of, metavar="SIZE", help="The same, as in 8GiB.")
-@click.option("--rate", type=float, metavar="N", help="Rows a second that they read together, divided among those that run.")
-@click.option("--off", multiple=True, type=click.Choice(list(_BOUNDS)), help="Bound that no more; several times for several.")
+@click.option("--cores", type=int, metavar="N", help="Cores of all workers of these flows together.")
+@click.option("--memory", callback=bytes_of, metavar="SIZE", help="Memory of all workers of these flows together, such as 8GiB.")
+@click.option("--rate", type=float, metavar="N", help="Rows per second that these flows read together, divided among those that run.")
+@click.option("--off", multiple=True, type=click.Choice(list(_BOUNDS)), help="Remove this limit of the quota. May be repeated.")
 @masters_option
 def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | None, off: tuple[str, ...], masters: Masters) -> Answer:
-    """Make a quota, or change one: what is not said stays."""
+    """Create or update a quota. Omitted values do not change.
+
+    \b
+    Example:
+      scribengin quota set team=shop --cores 8 --memory 16GiB
+    """
     import msgspec
 
     from scribengin.client.verb_models import SetQuota
@@ -57,7 +62,12 @@ def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | Non
 @click.argument("quota", metavar="[LABEL=VALUE]", required=False)
 @masters_option
 def list_(*, quota: str | None, masters: Masters) -> Answer:
-    """Show all quotas, or one: what is allowed, and which flow has how much of it, or waits."""
+    """List quotas, or show one: its limits, and the flows that use it or wait for it.
+
+    \b
+    Example:
+      scribengin quota list
+    """
     import msgspec
 
     from scribengin.core.errors import Refused
@@ -85,7 +95,12 @@ def list_(*, quota: str | None, masters: Masters) -> Answer:
 @click.argument("quota", metavar="LABEL=VALUE")
 @masters_option
 def remove(*, quota: str, masters: Masters) -> Answer:
-    """Bound the flows with that label no more; who waits for it starts."""
+    """Remove a quota. Flows that wait for it start.
+
+    \b
+    Example:
+      scribengin quota remove team=shop
+    """
     with masters.client() as client:
         client.remove_quota(quota)
     return Answer({"quota": quota}, show=lambda: click.echo(f"quota {quota} is removed"))

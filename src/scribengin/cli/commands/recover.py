@@ -25,13 +25,17 @@ _POLL_S = 0.5
 
 
 @click.command(cls=AnsweringCommand)
-@click.option("--retry", is_flag=True, help="Ask again for flows that wait for a person (failed, degraded).")
+@click.option("--retry", is_flag=True, help="Retry failed and degraded flows.")
 @labels_option
 @wait_option
 @masters_option
 def command(*, retry: bool, labels: dict[str, str], wait: float | None, masters: Masters) -> Answer:
-    """Say which flows are not as they are wanted, after everything was killed: whoever leads brings them all back by himself, from their
-    checkpoints. Ends with status 1 where some are not; with --wait after they had that long.
+    """After an outage, list the flows that are not in their desired state. The leading master restarts all flows from their checkpoints
+    automatically. The exit status is 1 if a flow is not in its desired state; with --wait, after that time.
+
+    \b
+    Example:
+      scribengin recover --wait 300s
     """
     import msgspec
 

@@ -23,18 +23,22 @@ if TYPE_CHECKING:
 
 @click.command(cls=AnsweringCommand)
 @flow_argument
-@click.option("--outputs", is_flag=True, help="Also remove what its sinks have written (files of others stay).")
+@click.option("--outputs", is_flag=True, help="Also remove the outputs of its sinks; files of other programs stay.")
 @click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--undo", metavar="[ID]", is_flag=False, flag_value="newest", help="Bring back what the newest reset removed, or the reset of that ID."
+    "--undo", metavar="[ID]", is_flag=False, flag_value="newest", help="Restore what the newest reset removed, or the reset with this ID."
 )
 @setting_flags("state")
 def command(*, flow: str, outputs: bool, dry_run: bool, yes: bool, undo: str | None, state: Path | None) -> Answer:
-    """Remove what a flow has done: positions, state, dead letters and ledger. It then reads everything again.
+    """Delete a flow's state, so that it reads all sources from the start: positions, state, dead letters, ledger.
 
-    Lists what is removed, and asks. What can be moved goes to a trash for 7 days, from which --undo brings it back: the state, and
-    outputs in folders, object stores and HDFS. Rows in databases are deleted for good.
+    Lists what would be removed, and asks. State, and outputs in folders, object stores and HDFS, go to a trash for 7 days; --undo restores
+    them. Rows in databases are deleted for good.
+
+    \b
+    Example:
+      scribengin reset flow.yaml --outputs --dry-run
     """
     named = {"flow": flow, "state": state}
     if undo is not None:

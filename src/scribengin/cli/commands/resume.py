@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from scribengin.cli.verbs import verb
 
-command = verb("running", ("running",), "Let flows run again, or try again what waits for a person.")
+command = verb(
+    "running", ("running",), "Resume paused or stopped flows, or retry failed ones.\n\n\b\nExample:\n  scribengin resume orders --wait"
+)

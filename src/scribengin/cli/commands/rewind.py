@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
-@click.option("--to-time", metavar="TIME", callback=as_moment, help="To how it was then: 2026-01-31T12:00:00Z, or how long ago (2h).")
-@click.option("--to-batch", type=click.IntRange(min=-1), metavar="N", help="To how it was after Batch N; -1: before the first.")
-@click.option("--query", help="This Query only.")
-@click.option("--yes", is_flag=True, help="Do not ask. Without it what would repeat is listed first.")
+@click.option("--to-time", metavar="TIME", callback=as_moment, help="Go back to this time: 2026-01-31T12:00:00Z, or how long ago (2h).")
+@click.option(
+    "--to-batch", type=click.IntRange(min=-1), metavar="N", help="Go back to the position after Batch N; -1: before the first one."
+)
+@click.option("--query", help="Only this query.")
+@click.option("--yes", is_flag=True, help="Do not ask. Without it the command first lists what would repeat.")
 @click.option("--dry-run", is_flag=True, help="Only list what would repeat.")
 @wait_option
 @masters_option
@@ -40,9 +42,13 @@ def command(
     wait: float | None,
     masters: Masters,
 ) -> Answer:
-    """Let a flow read again what it has read since. Its workers end, go back, and start again, where it is wanted to run.
+    """Read again what a flow has read since a time or a Batch. Its workers stop, go back, and restart if the desired state is running.
 
-    What was written since stays, and is written again beside it. A Query that keeps state cannot go back.
+    Output written since then stays, so rows are duplicated. A query that keeps state cannot go back.
+
+    \b
+    Example:
+      scribengin rewind orders --to-time 2h --dry-run
     """
     from scribengin.client.verb_models import Rewind
 

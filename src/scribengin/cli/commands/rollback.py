@@ -23,15 +23,20 @@ _STATES = {"running": "running", "paused": "paused"}
 @click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.argument("version", type=int)
-@click.option("--only", is_flag=True, help="This flow alone, not those that were submitted as one with that version.")
+@click.option("--only", is_flag=True, help="Only this flow, not those that were submitted together with that version.")
 @accept_option
 @wait_running_option
 @masters_option
 @each_flow("flow")
 def command(*, flow: str, version: int, only: bool, accept: Agreed, wait: Wait | None, masters: Masters) -> Answer:
-    """Go to another version that there was: its code and its flow together. What is wanted of the flow stays as it is.
+    """Return to an earlier version of a flow: its flow file and its code. The desired state does not change.
 
-    Flows that were submitted as one with that version go back with it. What rows it would cost is asked for as by `apply`.
+    Flows that were submitted together with that version return with it. If rows would be lost or duplicated, the command asks as `apply`
+    does.
+
+    \b
+    Example:
+      scribengin rollback orders 3 --wait
     """
     import msgspec
 

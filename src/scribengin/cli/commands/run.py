@@ -31,27 +31,31 @@ _DRAW_EVERY_S = 0.25
 
 @click.command(cls=WarmCommand)
 @click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
-@click.option("--once", is_flag=True, help="Read what is there now, then end.")
-@click.option("--tier", help="Run this tier only, of a flow that is cut; the others may run elsewhere.")
-@click.option("--watch", is_flag=True, help="Run nothing: show previews, again at each save; see scribengin preview --watch.")
-@click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says first what that is.")
+@click.option("--once", is_flag=True, help="Read the data available now, then exit.")
+@click.option("--tier", help="Run only this tier of a flow that has several; the other tiers may run elsewhere.")
+@click.option("--watch", is_flag=True, help="Only show previews, again after each save; see scribengin preview --watch.")
+@click.option("--append-new-lineage", is_flag=True, help="Write beside the output of another lineage. First shows what that output is.")
 @click.option(
     "--accept",
     type=click.Choice(["columns"]),
-    help="Agree that sinks whose folders hold files of other columns write those of the flow from here on, and that sources read first "
-    "files of other columns: null where they lack one.",
+    help="Accept changed columns. Sinks whose folders hold files with other columns write the columns of the flow from "
+    "now on. Sources read earlier files with other columns; missing ones are null.",
 )
 @setting_flags()
 def command(
     *, flows: tuple[str, ...], once: bool, tier: str | None, watch: bool, append_new_lineage: bool, accept: str | None, **flags: Any
 ) -> Answer:
-    """Run a flow here, or several side by side, until Ctrl-C, or with --once until all that is there is read.
+    """Run flows on this machine until Ctrl-C, or with --once until all available data is read.
 
-    A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
-    then the Batch is run again at the next start. Nothing is lost either way, nor doubled where the plan says exactly once.
+    A restart continues from the last committed Batch. The first Ctrl-C finishes the current Batch, a second one exits at once; that Batch
+    then runs again at the next start. No record is lost, and none is duplicated where the plan says exactly once.
 
-    With --watch nothing is written until you run it without: each save of the flow file, or of one of its modules, is checked, and shown on
-    a sample; a file that is broken leaves the last good preview.
+    With --watch nothing is written. Each time the flow file or one of its modules is saved, the flow is checked and a preview is shown. If
+    the file is invalid, the last valid preview stays.
+
+    \b
+    Example:
+      scribengin run flow.yaml --once
     """
     paths = [flow_path(flow) for flow in flows]
     if watch:

@@ -32,18 +32,23 @@ _STATES = {"running": "running", "paused": "paused"}
 
 @click.command(cls=FlowCommand)
 @click.argument("what", metavar="NAME[.TIER]")
-@click.option("--cores", type=int, metavar="N", help="Of a worker, or of each of its executors where it has some.")
-@click.option("--memory", callback=bytes_of, metavar="SIZE", help="The same, such as 2GiB.")
+@click.option("--cores", type=int, metavar="N", help="Cores of a worker, or of each executor if it has executors.")
+@click.option("--memory", callback=bytes_of, metavar="SIZE", help="Memory of a worker, or of each executor, such as 2GiB.")
 @click.option(
-    "--executors", type=int, metavar="N", help="How many, each with these cores and memory; refused if Spark runs in the workers."
+    "--executors",
+    type=int,
+    metavar="N",
+    help="Number of executors, each with these cores and this memory. Refused if Spark runs inside the workers.",
 )
 @click.option(
     "--workers",
     callback=_workers,
     metavar="N|each",
-    help="How many read a tier's sources side by side, or one on each host of its group; for tiers without state.",
+    help="Number of workers that process the tier's Batches together, or `each`. Only for tiers without state.",
 )
-@click.option("--partitions", type=int, metavar="N", help="Over which the state is spread, of the Queries that keep some; none is lost.")
+@click.option(
+    "--partitions", type=int, metavar="N", help="Number of partitions that hold the state of stateful queries. The state is kept."
+)
 @wait_running_option
 @masters_option
 @each_flow("what")
@@ -58,11 +63,16 @@ def command(
     wait: Wait | None,
     masters: Masters,
 ) -> Answer:
-    """Give a flow, or one of its tiers, other resources. Workers of the tiers that change end after the Batches under way, and others take
-    over where they were; positions and state are kept, and the other tiers go on. It stays so when the flow is submitted again.
+    """Change the resources of a flow or of one of its tiers. Workers of the changed tiers stop after the current Batches, and others
+    continue from there; positions and state are kept, and other tiers keep running. The change also holds for later versions.
 
-    With --workers those that run go on, and others come to help or leave: each reads a part of every Batch. With `--workers each` they
-    follow the hosts of the tier's group, or all hosts where it has none.
+    With --workers running workers stay, and others join or leave; each processes a part of every Batch. With `--workers each` the tier has
+    one worker on each host of its group, or on each host if it has no group.
+
+    \b
+    Examples:
+      scribengin scale orders.core --workers 3
+      scribengin scale orders --cores 4 --memory 8GiB
     """
     import msgspec
 

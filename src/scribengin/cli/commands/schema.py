@@ -12,7 +12,7 @@ def command() -> Answer:
     """Print the JSON Schema of flow files, for editors that complete and check YAML.
 
     \b
-    scribengin schema > flow.schema.json
+      scribengin schema > flow.schema.json
     and as the first line of a flow file:  # yaml-language-server: $schema=flow.schema.json
     """
     import json

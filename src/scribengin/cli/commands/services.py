@@ -32,38 +32,53 @@ def _which(function: Callable[..., Any]) -> Callable[..., Any]:
         default=Path(".scribengin"),
         show_default=True,
         metavar="DIR",
-        help="Data, logs and ports lie in services/ there.",
+        help="Folder whose services/ holds data, logs and ports.",
     )
     return click.argument("names", nargs=-1, metavar="[NAMES]...", type=click.Choice(NAMES))(folder(function))
 
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """A Kafka broker, a ZooKeeper, a Spark standalone cluster and stores, for trying and testing: real ones, on 127.0.0.1.
+    """Real servers for trying and testing, on 127.0.0.1: a Kafka broker, a ZooKeeper, a Spark standalone cluster, and stores.
 
-    NAMES are kafka, zookeeper, spark, and the stores: postgres, opensearch, elasticsearch, cassandra, objects, hdfs, hbase. Without them
-    start takes the first two, stop and status also what was started once.
+    NAMES are kafka, zookeeper, spark, postgres, opensearch, elasticsearch, cassandra, objects, hdfs, hbase. Without NAMES `start` starts
+    kafka and zookeeper, and `stop` and `status` apply to all that were ever started.
     """
 
 
 @command.command(cls=AnsweringCommand)
 @_which
 def start(*, names: tuple[str, ...], folder: Path) -> Answer:
-    """Start what is not up, and return when it answers. It lives on until it is stopped."""
+    """Start servers that are not running, and return when they answer. They run until `services stop`.
+
+    \b
+    Example:
+      scribengin services start kafka
+    """
     return _answer(services.start(_chosen(names, services.BY_DEFAULT), folder, partial(click.echo, err=True)))
 
 
 @command.command(cls=AnsweringCommand)
 @_which
 def stop(*, names: tuple[str, ...], folder: Path) -> Answer:
-    """End what is up; its data stays."""
+    """Stop servers. Their data is kept.
+
+    \b
+    Example:
+      scribengin services stop kafka
+    """
     return _answer(services.stop(_chosen(names, services.known(folder)), folder))
 
 
 @command.command(cls=AnsweringCommand)
 @_which
 def status(*, names: tuple[str, ...], folder: Path) -> Answer:
-    """Say what is up, its address, process and log; exit status 1 where one is dead or does not answer."""
+    """Show running servers with address, process and log. The exit status is 1 if a server has died or does not answer.
+
+    \b
+    Example:
+      scribengin services status
+    """
     return _answer(services.status(_chosen(names, services.known(folder)), folder))
 
 

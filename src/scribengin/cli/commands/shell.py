@@ -19,15 +19,22 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=AnsweringCommand)
-@click.option("-c", "text", metavar="TEXT", help="Run these commands, parted by newlines or ;, and end.")
-@click.option("-f", "file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="FILE", help="Run a script; -: stdin.")
-@click.option("--keep-going", is_flag=True, help="Go on with a script after a command that failed.")
+@click.option("-c", "text", metavar="TEXT", help="Run these commands, separated by newlines or ;, and exit.")
+@click.option(
+    "-f", "file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="FILE", help="Run a script; - for stdin."
+)
+@click.option("--keep-going", is_flag=True, help="Continue a script after a command fails.")
 @home_option
 def command(*, text: str | None, file: str | None, keep_going: bool, home: Home) -> Answer:
-    """Type commands without the word scribengin, with completion (Tab) and history; exit or Ctrl-D ends.
+    """Run commands without typing `scribengin`, with completion (Tab) and history. Exit with `exit` or Ctrl-D.
 
-    A script is the same in a file: # begins a comment, a backslash at the end continues a line. It ends at the first command that fails,
-    with its exit status, and says which line that was.
+    A script is a file of such commands: # begins a comment, a backslash at the end continues a line. It stops at the first command that
+    fails, reports its line, and exits with its status.
+
+    \b
+    Examples:
+      scribengin shell
+      scribengin shell -c "list; nodes"
     """
     from scribengin.cli.shell_lines import read_script
     from scribengin.cli.shell_session import Session, converse

@@ -14,11 +14,16 @@ from scribengin.core.errors import InputError
 
 @click.command(cls=AnsweringCommand)
 @flow_argument
-@click.option("--resolved", is_flag=True, help="With every default written out, and `${...}` filled in; secrets stay references.")
-@click.option("--spread", type=click.IntRange(1), metavar="N", help="With its utilities in N tiers, as `apply --spread` submits it.")
+@click.option("--resolved", is_flag=True, help="Write out every default and replace `${...}`; secrets stay references.")
+@click.option("--spread", type=click.IntRange(1), metavar="N", help="Split its utilities into N tiers, as `apply --spread` submits it.")
 @branches_option
 def command(*, flow: str, resolved: bool, spread: int | None, branches: str | None) -> Answer:
-    """Print a flow as it is understood."""
+    """Print a flow, with --resolved in full.
+
+    \b
+    Example:
+      scribengin show flow.yaml --resolved
+    """
     check_options(spread, branches)
     from scribengin.connectors import catalog
     from scribengin.plan.validate import validate_file

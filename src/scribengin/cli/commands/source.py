@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """How far sources are read. A position counts the entries of a source's log that committed Batches are through with."""
+    """Positions of a flow in its sources. A position counts the committed entries of a source's log."""
 
 
 @command.command(cls=FlowCommand)
@@ -41,7 +41,12 @@ def command() -> None:
 @masters_option
 @each_flow("flow")
 def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> Answer:
-    """Print the position of every source in every Query. FLOW is a file, or the name of a flow that was submitted."""
+    """Show the position of every source in every query.
+
+    \b
+    Example:
+      scribengin source show flow.yaml
+    """
     if is_name(flow):
         name, rows = flow, _positions_of_name(flow, query, masters)
     else:
@@ -75,7 +80,12 @@ def _positions_of_name(flow: str, query: str | None, masters: Masters) -> list[d
 @click.argument("file", type=click.Path())
 @setting_flags("state")
 def skip(*, flow: str, file: str, state: Path | None) -> Answer:
-    """Give FILE up: one that was taken, is gone or changed, and is not yet committed. Should it come back, it is a new file."""
+    """Skip a missing or changed FILE that is assigned but not committed. If it reappears, it is read as a new file.
+
+    \b
+    Example:
+      scribengin source skip flow.yaml data/2.jsonl
+    """
     found = open_state(flow, state)
     with found.leases():
         skipped = [row for tier, part in found.queries() for row in _skip(part, tier.flow, file)]
@@ -93,15 +103,19 @@ def skip(*, flow: str, file: str, state: Path | None) -> Answer:
 @flow_argument
 @click.argument("source")
 @click.argument("position", metavar="POSITION|end")
-@click.option("--query", help="In this Query only.")
-@click.option("--yes", is_flag=True, help="Do not ask. What is skipped is never read, what is read again is written again.")
-@click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeat.")
+@click.option("--query", help="Only this query.")
+@click.option("--yes", is_flag=True, help="Do not ask. Skipped data is never read; data read again is duplicated in the outputs.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be skipped or repeated.")
 @setting_flags("state")
 def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, dry_run: bool, state: Path | None) -> Answer:
-    """Move SOURCE to POSITION (as `source show` counts them; `end`: behind all that is there now), while the flow is stopped.
+    """Set the position of SOURCE (a number as in `source show`; `end`: after all data available now). The flow must be stopped.
 
-    Forward, what lies between is never read. Back, it is read again, in a new lineage: what was written of it stays, and is written
-    again beside it. A Query that keeps state cannot go back; `scribengin reset FLOW --outputs` starts over.
+    Data skipped by a forward move is never read. Data behind a backward move is read again in a new lineage; its earlier output stays, so
+    rows are duplicated. A query that keeps state cannot go back; `scribengin reset FLOW --outputs` starts over.
+
+    \b
+    Example:
+      scribengin source set flow.yaml events end --dry-run
     """
     from scribengin.local.positions import decided_ends, move_back, move_forward
     from scribengin.local.prepare import prepare

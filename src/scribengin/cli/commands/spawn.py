@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from scribengin.cli.binding import binding
 
-command = binding("Start a tier on that node: it is mapped there, and its flow is wanted running, in one step.", start=True)
+command = binding(
+    "Start a tier on a node: bind it there and set the desired state of its flow to running, in one step."
+    "\n\n\b\nExample:\n  scribengin spawn orders.core host2",
+    start=True,
+)

@@ -38,10 +38,15 @@ _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stop
 @masters_option
 @each_flow("flow", all_without=True)
 def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
-    """Show how far every tier is, what waits between two of them, and what is acknowledged: committed at the ends of the flow.
+    """Show the progress of every tier, the backlog between tiers, and what is acknowledged: committed at the end of the flow.
 
-    Works while the flow runs and while it does not; needs no Java. Of the name of a flow that was submitted: what is wanted of it, how it
-    stands, and who serves its tiers; also where no master is alive. Without a name: of all that were submitted.
+    Works whether or not the flow runs; needs no Java. For a submitted flow it also shows desired state, actual state and workers; this
+    works without a running master. Without a name: all submitted flows.
+
+    \b
+    Examples:
+      scribengin status flow.yaml
+      scribengin status orders
     """
     if is_name(flow):
         return _of_name(flow, masters)

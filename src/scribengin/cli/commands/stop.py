@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from scribengin.cli.verbs import verb
 
-command = verb("stopped", ("stopped",), "End flows after the Batches under way; what waits between tiers waits on.")
+command = verb(
+    "stopped",
+    ("stopped",),
+    "Stop flows after the current Batches. Data between tiers stays there.\n\n\b\nExample:\n  scribengin stop orders --wait",
+)

@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 
 @click.command(cls=FlowCommand)
 @flow_argument
-@click.option("--sink", default="", help="Of this sink only.")
+@click.option("--sink", default="", help="Only this sink.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
 def command(*, flow: str, sink: str, state: Path | None, masters: Masters) -> Answer:
-    """Show the tables of a flow's `type: summary` sinks, as of the last Batch that was decided.
+    """Show the tables of a flow's `type: summary` sinks, as of the last decided Batch.
 
-    Works while the flow runs and while it does not. FLOW is a file or a submitted flow.
+    Works whether or not the flow runs.
+
+    \b
+    Example:
+      scribengin summary flow.yaml
     """
     from scribengin.cli.summaries import show_summaries
 

@@ -25,22 +25,28 @@ if TYPE_CHECKING:
 
 @click.command(cls=WarmCommand)
 @click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
-@click.option("-k", "named", metavar="TEXT", default="", help="Only tests whose name holds TEXT.")
-@click.option("--update", is_flag=True, help="Show what is not as expected, then make it what is expected.")
-@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the outcomes to this file as JUnit XML too.")
+@click.option("-k", "named", metavar="TEXT", default="", help="Run only tests whose name contains TEXT.")
+@click.option(
+    "--update", is_flag=True, help="Show differences between actual and expected rows, then write the actual rows as the expected ones."
+)
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Also write the results to this file as JUnit XML.")
 @click.option(
     "--from-run",
     "state",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Make a test of real rows of a run with this state folder, and of what comes of them.",
+    help="Create a test from real input rows of a run with this state folder, and from their output.",
 )
-@click.option("--rows", type=click.IntRange(1, 1000), default=10, show_default=True, help="With --from-run: how many rows of each source.")
+@click.option("--rows", type=click.IntRange(1, 1000), default=10, show_default=True, help="With --from-run: number of rows of each source.")
 @setting_flags("warm")
 def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | None, state: Path | None, rows: int) -> Answer:
-    """Run the tests of flow files: those under `tests:`, and those of the files that it names and of FLOW.test.yaml.
+    """Run the tests of flow files: those under `tests:`, in the files that it names, and in FLOW.test.yaml.
 
-    Each runs the flow itself, over what the test gives, in a scratch folder; nothing that the flow names is written, and nothing of it read
-    but the columns of sources that do not declare theirs. The exit status is 1 where a test fails.
+    Each test runs the flow over the data of the test, in a scratch folder. The places that the flow names are not written, and only the
+    columns of sources without a schema are read. The exit status is 1 if a test fails.
+
+    \b
+    Example:
+      scribengin test flow.yaml -k refunds
     """
     from scribengin.flow_tests.session import Session, running_session
     from scribengin.flow_tests.suite import chosen, read_suite, run_suites

@@ -28,33 +28,46 @@ _file_option = click.option(
     "--file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Another file, from which a master takes them at its start.",
+    help="Write to another file, which a master reads at its start.",
 )
 
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """Make, list and remove the tokens with which others use the API of the masters.
+    """Create, list and remove tokens for the masters' API.
 
-    The registry keeps no token, only what scrypt makes of it; changes hold at all masters at once. They are made by whoever has the
-    registry's login (in the home, or --login-file), or by the API with an admin's token (--master). Where nothing is up in the home they
-    wait in its tokens.json for the next start.
+    The registry stores only a scrypt hash of each token; changes apply to all masters at once. Tokens can be created by anyone who has the
+    registry's login (in the home folder, or --login-file), or through the API with an admin token (--master). If no control plane runs in
+    the home folder, they are kept in its tokens.json for the next start.
     """
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("name")
 @click.option(
-    "--role", type=click.Choice(_ROLES), required=True, help="viewer looks; operator also pauses, stops …; editor also submits; admin all."
+    "--role",
+    type=click.Choice(_ROLES),
+    required=True,
+    help="viewer: read; operator: also pause, stop, …; editor: also submit; admin: everything.",
 )
 @click.option(
-    "-l", "--label", "labels", multiple=True, metavar="LABEL=VALUE", help="Only flows with this label; several: with all of them."
+    "-l",
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="LABEL=VALUE",
+    help="Only flows with this label. May be repeated; a flow must have all of them.",
 )
-@click.option("--expires", metavar="TIME", help="From then on it opens nothing: 90d, or a day such as 2027-01-31.")
+@click.option("--expires", metavar="TIME", help="Expiry: a duration (90d) or a date (2027-01-31).")
 @_file_option
 @masters_option
 def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | None, file: Path | None, masters: Masters) -> Answer:
-    """Make a token, and print it: it is shown only now."""
+    """Create a token and print it. It cannot be shown again.
+
+    \b
+    Example:
+      scribengin token add ci --role editor --expires 90d
+    """
     wanted = {}
     for label in labels:
         key, equals, value = label.partition("=")
@@ -74,7 +87,12 @@ def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | No
 @_file_option
 @masters_option
 def list_(*, file: Path | None, masters: Masters) -> Answer:
-    """Show whose tokens there are, and what each may do."""
+    """List tokens and their roles.
+
+    \b
+    Example:
+      scribengin token list
+    """
     import msgspec
 
     with _tokens(masters, file) as there:
@@ -92,7 +110,12 @@ def list_(*, file: Path | None, masters: Masters) -> Answer:
 @_file_option
 @masters_option
 def remove(*, name: str, file: Path | None, masters: Masters) -> Answer:
-    """Remove a token: it opens nothing any more, at any master, at once."""
+    """Remove a token. No master accepts it any more.
+
+    \b
+    Example:
+      scribengin token remove ci
+    """
     with _tokens(masters, file) as there:
         there.remove(name)
     return Answer({"name": name}, show=lambda: click.echo(f"removed: {name}"))

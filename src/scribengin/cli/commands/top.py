@@ -31,13 +31,18 @@ _STYLE = {"running": "green", "failed": "red", "degraded": "red", "recovering": 
 
 @click.command(cls=AnsweringCommand)
 @click.argument("flows", nargs=-1, metavar="[NAME]...")
-@click.option("--once", is_flag=True, help="Print it once, as it is now; so does --json.")
+@click.option("--once", is_flag=True, help="Print once and exit; --json does so too.")
 @labels_option
 @masters_option
 def command(*, flows: tuple[str, ...], once: bool, labels: dict[str, str], masters: Masters) -> Answer:
-    """Show how flows go: state, rows/s in and out, what waits and how old it is, starts after failures, what holds them up.
+    """Show live state, rates, backlog and its age, restarts, and bottlenecks of flows.
 
-    The leading master knows it from its workers, ten seconds after it has come to lead at the latest. Ctrl-C ends it.
+    The leading master has these figures from the workers, at the latest ten seconds after it became leader. Press Ctrl-C to exit.
+
+    \b
+    Examples:
+      scribengin top
+      scribengin top orders --once
     """
     with masters.client() as client:
         flows = chosen(client, flows, labels) if labels else flows

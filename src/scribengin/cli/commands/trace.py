@@ -30,17 +30,21 @@ _MOST_FOLLOWED = 100
 @click.command(cls=FlowCommand)
 @flow_argument
 @click.argument("record_id")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many ways are shown at most; --json has all.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of traces to show; --json has all.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
 def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> Answer:
-    """Show every sink and dead letter that a record reached, with the tiers, Batches and times on its way.
+    """Trace a record through tiers, Batches and times to every sink and dead letter that it reached.
 
-    RECORD_ID is what a record is called by its first place (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), or how it begins, or the
-    key of a dead letter (kept:0:2). The way of records is kept for the share of them that `defaults: {trace: …}` says; that of dead letters
-    always. Messages of a topic say in a header what they were made of, so that a record is found again in flows before and behind.
-    FLOW is a file, or the name of a flow that was submitted: then the way goes on through the flows that feed it, and those that it feeds.
+    RECORD_ID is the place where the record was first read (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), a prefix of it, or the key
+    of a dead letter (kept:0:2). Traces are kept for the share of records that `defaults: {trace: …}` sets, and for every dead letter.
+    Headers of Kafka messages name the records they were made of, so the trace of a submitted flow continues in the flows upstream and
+    downstream of it.
+
+    \b
+    Example:
+      scribengin trace flow.yaml tweets/part-1.jsonl
     """
     if is_name(flow):
         with masters.client() as client:

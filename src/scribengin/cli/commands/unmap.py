@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 @click.argument("tier", metavar="FLOW.TIER")
 @masters_option
 def command(*, tier: str, masters: Masters) -> Answer:
-    """Let a tier run on any node. It stays where it is until it is started anew."""
+    """Remove the binding of a tier to a node. The tier stays where it runs until its next start.
+
+    \b
+    Example:
+      scribengin unmap orders.core
+    """
     with masters.client() as client:
         changed = client.unbind(*parts_of(tier)).changed
     said = "may run anywhere" if changed else "was not mapped"

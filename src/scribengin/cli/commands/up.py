@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 @state_option
 @keep_versions_option
 @listen_options
-@click.option("--spark-standalone", is_flag=True, help="Start a Spark cluster, too: executors are processes of their own there.")
-@click.option("--spark-workers", type=click.IntRange(min=1), default=1, show_default=True, help="Workers of that cluster.")
-@click.option("--spark-cores", type=click.IntRange(min=1), default=2, show_default=True, help="Cores that each offers.")
-@click.option("--spark-memory", metavar="SIZE", callback=bytes_of, default="2GiB", show_default=True, help="Memory that each offers.")
+@click.option("--spark-standalone", is_flag=True, help="Also start a Spark cluster; executors are then processes of their own.")
+@click.option("--spark-workers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of workers of that cluster.")
+@click.option("--spark-cores", type=click.IntRange(min=1), default=2, show_default=True, help="Cores that each of these workers offers.")
+@click.option(
+    "--spark-memory", metavar="SIZE", callback=bytes_of, default="2GiB", show_default=True, help="Memory that each of these workers offers."
+)
 @capacity_options
 @folder_option
 def command(
@@ -43,10 +45,13 @@ def command(
     capacity: Capacity,
     home: Home,
 ) -> Answer:
-    """Start a ZooKeeper and a master on this machine, all of it in one folder, and manage flows until Ctrl-C.
+    """Run a control plane (ZooKeeper, a master, workers) on this machine, all of it in one folder, until Ctrl-C.
 
-    Ctrl-C ends the workers after the Batches under way. Started again, it goes on with every flow. Flows are submitted with
-    `scribengin apply`.
+    Ctrl-C stops the workers after the current Batches. The next start resumes every flow. Submit flows with `scribengin apply`.
+
+    \b
+    Example:
+      scribengin up --port 8080
     """
     from scribengin.hosts.up import House
 

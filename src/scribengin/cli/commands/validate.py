@@ -30,14 +30,19 @@ _COLOURS = {"ok": "green", "wrong": "red", "unreached": "yellow", "unchecked": "
     "--env",
     "environment",
     is_flag=True,
-    help="Connect to every source and sink too: check places, their owners, logins, topics, tables. Changes nothing.",
+    help="Also connect to every source and sink: check places, their owners, logins, topics and tables. Changes nothing.",
 )
 @setting_flags("state")
 def command(files: tuple[str, ...], *, environment: bool, state: Path | None) -> Answer:
-    """Check flow files. Reads them, the modules they name and nothing else; starts neither Java nor Spark.
+    """Check flow files. Reads the files and the modules that they name; does not start Java or Spark.
 
-    With --env, exit status 2: a place is wrong, or another flow's by the state in --state; 3: one could not be reached. A flow written in
-    Python is executed then.
+    With --env the exit status is 2 if a place is wrong or belongs to another flow, and 3 if a place cannot be reached. Flows written in
+    Python are executed.
+
+    \b
+    Examples:
+      scribengin validate flow.yaml
+      scribengin validate flow.yaml --env
     """
     from scribengin.plan.test_files import read_test_files
     from scribengin.plan.validate import validate_file

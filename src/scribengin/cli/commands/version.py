@@ -12,7 +12,12 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 
 @click.command(cls=AnsweringCommand)
 def command() -> Answer:
-    """Print the version of Scribengin, and of what it runs on."""
+    """Print the versions of Scribengin and of what it runs on.
+
+    \b
+    Example:
+      scribengin version
+    """
     try:
         pyspark = version("pyspark")
     except PackageNotFoundError:

@@ -9,9 +9,14 @@ from scribengin.cli.warm import end_warm, warm_processes
 
 
 @click.command(cls=AnsweringCommand)
-@click.option("--stop", is_flag=True, help="Stop them; a command that runs in one ends first.")
+@click.option("--stop", is_flag=True, help="Stop them; a command that uses one finishes first.")
 def command(*, stop: bool) -> Answer:
-    """List the Spark sessions that are kept warm for this user, one for each folder of flows."""
+    """List the warm Spark sessions of this user, one for each folder of flows.
+
+    \b
+    Example:
+      scribengin warm --stop
+    """
     found = warm_processes()
     for each in found if stop else ():
         end_warm(each)

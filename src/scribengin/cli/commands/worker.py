@@ -27,17 +27,21 @@ _WORKER = re.compile(r"([^.]+)\.([^.]+?)(-[1-9][0-9]*)?")
 
 @click.group(cls=GuessingGroup)
 def command() -> None:
-    """The processes that run the tiers of flows."""
+    """Worker processes, which run the tiers of flows."""
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("worker", metavar="FLOW.TIER[-N]")
 @masters_option
 def show(*, worker: str, masters: Masters) -> Answer:
-    """Show what a worker does: its flow and version, lease and master, nodes, next hops, what waits between.
+    """Show a worker: its flow and version, lease and master, nodes, next hops, and backlog.
 
-    From the worker's own page, through a master and its node where it runs on another host; where it does not answer, what the registry
-    knows of it. Without a number: of the one that serves the tier.
+    The information comes from the worker's own status page, through a master and its node if it runs on another host. If the page does not
+    answer, the command shows the records of the registry. Without a number: the worker that runs the tier now.
+
+    \b
+    Example:
+      scribengin worker show orders.core
     """
     import msgspec
 
