@@ -285,15 +285,19 @@ class House:
     def __init__(self, reasons: list[str], meanwhile: Callable[[], None]) -> None:
         self.commands: list[str] = []
         self._reasons = reasons
+        self._states = [set[str](), {"running"}, {"paused"}]
         self._meanwhile = meanwhile
 
     def says(self, *words: str) -> dict[str, Any]:
         self.commands.append(words[0])
         return {"status": {"reason": self._reasons.pop(0)}} if words[0] == "status" else {"version": 2}
 
+    def query_states(self, _flow: str) -> set[str]:
+        return self._states.pop(0)
+
     def wait_for(self, what: Callable[[], bool], *_: object) -> None:
         while not what():
-            assert self._reasons, "it waits for what does not come"
+            assert self._states, "it waits for what does not come"
 
     def pause(self, _seconds: float) -> None:
         self._meanwhile()
@@ -303,21 +307,20 @@ HELD = "paused: 40KiB wait at reads_feeds.made, which reads kept; reads_feeds is
 
 
 @pytest.mark.parametrize(("more", "wrong"), [(0, []), (1, [f"feeds went on while its reader failed: {HELD}"])], ids=["rests", "goes on"])
-def test_a_reader_is_mended_when_its_feeder_rests_for_it_and_one_that_goes_on_is_found(
-    more: int, wrong: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scribengin.testing.faults.control.ways._RESTS_S", -1.0)
+def test_a_reader_is_mended_when_its_feeder_rests_for_it_and_one_that_goes_on_is_found(more: int, wrong: list[str], tmp_path: Path) -> None:
     feed, told = read_feed(tmp_path), LifeTold((), 1)
     for each in (feed.feeder, feed):
         each.write()
     out = tmp_path / "feeds" / "out"
     out.mkdir()
-    house = House(["", "slowed to 50%", "paused: its worker is away", HELD], lambda: [(out / f"part-{n}").touch() for n in range(more)])
+    house = House(
+        ["", "slowed to 50%", "paused: its worker is away", HELD, HELD, HELD], lambda: [(out / f"part-{n}").touch() for n in range(more)]
+    )
     of_code = next(seed for seed in range(100) if random.Random(seed).random() >= 0.5)
     life = ControlLife(cast("Household", house), [feed], Load([], 1.0, time.monotonic), told, 1.0)
     assert HELD in reader_failing(life, random.Random(of_code))
     assert told.wrong == wrong
-    assert house.commands == ["apply", *["status"] * 4, "apply"]
+    assert house.commands == ["apply", *["status"] * 6, "apply"]
     assert "raise" not in (feed.folder / "steps.py").read_text()
     assert feed.version == 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,6 @@ _GONE_WITHIN_S = 60.0
 _WAIT = "8m"
 _HELD_BACK_S = 180.0
 _SHOWN = 160
-_RESTS_S = 5.0
-"""with nothing new for so long, while more comes in all the time, a flow does no more"""
 
 
 def master_killed(life: ControlLife, rng: random.Random) -> str:
@@ -274,8 +271,8 @@ def reader_failing(life: ControlLife, rng: random.Random) -> str:
 
 
 def _held_back(life: ControlLife, reader: TableFeed, sign: str) -> str:
-    """Until its feeder is said to be paused because the reader has failed, with `sign` in the reason, and does no more; returns the reason.
-    Raises Hung."""
+    """Until its feeder is said to be paused because the reader has failed, with `sign` in the reason, and its Queries are; returns the
+    reason. Raises Hung."""
     house, feeder = life.house, reader.feeder
     status = dict[str, Any]()
 
@@ -285,18 +282,9 @@ def _held_back(life: ControlLife, reader: TableFeed, sign: str) -> str:
         return reason.startswith("paused: ") and sign in reason
 
     def said() -> str:
-        return f"{feeder.name} is not held back by its reader, which fails: {status}"
+        return f"{feeder.name} is not held back by its reader, which fails: {status}, its Queries are {house.query_states(feeder.name)}"
 
-    house.wait_for(is_paused, "the feeder paused", _HELD_BACK_S, said)
-    last, since = feeder.commits(), time.monotonic()
-
-    def rests() -> bool:
-        nonlocal last, since
-        if (now := feeder.commits()) != last:
-            last, since = now, time.monotonic()
-        return time.monotonic() - since > _RESTS_S
-
-    house.wait_for(rests, "the feeder at rest", _HELD_BACK_S, lambda: f"{feeder.name} goes on while it is said to be paused: {status}")
+    house.wait_for(lambda: is_paused() and house.query_states(feeder.name) == {"paused"}, "the feeder at rest", _HELD_BACK_S, said)
     return str(status["reason"])
 
 
