@@ -133,8 +133,8 @@ bench-hdfs: setup ## into an HDFS, beside Spark's own writer: make bench-hdfs [A
 bench-segments: setup ## a sink with roll beside one without, and merges alone: make bench-segments [ARGS="--rows 400000 --format parquet"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/segments.py $(ARGS)
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|http|spark|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2]
-	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|delta|cassandra|hbase|objects|http|spark|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]
+	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES)) $(if $(STRIKES),--strikes $(STRIKES))
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]
 	@$(BIN)/python -m scribengin.testing.cuts $(ARGS)

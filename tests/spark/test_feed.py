@@ -1,4 +1,4 @@
-"""Up to which moment a feed has all that was at its source in the log: never later than a look began, and not while anything waits."""
+"""What waits before a feed, and up to which moment it has all that was at its source in the log: never later than a look began."""
 
 from __future__ import annotations
 
@@ -54,3 +54,18 @@ def test_nothing_is_said_while_a_file_waits(data: Path) -> None:
     (data / "c.jsonl").write_text('{"id": 1}\n')
     assert unsettled.next(2) == 2
     assert unsettled.backlog(2)["clear_at"] is None
+
+
+def test_how_much_waits_is_unknown_while_a_feed_that_starts_again_has_only_the_batch_of_the_one_before(data: Path) -> None:
+    """Were it told as all that waits, a flow that feeds a reader that fails would go on at each of its restarts."""
+    (data / "a.jsonl").write_text('{"id": 1}\n')
+    assert feed(data).next(0) == 1
+    (data / "b.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+    again = feed(data)
+    for _ in range(2):
+        assert again.next(0) == 1
+        waits = again.backlog(0)
+        assert (waits["bytes"], waits["files"], waits["rows"], waits["clear_at"]) == (None, None, None, None)
+    assert again.next(1) == 2
+    waits = again.backlog(0)
+    assert (waits["bytes"], waits["files"]) == (30, 2)

@@ -92,6 +92,15 @@ def test_a_worker_that_looks_again_is_believed_again(board: Board, clock: Clock)
     assert board.waits("c")["in"][1].bytes == 9
 
 
+def test_a_worker_that_has_not_looked_yet_changes_nothing(board: Board, clock: Clock) -> None:
+    board.measure("c", {"in": Backlog(bytes=7_000)}, clock())
+    clock.s += 1
+    feeder_says(board, 1, 10)
+    reader_says(board, "running", looked_s=0.0)
+    assert board.tiers("c")["main"].progress.queries[0].sources["in"].lag_bytes == 7_010
+    assert board.waits("c")["in"][1].bytes == 7_010
+
+
 def test_a_look_grows_old_in_a_long_batch_and_where_the_worker_is_silent(board: Board, clock: Clock) -> None:
     reader_says(board, "running", lag_bytes=50, looked_s=0.0)
     clock.s += OLD_S + 1

@@ -21,7 +21,7 @@ from scribengin.control.world import Delay, RunId, Waiting
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import LEASE
-from scribengin.watching.backlogs import OLD_S, backlog_of
+from scribengin.watching.backlogs import OLD_S, backlog_of, is_known
 from scribengin.watching.exposition import FlowState, expose
 from scribengin.watching.figures import figures_of, flow_as_json
 from scribengin.watching.intake import intake_of
@@ -229,8 +229,8 @@ class Watch:
         for seen in self.board.tiers(flow).values():
             for query in seen.progress.queries:
                 for source, end in query.sources.items():
-                    if not end.channel:
-                        found[source] = backlog_of(end).most(found.get(source, Backlog()))
+                    if not end.channel and is_known(waits := backlog_of(end)):
+                        found[source] = waits.most(found.get(source, Backlog()))
         if (remote := self._remote.get(flow)) is not None and remote.state in _READING:
             since = self.board.now() - _FRESH_S
             for id_, there in remote.sources.items():

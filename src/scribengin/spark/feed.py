@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.abilities import holds, may_look_first, rechecks, tells
+from scribengin.connectors.abilities import can_measure, holds, may_look_first, rechecks, tells
 from scribengin.connectors.catalog import open_source, source_types
-from scribengin.connectors.contract import Limits
+from scribengin.connectors.contract import Backlog, Limits
 from scribengin.connectors.group.contract import finishes
 from scribengin.core import faults
 from scribengin.core.errors import StateError
@@ -109,9 +109,11 @@ class Feed:
         return not self._reader.backlog().rows
 
     def backlog(self, start: int) -> dict[str, Any]:
-        """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields. `clear_at`: all that was there at that
-        moment, in seconds since 1970, is in the log; None where that is not known."""
-        waits = asdict(self._reader.backlog())
+        """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields, unknown while this driver has only a Batch
+        before it that an earlier one has logged, for then it has not looked at the place. `clear_at`: all that was there at that moment, in
+        seconds since 1970, is in the log; None where that is not known."""
+        unseen = self._looked_at is None and can_measure(self._reader)
+        waits = asdict(Backlog(more=True) if unseen else self._reader.backlog())
         amounts = [waits[figure] for figure in ("rows", "files", "bytes") if waits[figure] is not None]
         clear_at = self._looked_at if self._is_timely and amounts and not any(amounts) else None
         for stream in self._log.range(start, self._log.length()):

@@ -70,7 +70,7 @@ class Backlogs:
         if worker:
             self._by_workers[key] = max(at, self._by_workers.get(key, at))
         before = self._bases[flow].get(source)
-        if _amounts(waits) != (None, None, None) and (before is None or at > before.at + _SAME_S):
+        if is_known(waits) and (before is None or at > before.at + _SAME_S):
             self._bases[flow][source] = _Base(at, waits, self._total(self._feeders.get(key, ())))
 
     def looks_no_more(self, flow: str, source: str) -> None:
@@ -116,13 +116,14 @@ class Backlogs:
 
 
 def with_waits(query: QueryView, found: Mapping[str, tuple[float, Backlog]]) -> QueryView:
-    """The Query with what waits at its sources now, where its worker's own look at one of them is old."""
+    """The Query with what waits at its sources now, where its worker's own look at one of them is old, or says nothing: a Query that starts
+    again with a Batch of before has not looked yet."""
     looks = query.state in LOOKING
-    old = {
-        source: found[source][1]
-        for source, end in query.sources.items()
-        if not end.channel and source in found and (not looks or end.looked_s is None or end.looked_s > OLD_S)
-    }
+
+    def is_seen(end: EndView) -> bool:
+        return looks and end.looked_s is not None and end.looked_s <= OLD_S and is_known(backlog_of(end))
+
+    old = {source: found[source][1] for source, end in query.sources.items() if not end.channel and source in found and not is_seen(end)}
     if not old:
         return query
     sources = {source: _with(end, old[source]) if source in old else end for source, end in query.sources.items()}
@@ -140,6 +141,11 @@ def with_waits(query: QueryView, found: Mapping[str, tuple[float, Backlog]]) -> 
 def backlog_of(end: EndView) -> Backlog:
     """What waits at a source, as its worker says."""
     return Backlog(end.lag_files, end.lag_bytes, end.lag_rows, end.lag_s)
+
+
+def is_known(waits: Backlog) -> bool:
+    """Whether it says anything of how much waits."""
+    return _amounts(waits) != (None, None, None)
 
 
 def _amounts(waits: Backlog) -> tuple[int | None, int | None, int | None]:

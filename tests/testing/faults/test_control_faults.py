@@ -9,27 +9,34 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
 
+import psycopg
 import pytest
 
 from scribengin.connectors.contract import BatchId
+from scribengin.embedded.postgres import Postgres
+from scribengin.plan.validate import validate_file
 from scribengin.state.contract import Decision
 from scribengin.state.decisions import Decisions
 from scribengin.testing.faults.control.campaign import choose
-from scribengin.testing.faults.control.feeds import FileFeed, Load
-from scribengin.testing.faults.control.life import Ground, in_order, run_control_life, terms_out_of_order
+from scribengin.testing.faults.control.feeds import CutFeed, FileFeed, Load, SharedFeed, TableFeed
+from scribengin.testing.faults.control.life import ControlLife, Ground, in_order, run_control_life, terms_out_of_order
 from scribengin.testing.faults.control.processes import figures_of, ports_of, processes_with
 from scribengin.testing.faults.control.report import append_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sample, trends
 from scribengin.testing.faults.control.strikes import LifeTold, Struck
-from scribengin.testing.faults.control.ways import OF_ENSEMBLE, OF_WIRE, ON_SMALL_DISK, WAYS
+from scribengin.testing.faults.control.ways import OF_CUTS, OF_ENSEMBLE, OF_WIRE, ON_SMALL_DISK, WAYS, reader_failing
 from scribengin.testing.faults.control.wire import HOST, Wire
 from scribengin.testing.faults.java import java_settings
+from scribengin.testing.records import Key, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from scribengin.testing.faults.control.household import Household
 
 
 @pytest.mark.long
@@ -214,6 +221,108 @@ def test_a_campaign_meets_each_way_with_and_without_a_chain_each_on_its_own_grou
         lives.append(LifeTold(ways, seed, kafka, [Struck(way) for way in ways]))
     met = {(strike.way, life.kafka) for life in lives for strike in life.strikes}
     assert met >= {(way, kafka) for way in WAYS.keys() - ON_SMALL_DISK for kafka in (True, False)} | {("disk-full", False)}
+
+
+@pytest.mark.parametrize(
+    "ways", [("tier-inserted", "worker-killed", "host-killed"), tuple(OF_CUTS), tuple(WAYS)], ids=["three", "cuts", "all"]
+)
+@pytest.mark.parametrize("strikes", [4, 5, 30])
+def test_what_puts_in_a_tier_comes_again_and_takes_it_out(ways: tuple[str, ...], strikes: int) -> None:
+    for seed in range(10):
+        _, chosen = choose(random.Random(seed), ways, [], strikes)
+        assert chosen.count("tier-inserted") % 2 == 0
+        assert {*chosen} <= ON_SMALL_DISK or len(chosen) in (strikes, strikes + 1)
+
+
+def read_feed(folder: Path, server: Postgres | None = None) -> TableFeed:
+    return TableFeed(
+        folder / "reads", FileFeed(folder / "feeds", name="feeds", rows=3), server or Postgres(folder / "server"), ("h2", "h1")
+    )
+
+
+@pytest.mark.parametrize("kind", ["filed", "shared", "cut", "long", "reads"])
+def test_the_flow_of_a_feed_is_valid(tmp_path: Path, kind: str) -> None:
+    feeds = {
+        "shared": SharedFeed(tmp_path),
+        "cut": CutFeed(tmp_path),
+        "long": CutFeed(tmp_path, is_long=True),
+        "reads": read_feed(tmp_path),
+    }
+    feed = feeds.get(kind, FileFeed(tmp_path))
+    feed.write()
+    flow, problems = validate_file(feed.folder / "flow.yaml", {})
+    assert flow is not None
+    assert [problem for problem in problems if problem.severity == "error"] == []
+    assert flow.name == feed.name
+
+
+@pytest.mark.needs("postgres")
+def test_a_table_is_seen_as_it_was_while_its_server_is_away_and_judged_by_what_its_feeder_was_given(tmp_path: Path) -> None:
+    for each in (tmp_path, *tmp_path.parents[:3]):  # where there are no namespaces the server runs for another user
+        each.chmod(each.stat().st_mode | 0o055)
+    with Postgres(tmp_path / "server") as server, closing(read_feed(tmp_path, server)) as feed:
+        feed.feeder.write()
+        feed.feeder.grow()
+        assert feed.commits() == 0
+        rows = [make_record(Key("run", 0, seq)) for seq in (0, 1, 1)]
+        with psycopg.connect(server.uri, autocommit=True) as connection:
+            connection.execute(f"CREATE TABLE {feed.name} ({', '.join(f'{name} TEXT' for name in rows[0])})")
+            connection.cursor().executemany(
+                f"INSERT INTO {feed.name} VALUES ({', '.join(['%s'] * len(rows[0]))})", [[*row.values()] for row in rows]
+            )
+        assert feed.commits() == 3
+        server.kill()
+        assert feed.commits() == 3
+        server.start()
+        assert feed.commits() == 3
+        findings = feed.judge()
+        assert (findings.lost, findings.doubled) == ([Key("run", 0, 2)], [Key("run", 0, 1)])
+
+
+class House:
+    """Of a campaign: answers commands from a script, and waits for nothing."""
+
+    def __init__(self, reasons: list[str], meanwhile: Callable[[], None]) -> None:
+        self.commands: list[str] = []
+        self._reasons = reasons
+        self._states = [set[str](), {"running"}, {"paused"}]
+        self._meanwhile = meanwhile
+
+    def says(self, *words: str) -> dict[str, Any]:
+        self.commands.append(words[0])
+        return {"status": {"reason": self._reasons.pop(0)}} if words[0] == "status" else {"version": 2}
+
+    def query_states(self, _flow: str) -> set[str]:
+        return self._states.pop(0)
+
+    def wait_for(self, what: Callable[[], bool], *_: object) -> None:
+        while not what():
+            assert self._states, "it waits for what does not come"
+
+    def pause(self, _seconds: float) -> None:
+        self._meanwhile()
+
+
+HELD = "paused: 40KiB wait at reads_feeds.made, which reads kept; reads_feeds is failed since now: broken on purpose"
+
+
+@pytest.mark.parametrize(("more", "wrong"), [(0, []), (1, [f"feeds went on while its reader failed: {HELD}"])], ids=["rests", "goes on"])
+def test_a_reader_is_mended_when_its_feeder_rests_for_it_and_one_that_goes_on_is_found(more: int, wrong: list[str], tmp_path: Path) -> None:
+    feed, told = read_feed(tmp_path), LifeTold((), 1)
+    for each in (feed.feeder, feed):
+        each.write()
+    out = tmp_path / "feeds" / "out"
+    out.mkdir()
+    house = House(
+        ["", "slowed to 50%", "paused: its worker is away", HELD, HELD, HELD], lambda: [(out / f"part-{n}").touch() for n in range(more)]
+    )
+    of_code = next(seed for seed in range(100) if random.Random(seed).random() >= 0.5)
+    life = ControlLife(cast("Household", house), [feed], Load([], 1.0, time.monotonic), told, 1.0)
+    assert HELD in reader_failing(life, random.Random(of_code))
+    assert told.wrong == wrong
+    assert house.commands == ["apply", *["status"] * 6, "apply"]
+    assert "raise" not in (feed.folder / "steps.py").read_text()
+    assert feed.version == 2
 
 
 def test_lives_are_remembered_and_told_with_their_recoveries(tmp_path: Path) -> None:

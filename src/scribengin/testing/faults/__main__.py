@@ -1,4 +1,4 @@
-"""`make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2]`: strike, check, remember, report."""
+"""`make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2] [STRIKES=12]`: strike, check, remember, report."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from scribengin.core.java import find_java
 from scribengin.spark.class_archive import archive_path
 from scribengin.testing.faults.brokers import Brokers
 from scribengin.testing.faults.cells import STRIKES, Sample, count_open, open_meetings
+from scribengin.testing.faults.control.campaign import STRIKES as CONTROL_STRIKES
+from scribengin.testing.faults.control.campaign import run_control_campaign
 from scribengin.testing.faults.drivers import Ended
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.report import append_outcome, line_of, read_outcomes, write_report
@@ -41,7 +43,9 @@ _LOOK_S = 0.2
 @click.option("--seed", type=int, help="Live the life with this seed again; an unknown one begins a row of new lives.")
 @click.option("--lives", type=click.IntRange(1), default=1, show_default=True, help="How many at once.")
 @click.option(
-    "--strikes", type=click.IntRange(1), default=STRIKES, show_default=True, help="In one life, at most. Few: more flows in the same time."
+    "--strikes",
+    type=click.IntRange(1),
+    help=f"In one life; by default {STRIKES} at most, or {CONTROL_STRIKES} of a control plane. Few: more flows in the same time.",
 )
 @click.option("--limit", "limit_s", type=float, default=300.0, show_default=True, help="Seconds for each start of a run.")
 @click.option(
@@ -50,7 +54,16 @@ _LOOK_S = 0.2
 @click.option("--archive/--no-archive", default=True, help="First an archive of Spark's classes: half a minute, once; halves a start.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(".scribengin-faults"), show_default=True)
 def main(
-    *, minutes: float, only: str, seed: int | None, lives: int, strikes: int, limit_s: float, records: int, archive: bool, folder: Path
+    *,
+    minutes: float,
+    only: str,
+    seed: int | None,
+    lives: int,
+    strikes: int | None,
+    limit_s: float,
+    records: int,
+    archive: bool,
+    folder: Path,
 ) -> None:
     """Strike real runs at their crash points and check every record; goes on where the last call ended."""
     stop = threading.Event()
@@ -59,10 +72,10 @@ def main(
     folder = folder.resolve()
     made = _archive() if archive else None
     if only.startswith("control"):
-        sys.exit(_control(folder, only, minutes, seed, stop, made))
+        sys.exit(_control(folder, only, minutes, seed, stop, made, strikes or CONTROL_STRIKES))
     with Brokers(folder / "brokers") as brokers:
         live = partial(run_life, limit_s=limit_s, archive=made, brokers=brokers, stop=stop, records=records)
-        campaign = _Campaign(folder, only, stop, live, strikes)
+        campaign = _Campaign(folder, only, stop, live, strikes or STRIKES)
         again = [outcome.life for outcome in campaign.outcomes if outcome.seed == seed]
         first = seed if seed is not None else max((outcome.seed for outcome in campaign.outcomes), default=0) + 1
         if again:
@@ -85,13 +98,13 @@ def _archive() -> Path | None:
     return made if made.exists() else None
 
 
-def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: threading.Event, archive: Path | None) -> int:
+def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: threading.Event, archive: Path | None, strikes: int) -> int:
     """The other campaign: its exit status."""
-    from scribengin.testing.faults.control.campaign import run_control_campaign
-
     with Brokers(folder / "brokers") as brokers:
         try:
-            failed = run_control_campaign(folder, only, minutes=minutes, seed=seed, stop=stop, archive=archive, brokers=brokers)
+            failed = run_control_campaign(
+                folder, only, minutes=minutes, seed=seed, stop=stop, archive=archive, brokers=brokers, strikes=strikes
+            )
         except Ended:
             click.echo("ended by a signal; the life that ran is not counted", err=True)
             return 130

@@ -9,6 +9,7 @@ import random
 import shutil
 import time
 from collections import Counter
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +18,17 @@ from scribengin.testing.faults.control.life import Ground, in_order, run_control
 from scribengin.testing.faults.control.report import append_life, line_of_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sampler, trends
 from scribengin.testing.faults.control.strikes import LifeTold
-from scribengin.testing.faults.control.ways import OF_CUTS, OF_ENSEMBLE, OF_HOSTS, OF_MASTERS, OF_WIRE, OF_WORKERS, ON_SMALL_DISK, WAYS
+from scribengin.testing.faults.control.ways import (
+    OF_CUTS,
+    OF_ENSEMBLE,
+    OF_HOSTS,
+    OF_MASTERS,
+    OF_READERS,
+    OF_WIRE,
+    OF_WORKERS,
+    ON_SMALL_DISK,
+    WAYS,
+)
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
@@ -38,9 +49,18 @@ CALM = ("worker-killed", "session-expired", "network-cut", "worker-stopped", "ma
 
 
 def run_control_campaign(
-    folder: Path, only: str, *, minutes: float, seed: int | None, stop: threading.Event, archive: Path | None, brokers: Brokers
+    folder: Path,
+    only: str,
+    *,
+    minutes: float,
+    seed: int | None,
+    stop: threading.Event,
+    archive: Path | None,
+    brokers: Brokers,
+    strikes: int = STRIKES,
 ) -> int:
-    """Returns how many lives failed. Raises UsageError where nothing answers to `only`, Ended where `stop` is set."""
+    """Returns how many lives failed; each has so many `strikes`. Raises UsageError where nothing answers to `only`, Ended where `stop`
+    is set."""
     lives, failed = read_lives(folder), 0
     kind, _, part = only.partition(":")
     ways = tuple(way for way in WAYS if any(each in way for each in part.split(",")))
@@ -53,7 +73,7 @@ def run_control_campaign(
     while not stop.is_set():
         rng = random.Random(number)
         work = folder / "work" / f"control-{number}"
-        kafka, chosen = (again.kafka, again.ways) if again is not None else choose(rng, ways, lives)
+        kafka, chosen = (again.kafka, again.ways) if again is not None else choose(rng, ways, lives, strikes)
         if kind == "control-soak":
             # one master, which is looked at for all of the time
             kafka, chosen = True, tuple(way for way in ways if way not in ON_SMALL_DISK | OF_ENSEMBLE | OF_MASTERS)
@@ -72,6 +92,7 @@ def run_control_campaign(
                 voting=3 if OF_ENSEMBLE & {*chosen} else 1,
                 shared=bool(OF_WORKERS & {*chosen}),
                 cut=bool(OF_CUTS & {*chosen}),
+                read=bool(OF_READERS & {*chosen}),
             )
             told = _soak(chosen, number, ground, minutes) if kind == "control-soak" else _life(chosen, number, ground)
         lives.append(told)
@@ -118,13 +139,18 @@ def _soak(ways: tuple[str, ...], seed: int, ground: Ground, minutes: float) -> L
     return told
 
 
-def choose(rng: random.Random, ways: tuple[str, ...], lives: list[LifeTold]) -> tuple[bool, tuple[str, ...]]:
-    """Whether with a chain over Kafka, and the ways: those that were met least come first, of those that stand on the same ground."""
+def choose(rng: random.Random, ways: tuple[str, ...], lives: list[LifeTold], strikes: int = STRIKES) -> tuple[bool, tuple[str, ...]]:
+    """Whether with a chain over Kafka, and the ways, `strikes` of them: those that were met least come first, of those that stand on the
+    same ground; where there are fewer, they come again. One more may follow: what has put in a tier comes once more, and takes it out."""
     met = Counter((strike.way, life.kafka) for life in lives for strike in life.strikes)
     kafka = sum(life.kafka for life in lives) * 2 < len(lives)
     first, *others = sorted(ways, key=lambda way: (met[way, kafka], rng.random()))
     if first in ON_SMALL_DISK and not met[first, False]:
         return False, (first, first)
     apart = ON_SMALL_DISK | (OF_WIRE if first in OF_ENSEMBLE else OF_ENSEMBLE)
-    found = tuple(way for way in (first, *others) if way not in apart)[:STRIKES]
-    return (kafka, found) if found else (False, (first, first))
+    found = [way for way in (first, *others) if way not in apart]
+    if not found:
+        return False, (first, first)
+    chosen = [*islice(cycle(found), strikes)]
+    chosen += [way for way in sorted(OF_CUTS) if chosen.count(way) % 2]
+    return kafka, tuple(chosen)

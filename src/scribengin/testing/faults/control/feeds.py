@@ -6,11 +6,13 @@ import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from scribengin.connectors.postgres import client
 from scribengin.testing.checker import Found, check_output, check_records, visible_files
+from scribengin.testing.faults.table_flows import read_table
 from scribengin.testing.faults.topics import TopicReader, Topics
 from scribengin.testing.records import SCHEMA, Key, make_record
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from psycopg import Connection
+
+    from scribengin.embedded.postgres import Postgres
     from scribengin.testing.checker import Findings
 
 _STEPS = """\
@@ -28,8 +33,12 @@ from scribengin import record
 def copied(row: dict) -> dict:
     return row
 """
+BROKEN = "broken on purpose"
+"""what the code of a flow says that fails"""
+_FAILING = _STEPS.replace("return row", f'raise ValueError("{BROKEN}")')
 _EDITED = "# version {version}\n"
 _PARTITIONS = 2
+_CONNECT_S = 2
 WORKERS = 3
 """of the flow whose Batches are shared"""
 
@@ -39,13 +48,19 @@ class Feed(Protocol):
     what its readers can see."""
 
     folder: Path
-    rows: int
-    parts: int
     version: int
 
     @property
     def name(self) -> str:
         """The flow's."""
+
+    @property
+    def rows(self) -> int:
+        """Of each part."""
+
+    @property
+    def parts(self) -> int:
+        """So many have been laid down."""
 
     @property
     def label(self) -> str:
@@ -84,7 +99,7 @@ class FileFeed:
     @property
     def label(self) -> str:
         """See `Feed`."""
-        return "filed"
+        return self.name
 
     def write(self) -> None:
         """See `Feed`."""
@@ -142,11 +157,6 @@ class SharedFeed(FileFeed):
     name: str = "shared"
     rows: int = 1600
 
-    @property
-    def label(self) -> str:
-        """See `Feed`."""
-        return "shared"
-
     def text(self) -> str:
         """See `FileFeed`."""
         text = super().text().replace("format: json, schema", "format: json, split: 64KiB, schema")
@@ -163,11 +173,6 @@ class CutFeed(FileFeed):
     is_long: bool = False
     """it has the third one"""
 
-    @property
-    def label(self) -> str:
-        """See `Feed`."""
-        return "cut"
-
     def text(self) -> str:
         """See `FileFeed`."""
         middle = '  middle: {from: front, python: "steps:copied"}\n' if self.is_long else ""
@@ -177,6 +182,95 @@ class CutFeed(FileFeed):
         text += f'  back: {{from: {"middle" if self.is_long else "front"}, python: "steps:copied"}}\n'
         text += "sinks: {kept: {from: back, type: files, path: out, format: json}}\n"
         return f"{text}tiers: {{first: {{steps: [front]}}, {between}last: {{steps: [back, kept]}}}}\n"
+
+
+@dataclass
+class TableFeed:
+    """What reads the output of a file flow into a table of PostgreSQL, on a group of hosts. It fails while the server is away, or its code
+    broken; at `capacity`, some seconds of load, the file flow is paused."""
+
+    folder: Path
+    feeder: FileFeed
+    server: Postgres
+    hosts: tuple[str, ...]
+    """its group, the first one preferred"""
+    version: int = 1
+    _seen_rows: int = 0
+    _connection: Connection[Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """See `Feed`."""
+        return f"reads_{self.feeder.name}"
+
+    @property
+    def label(self) -> str:
+        """See `Feed`."""
+        return self.name
+
+    @property
+    def rows(self) -> int:
+        """See `Feed`."""
+        return self.feeder.rows
+
+    @property
+    def parts(self) -> int:
+        """See `Feed`: those of its feeder."""
+        return self.feeder.parts
+
+    def write(self) -> None:
+        """See `Feed`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "flow.yaml").write_text(self.text())
+        self.edit(self.version)
+
+    def text(self) -> str:
+        """Of its flow file."""
+        members = ", ".join(f"{{at: {host}, cost: {nth + 1}}}" for nth, host in enumerate(self.hosts))
+        text = f"version: 1\nname: {self.name}\nsources:\n"
+        text += f'  made: {{type: files, path: {self.feeder.folder / "out"}, format: json, schema: "{SCHEMA}",'
+        text += " high_water: {bytes: 16KiB}, capacity: {bytes: 32KiB}}\n"
+        text += 'steps: {done: {from: made, python: "steps:copied", on_error: fail}}\n'
+        text += f'sinks: {{kept: {{from: done, type: postgres, server: "{self.server.uri}", table: {self.name}}}}}\n'
+        return f"{text}tiers: {{core: {{steps: [done, kept], group: takers}}}}\ngroups: {{takers: {{members: [{members}]}}}}\n"
+
+    def edit(self, version: int) -> None:
+        """See `Feed`."""
+        self.version = version
+        (self.folder / "steps.py").write_text(_EDITED.format(version=version) + _STEPS)
+
+    def break_code(self) -> None:
+        """Code that fails on every record, until the next `edit`."""
+        (self.folder / "steps.py").write_text(_FAILING)
+
+    def grow(self) -> None:
+        """See `Feed`: its feeder does."""
+
+    def commits(self) -> int:
+        """See `Feed`: rows. While the server is away, those that were seen last."""
+        driver = client.driver()
+        try:
+            if self._connection is None:
+                self._connection = driver.connect(self.server.uri, autocommit=True, connect_timeout=_CONNECT_S)
+            (there,) = self._connection.execute("SELECT to_regclass(%s) IS NOT NULL", (self.name,)).fetchone() or (False,)
+            if there:
+                (self._seen_rows,) = self._connection.execute(f"SELECT count(*) FROM {self.name}").fetchone() or (0,)
+        except driver.OperationalError:
+            self.close()
+        return self._seen_rows
+
+    def judge(self) -> Findings:
+        """See `Feed`."""
+        with closing(client.driver().connect(self.server.uri, autocommit=True)) as connection:
+            found = [Found(self.name, row) for row in read_table(connection, "public", self.name)]
+        expected = (Key("run", part, seq) for part in range(self.parts) for seq in range(self.rows))
+        return check_records(expected, found, ordered=False)
+
+    def close(self) -> None:
+        """Give up its connection; the next look makes another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 @dataclass

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.client.client import Client
+from scribengin.core.errors import ScribenginError
 from scribengin.launch.marks import VARIABLE
 from scribengin.testing.faults.control.processes import processes_with
 from scribengin.testing.faults.control.wire import Wire
@@ -183,6 +185,14 @@ class Household:
     def address_of(self, master: str) -> str:
         """Where the API of a further master answers."""
         return str(_API.findall(self._log_of("master", master).read_text(errors="replace"))[-1])
+
+    def query_states(self, flow: str) -> set[str]:
+        """Of all Queries of a flow, as its workers said last; empty where no master answers."""
+        with suppress(ScribenginError, OSError, msgspec.DecodeError):
+            url = msgspec.json.decode(self.seen(self.home / "up.json").read_bytes())["http"]
+            with Client([url]) as client:
+                return {query["state"] for tier in client.metrics(flow)["tiers"] for query in tier["queries"]}
+        return set()
 
     def leader(self) -> Part | None:
         """The process that leads, as a further master says that answers; None where none does, or nobody leads."""

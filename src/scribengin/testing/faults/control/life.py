@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scribengin.embedded.postgres import Postgres
 from scribengin.state.decisions import Decisions
-from scribengin.testing.faults.control.feeds import CutFeed, FileFeed, Load, SharedFeed, TopicFeed
+from scribengin.testing.faults.control.feeds import CutFeed, FileFeed, Load, SharedFeed, TableFeed, TopicFeed
 from scribengin.testing.faults.control.household import Household, Refusal
 from scribengin.testing.faults.control.strikes import LifeTold, Struck
 from scribengin.testing.faults.drivers import Hung
@@ -119,7 +121,8 @@ class ControlLife:
 class Ground:
     """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there.
     `hosts`: so many take workers, the first is that of the master. `masters`: so many are up, the first that of `up`. `voting`: servers
-    of its ZooKeeper. `shared`: a flow with several workers lives beside the others; `cut`: one whose cut changes."""
+    of its ZooKeeper. `shared`: a flow with several workers lives beside the others; `cut`: one whose cut changes; `read`: another from
+    files to files, and one on a group of hosts that reads its output into PostgreSQL."""
 
     folder: Path
     java: Mapping[str, str]
@@ -131,6 +134,7 @@ class Ground:
     voting: int = 1
     shared: bool = False
     cut: bool = False
+    read: bool = False
     limit_s: float = 400.0
     """for each recovery"""
 
@@ -172,9 +176,15 @@ def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack
         feeds.append(SharedFeed(house.folder / "shared", house.seen))
     if ground.cut:
         feeds.append(CutFeed(house.folder / "cut", house.seen))
+    if ground.read:
+        server = stack.enter_context(Postgres(house.folder / "postgres"))
+        feeder = FileFeed(house.folder / "feeds", house.seen, "feeds")
+        reader = TableFeed(house.folder / "reads", feeder, server, (*_names(ground.hosts), socket.gethostname()))
+        stack.callback(reader.close)
+        feeds += [feeder, reader]
     house.start()
-    for nth in range(1, ground.hosts):
-        house.start_node(f"host{nth + 1}")
+    for host in _names(ground.hosts):
+        house.start_node(host)
     for nth in range(1, ground.masters):
         house.start_master(f"master{nth + 1}")
     for feed in feeds:
@@ -192,6 +202,11 @@ def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack
         load.stop_feeding()
         _end(house, feeds, told)
         told.wrong += load.wrong
+
+
+def _names(hosts: int) -> list[str]:
+    """Of the further ones."""
+    return [f"host{nth}" for nth in range(2, hosts + 1)]
 
 
 def _end(house: Household, feeds: Sequence[Feed], told: LifeTold) -> None:

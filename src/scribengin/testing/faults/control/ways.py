@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scribengin.registry.kinds import HELPER
-from scribengin.testing.faults.control.feeds import CutFeed
+from scribengin.testing.faults.control.feeds import BROKEN, CutFeed, TableFeed
 from scribengin.testing.faults.control.masters import leader_killed, leader_stopped, standby_killed
 from scribengin.testing.faults.control.processes import ports_of
 from scribengin.testing.faults.control.wire import HOWS
@@ -24,6 +24,8 @@ SESSION_S = 10.0
 _MINUTE_S = 60.0
 _GONE_WITHIN_S = 60.0
 _WAIT = "8m"
+_HELD_BACK_S = 180.0
+_SHOWN = 160
 
 
 def master_killed(life: ControlLife, rng: random.Random) -> str:
@@ -242,6 +244,50 @@ def tier_inserted(life: ControlLife, rng: random.Random) -> str:
     return f"{'put in' if feed.is_long else 'taken out'}, {hit[0].worker if hit else 'nobody'} killed {away_s:.0f} s later"
 
 
+def reader_failing(life: ControlLife, rng: random.Random) -> str:
+    """A flow that reads what another one writes fails, until its feeder is paused for it and rests: its server is killed and started
+    again, or its code is broken and mended by another version."""
+    house, reader, serves = life.house, next(feed for feed in life.feeds if isinstance(feed, TableFeed)), rng.random() < 0.5
+    life.struck()
+    if serves:
+        reader.server.kill()
+    else:
+        reader.break_code()
+        house.says("apply", str(reader.folder / "flow.yaml"))
+    try:
+        why = _held_back(life, reader, f"{reader.name} is " if serves else BROKEN)
+        held_s, rows = life.since_s(), reader.feeder.commits()
+        house.pause(rng.uniform(0.0, 20.0))
+        if reader.feeder.commits() != rows:
+            life.told.wrong.append(f"{reader.feeder.name} went on while its reader failed: {why}")
+    finally:
+        if serves:
+            reader.server.start()
+    if not serves:
+        reader.edit(reader.version + 1)
+        house.says("apply", str(reader.folder / "flow.yaml"), "--wait", _WAIT)
+    life.mended()
+    return f"its {'server' if serves else 'code'}; the feeder rested after {held_s:.0f} s: {why[:_SHOWN]}"
+
+
+def _held_back(life: ControlLife, reader: TableFeed, sign: str) -> str:
+    """Until its feeder is said to be paused because the reader has failed, with `sign` in the reason, and its Queries are; returns the
+    reason. Raises Hung."""
+    house, feeder = life.house, reader.feeder
+    status = dict[str, Any]()
+
+    def is_paused() -> bool:
+        status.update(house.says("status", feeder.name)["status"])
+        reason = str(status["reason"])
+        return reason.startswith("paused: ") and sign in reason
+
+    def said() -> str:
+        return f"{feeder.name} is not held back by its reader, which fails: {status}, its Queries are {house.query_states(feeder.name)}"
+
+    house.wait_for(lambda: is_paused() and house.query_states(feeder.name) == {"paused"}, "the feeder at rest", _HELD_BACK_S, said)
+    return str(status["reason"])
+
+
 def disk_full(life: ControlLife, rng: random.Random) -> str:
     """The disk on which everything lies is full for a while; then there is room again. A person may have to say so."""
     house = life.house
@@ -286,10 +332,11 @@ WAYS: dict[str, Way] = {
     "helper-killed": helper_killed,
     "workers-scaled": workers_scaled,
     "tier-inserted": tier_inserted,
+    "reader-failing": reader_failing,
     "disk-full": disk_full,
 }
 """By the names that reports and `ONLY=control:…` use."""
-OF_HOSTS = frozenset({"host-stopped-a-minute", "host-killed"})
+OF_HOSTS = frozenset({"host-stopped-a-minute", "host-killed", "reader-failing"})
 """those that need a further host"""
 OF_MASTERS = frozenset({"leader-killed", "leader-stopped", "standby-killed"})
 """those that need three masters"""
@@ -297,6 +344,8 @@ OF_WORKERS = frozenset({"helper-killed", "workers-scaled"})
 """those that need a flow with several workers"""
 OF_CUTS = frozenset({"tier-inserted"})
 """those that need a flow whose cut changes"""
+OF_READERS = frozenset({"reader-failing"})
+"""those that need a flow that reads what another one writes"""
 OF_ENSEMBLE = frozenset({"zookeeper-lost"})
 """those that need several ZooKeepers, before which there is no wire to cut"""
 ON_SMALL_DISK = frozenset({"disk-full"})
