@@ -23,7 +23,7 @@ from objects import by_scribengin, make_data
 from scribengin.embedded.hdfs import Hdfs
 from scribengin.reading import committed
 from scribengin.spark.session import start_session
-from scribengin.testing.hdfs_places import opened
+from scribengin.testing.remote_places import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
