@@ -54,7 +54,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "end_to_end/stores": ("postgres", "cassandra", "hbase", "opensearch", "objects"),
     "connectors/delta/test_readers.py": ("delta-spark",),
     "testing/faults/test_kafka_faults.py": ("kafka",),
-    "testing/faults/test_control_faults.py": ("kafka",),
+    "testing/faults/test_control_faults.py": ("kafka", "postgres"),
     "testing/faults/test_tier_faults.py": ("kafka",),
     "testing/faults/test_campaign.py": ("postgres", "objects"),
     "connectors/cassandra/test_full_disk.py": ("cassandra",),

@@ -256,7 +256,6 @@ def test_the_flow_of_a_feed_is_valid(tmp_path: Path, kind: str) -> None:
     assert flow.name == feed.name
 
 
-@pytest.mark.needs("postgres")
 def test_a_table_is_seen_as_it_was_while_its_server_is_away_and_judged_by_what_its_feeder_was_given(tmp_path: Path) -> None:
     for each in (tmp_path, *tmp_path.parents[:3]):  # where there are no namespaces the server runs for another user
         each.chmod(each.stat().st_mode | 0o055)
