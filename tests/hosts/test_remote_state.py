@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -12,7 +14,10 @@ import pytest
 from plane import until
 
 from scribengin.connectors.hdfs.path import HdfsPath
+from scribengin.connectors.objects.path import S3Path
+from scribengin.core.errors import SourceError
 from scribengin.embedded.hdfs import Hdfs
+from scribengin.reading import committed
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import RUN
 from scribengin.testing.object_stores import or_skipped
@@ -63,8 +68,16 @@ def write(root: RemotePath, minutes: Sequence[int]) -> None:
 
 
 def rows(folder: RemotePath) -> list[dict[str, Any]]:
-    files = [path for path in folder.iterdir() if path.suffix == ".jsonl"] if folder.is_dir() else []
-    return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
+    return [json.loads(line) for path in files(folder) for line in path.read_bytes().splitlines()]
+
+
+def files(folder: RemotePath) -> list[RemotePath]:
+    """Those of decided Batches."""
+    if isinstance(folder, S3Path):
+        with suppress(SourceError):  # nothing was written there yet
+            return [folder / each.key for each in committed(str(folder), endpoint=os.environ["AWS_ENDPOINT_URL"]).objects]
+        return []
+    return [path for path in folder.iterdir() if path.suffix == ".jsonl"] if folder.is_dir() else []
 
 
 def odd_through(root: RemotePath, minute: int) -> bool:
