@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SCHEME = "hdfs:"
 _BUFFER_BYTES = 2**20
 
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from http.client import HTTPMessage
     from pathlib import Path
 
-SCHEME = "s3:"
 _FOLDER = ".folder"
 """in a folder: an object that keeps it there while it is empty"""
 _MOVES = ".moves"
@@ -108,7 +107,7 @@ class S3Path(RemotePath):
 
     def get(self) -> bytes | None:
         """See RemotePath."""
-        answer = self._asked("GET", {}, "does not give", known=(GONE,))
+        answer = self._asked("GET", "does not give", known=(GONE,))
         return None if self._is_missing(answer, "does not give") else answer.data
 
     def look(self) -> Seen | None:
@@ -213,15 +212,9 @@ class S3Path(RemotePath):
         return next((_guards[above] for above in self.parents if above in _guards), None) if _guards else None
 
     def _asked(
-        self,
-        method: str,
-        query: Mapping[str, str],
-        what: str,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        known: tuple[int, ...] = (),
+        self, method: str, what: str, body: bytes = b"", headers: Mapping[str, str] | None = None, known: tuple[int, ...] = ()
     ) -> Answer:
-        return self._bucket.requests.asked(method, self.key, query, f"{what} {self.key}", body, headers, known)
+        return self._bucket.requests.asked(method, self.key, {}, f"{what} {self.key}", body, headers, known)
 
     def _is_missing(self, answer: Answer, what: str) -> bool:
         if answer.status == GONE and answer.one_of("Code") not in ("", "NoSuchKey"):
@@ -229,7 +222,7 @@ class S3Path(RemotePath):
         return answer.status == GONE
 
     def _head(self) -> HTTPMessage | None:
-        answer = self._asked("HEAD", {}, "does not give", known=(GONE,))
+        answer = self._asked("HEAD", "does not give", known=(GONE,))
         return None if answer.status == GONE else answer.headers
 
     def _listed(self, *, delimiter: str = "", most: int = 1000) -> Iterator[tuple[str, Seen]]:
@@ -255,7 +248,7 @@ class S3Path(RemotePath):
         mark = uuid4().hex
         headers = {_MARK: mark} | ({"if-none-match": "*"} if create else {})
         for tries in range(_TRIES):
-            answer = self._asked("PUT", {}, "does not take", data, headers, (EXISTS, CONFLICT) if create else ())
+            answer = self._asked("PUT", "does not take", data, headers, (EXISTS, CONFLICT) if create else ())
             if answer.status < 300:
                 return True
             if answer.status == EXISTS or tries == _TRIES - 1:
