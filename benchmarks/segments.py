@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from cpu import tree_cpu_s
 
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.upkeep import roll_folder
@@ -88,7 +88,7 @@ def merge_alone(total_bytes: int) -> None:
         folder = Path(tempfile.mkdtemp(prefix="merge-"))
         try:
             options = {"path": "out", "format": format, "compression": compression, "roll": {"size": 2**40, "every": 3600.0}}
-            sink = FilesSink(Place("kept", folder, SINK.filled(options)))
+            sink = FilesSink(ConnectorContext("kept", folder, SINK.filled(options)))
             sink.prepare(owner="bench", lineage="l")
             made = number = 0
             batch = pa.RecordBatch.from_pylist(

@@ -24,9 +24,9 @@ from scribengin.control.pressure import held_back, held_text
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import FencedError, Refused
 from scribengin.registry.contract import Delete
-from scribengin.registry.kinds import Ack, QueryAck, Status, TierSpec
+from scribengin.registry.kinds import Ack, QueryAck, StatusRecord, TierSpec
 from scribengin.registry.lease import Election
-from scribengin.registry.outside import Level, Outside, Place, Waters
+from scribengin.registry.outside import ExternalPlace, Outside, SourceLevel, Waters
 from scribengin.registry.peers import Peer
 from scribengin.registry.records import put
 from scribengin.registry.tree import ACK, DESIRED, PEER, STATUS
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scribengin.control.world import World
 
 THERE, HERE = "kafka.lan:9092", "kafka.example:9094"
-LEVELS = Waters(high=Level(rows=100), low=Level(rows=50), capacity=Level(rows=200))
+LEVELS = Waters(high=SourceLevel(rows=100), low=SourceLevel(rows=50), capacity=SourceLevel(rows=200))
 SINCE = "2026-01-31T12:00:00+00:00"
 
 
@@ -50,12 +50,12 @@ def submitted(bench: Bench, flow: str, outside: Outside) -> None:
 
 
 def stands(bench: Bench, flow: str, state: str, reason: str = "") -> None:
-    said = Status(state=state, since=SINCE, reason=reason)  # type: ignore[arg-type]
+    said = StatusRecord(state=state, since=SINCE, reason=reason)  # type: ignore[arg-type]
     bench.person.commit(put(bench.person, STATUS(flow), said))
 
 
-def topic(server: str, name: str) -> Place:
-    return Place(kind="topic", at=server, topic=name)
+def topic(server: str, name: str) -> ExternalPlace:
+    return ExternalPlace(kind="topic", at=server, topic=name)
 
 
 class Sites:
@@ -63,7 +63,7 @@ class Sites:
 
     def __init__(self, here: Bench, there: Bench) -> None:
         self.here, self.there = here, there
-        submitted(here, "collect", Outside(reads={"in": (Place(kind="folder", at="/in"),)}, writes={"out": (topic(HERE, "wan"),)}))
+        submitted(here, "collect", Outside(reads={"in": (ExternalPlace(kind="folder", at="/in"),)}, writes={"out": (topic(HERE, "wan"),)}))
         submitted(there, "store", Outside(reads={"in": (topic(THERE, "wan"),)}, waters={"in": LEVELS}))
         submitted(there, "other", Outside(reads={"in": (topic(THERE, "lan"),)}))
         self.master: Served = there.master()

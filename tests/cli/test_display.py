@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from scribengin.cli.display import Plain, plain_line
-from scribengin.cli.live import Live, draw
+from scribengin.cli.live import LiveDisplay, draw
 from scribengin.cli.summary import _COLUMNS, _MEANINGS, show_summary
 from scribengin.local.contract import EndView, QueryResult, QueryView, RunResult, RunView, SinkResult
 from scribengin.local.ledger import LedgerLine, plain_lines
@@ -129,7 +129,7 @@ def test_every_state_of_a_query_can_be_drawn(state):
 
 def test_live_keeps_notices_above_the_drawing():
     console = Console(file=io.StringIO(), width=100, height=40, force_terminal=True, color_system=None)
-    display = Live(console)
+    display = LiveDisplay(console)
     display.show(replace(VIEW, notices=("data/_tmp is skipped",)))
     display.close()
     text = console.file.getvalue()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.cli.main import main
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.orphans import find_orphans
 from scribengin.connectors.files.sink import FilesSink
@@ -36,7 +36,7 @@ def flow(tmp_path: Path) -> Path:
     """A flow whose sink has committed three segments."""
     (tmp_path / "flow.yaml").write_text(FLOW)
     options = {"path": "out", "format": "json", "roll": {"size": 2**20, "every": 3600.0}}
-    sink = FilesSink(Place("kept", tmp_path, SINK.filled(options)))
+    sink = FilesSink(ConnectorContext("kept", tmp_path, SINK.filled(options)))
     sink.prepare(owner="me", lineage="l1")
     for number in range(3):
         id_ = BatchId("orders", "kept", "l1", number, 1)
@@ -102,7 +102,7 @@ def test_what_no_record_names_is_listed_and_only_what_is_asked_for_is_deleted(fl
 
 
 def commit(flow: Path, number: int, *, path: str = "out") -> None:
-    sink = FilesSink(Place("kept", flow.parent, SINK.filled({"path": path, "format": "json"})))
+    sink = FilesSink(ConnectorContext("kept", flow.parent, SINK.filled({"path": path, "format": "json"})))
     sink.prepare(owner="me", lineage="l1")
     id_ = BatchId("orders", "kept", "l1", number, 1)
     stream = sink.stream(id_, 0, "a", SCHEMA)

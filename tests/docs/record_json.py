@@ -156,7 +156,7 @@ def record(folder: Path) -> dict[str, Any]:
 
 def log_a_late_file(shop: Path) -> None:
     """Bring about what `source skip` is for: a file that was taken, and is gone before its Batch was decided."""
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.contract import BatchLimits
     from scribengin.local.prepare import open_sources, prepare
     from scribengin.state.source_log import SourceLog
 
@@ -165,7 +165,7 @@ def log_a_late_file(shop: Path) -> None:
     reader = open_sources(prepared.plan.flow)["orders"].reader()
     log = SourceLog(prepared.folder.query("kept").sources, "orders")
     reader.restore(log.entries())
-    log.append(log.length(), reader.split(Limits(), final=True))
+    log.append(log.length(), reader.split(BatchLimits(), final=True))
     (shop / "data" / "late.jsonl").unlink()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.core.errors import Unreachable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import StagingSink
 
-    Kind = Callable[[Place], StagingSink]
+    Kind = Callable[[ConnectorContext], StagingSink]
 
 ROWS = [make_record(Key("conformance", 0, seq)) for seq in range(4)]
 POISON = [make_record(Key("conformance", 0, broken.POISON)) | {"body": body} for body in ("one", "two")]
@@ -35,7 +35,7 @@ SECRET = "s3cr3t-t0k3n"
 
 
 def in_files(kind: Kind, folder: Path, **benches: Any) -> None:
-    place = Place("out", folder, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
+    place = ConnectorContext("out", folder, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
     check_sink(
         lambda: kind(place),
         lambda: [each.row for each in read_output(folder / "out", "json")],
@@ -47,7 +47,7 @@ def in_files(kind: Kind, folder: Path, **benches: Any) -> None:
 
 def in_a_store(kind: Any, folder: Path, store: type[SqliteStore] = SqliteStore, **benches: Any) -> None:
     held = store(folder / "store.db", b'"seq":666')
-    place = Place("out", folder, flow="flow", work=folder / "work")
+    place = ConnectorContext("out", folder, flow="flow", work=folder / "work")
     check_sink(lambda: kind(place, held, key=(), connections=2), held.documents, schema=parse_schema(SCHEMA), rows=ROWS, **benches)
 
 
@@ -150,7 +150,7 @@ def test_a_secret_is_shown_nowhere(kind: Kind, sentence: str, place: Path) -> No
 
 def test_a_secret_is_not_in_what_a_sink_says_of_a_place_that_does_not_answer(place: Path) -> None:
     def away() -> StagingSink:
-        return Away(Place("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET}))
+        return Away(ConnectorContext("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET}))
 
     said = told(lambda: in_files(broken.HasToken, place, secret=SECRET, away=away))
     assert "it is in a Unreachable, or in what that came of" in said
@@ -162,7 +162,7 @@ class Away(broken.HasToken):
 
 
 def test_the_code_of_a_sink_is_what_lies_beside_its_classes(place: Path) -> None:
-    where = Place("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
+    where = ConnectorContext("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
     files = {path.rpartition("/")[2] for path in own_code(broken.HasToken(where))}
     assert {"broken_files.py", "sink.py", "sink_stream.py"} <= files
     assert not {"conformance_deaths.py", "deaths.py", "abc.py"} & files

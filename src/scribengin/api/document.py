@@ -9,11 +9,11 @@ import msgspec
 import structlog
 
 from scribengin.api.app import make_app
-from scribengin.api.gate import Gate
+from scribengin.api.gate import Authentication
 from scribengin.api.plane import Plane
 from scribengin.api.planning import Planner
 from scribengin.control.bell import Bell
-from scribengin.control.watch import Watch
+from scribengin.control.watch import WorkerWatch
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
 from scribengin.watching.board import Board
@@ -22,9 +22,9 @@ from scribengin.watching.board import Board
 def openapi_document() -> dict[str, Any]:
     """The document that a master serves at `/v1/openapi.json`."""
     registry, nowhere = MemoryStore().client(), Path("/nowhere")
-    gate = Gate(None, asks=False, local=True)
+    gate = Authentication(None, asks=False, local=True)
     board, log = Board(), structlog.get_logger()
-    watch = Watch(registry, board, Bell(registry, board, log))
+    watch = WorkerWatch(registry, board, Bell(registry, board, log))
     plane = Plane(registry, PackageStore(nowhere), Planner(nowhere, nowhere), "", gate, leads=lambda: False, watch=watch)
     document: dict[str, Any] = make_app(plane).openapi()
     return document

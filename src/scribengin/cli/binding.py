@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import NotReached, wait_option
 from scribengin.core.errors import Refused
@@ -27,7 +27,7 @@ def binding(doc: str, *, start: bool) -> click.Command:
     @click.argument("node", metavar="NODE")
     @wait_option
     @masters_option
-    def command(*, tier: str, node: str, wait: float | None, masters: Masters) -> Answer:
+    def command(*, tier: str, node: str, wait: float | None, masters: Masters) -> CommandAnswer:
         with masters.client() as client:
             changed = client.bind(*parts_of(tier), node, start=start).changed
             if wait is not None:
@@ -37,7 +37,7 @@ def binding(doc: str, *, start: bool) -> click.Command:
             said = f"runs on {node}" if wait is not None else f"is to run on {node}"
             click.echo(f"{tier} {said}" + ("" if changed else ", as before"))
 
-        return Answer({"tier": tier, "node": node, "changed": changed}, show=show)
+        return CommandAnswer({"tier": tier, "node": node, "changed": changed}, show=show)
 
     return command
 

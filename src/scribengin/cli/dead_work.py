@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.dead_filters import Filters, letter_filters
 from scribengin.cli.each_flow import FlowCommand, each_flow
@@ -26,7 +26,7 @@ from scribengin.core.remedies import flow_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.cli.flow_state import FlowState
+    from scribengin.cli.flow_state import FlowWithState
     from scribengin.cli.plane_option import Masters
     from scribengin.client.answer_models import LetterRepaired, RepairLetter
     from scribengin.state.trash import Trash
@@ -46,7 +46,7 @@ _KEYS = 3
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters: Masters) -> Answer:
+def export(*, flow: str, filters: Filters, to: Path, state: Path | None, masters: Masters) -> CommandAnswer:
     """Export dead letters to a file, one JSON object per line. Repair `payload` (the record) or `came` (the input row of the step) there,
     then run scribengin dead replay FLOW --repaired FILE.
 
@@ -77,7 +77,7 @@ def _whole(letter: dict[str, Any]) -> dict[str, Any]:
     return letter
 
 
-def _written(flow: str, to: Path, letters: Any) -> Answer:
+def _written(flow: str, to: Path, letters: Any) -> CommandAnswer:
     import msgspec
 
     count = 0
@@ -97,7 +97,7 @@ def _written(flow: str, to: Path, letters: Any) -> Answer:
         if not isinstance(error, OSError):
             raise
         raise EnvironmentFault(f"{to} cannot be written: {error.strerror}", remedy="name another file with --to") from error
-    return Answer(
+    return CommandAnswer(
         {"flow": flow, "letters": count, "file": str(to)}, show=lambda: click.echo(f"{_counted(count)} in {to}", err=str(to) == "-")
     )
 
@@ -122,7 +122,7 @@ def edit(
     from_start: bool,
     state: Path | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Repair a dead letter: in $EDITOR, or with --set or --with. The repair is checked against the flow and kept until the dead letter is
     replayed.
 
@@ -156,7 +156,7 @@ def edit(
             by_id = as_called(flow_command("dead edit", found.id), {"flow": flow, "state": state})
             click.echo(f"if other queries have refused the same record, it is repaired for all of them by its id: {by_id}")
 
-    return Answer(result, show=show)
+    return CommandAnswer(result, show=show)
 
 
 def _repaired(ask: Callable[[RepairLetter], LetterRepaired], repair: RepairLetter, given: bytes | None) -> LetterRepaired:
@@ -251,7 +251,7 @@ def replay(
     yes: bool,
     state: Path | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Replay dead letters once: from the step that refused them, in the query that refused them, with their repairs.
 
     A running flow picks them up at its next look, a stopped one at its next run. Each dead letter is replayed once, however often you run
@@ -290,7 +290,7 @@ def replay(
         _ask_first(ask(dry_run=True), everything=not filters.said() and file is None and not yes)
     found = ask(dry_run=dry_run)
     found["refusals"] = [row | {"remedy": as_called(row["remedy"], params)} for row in found["refusals"]]
-    return Answer(found, show=_shown(found, params))
+    return CommandAnswer(found, show=_shown(found, params))
 
 
 def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
@@ -384,7 +384,7 @@ def purge(
     undo: str | None,
     state: Path | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Delete dead letters. Their number stays in the ledger. The flow must be stopped.
 
     They go to a trash for 7 days; --undo restores them.
@@ -417,14 +417,14 @@ def purge(
             undo_it = as_called(flow_command("dead purge", "--undo", trash["id"]), {"flow": flow, "state": state})
             click.echo(f"to bring them back, until {trash['until'][:10]}: {undo_it}")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _counted(letters: int) -> str:
     return f"{letters:,} dead letter{'s' * (letters != 1)}"
 
 
-def _undo_purge(flow: str, id_: str, state: Path | None, masters: Masters) -> Answer:
+def _undo_purge(flow: str, id_: str, state: Path | None, masters: Masters) -> CommandAnswer:
     found = _undone_there(flow, id_, masters) if is_name(flow) else _undone_here(flow, id_, state)
 
     def show() -> None:
@@ -432,7 +432,7 @@ def _undo_purge(flow: str, id_: str, state: Path | None, masters: Masters) -> An
         if found["expired"]:
             click.echo(f"{found['expired']:,} more have outlived `retain` meanwhile")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _undone_here(flow: str, id_: str, state: Path | None) -> dict[str, Any]:
@@ -448,7 +448,7 @@ def _undone_there(flow: str, id_: str, masters: Masters) -> dict[str, Any]:
         return asdict(client.undo_purge(flow, id_))
 
 
-def _trash_of(opened: FlowState) -> Trash:
+def _trash_of(opened: FlowWithState) -> Trash:
     from scribengin.state.trash import PURGE, Trash
 
     return Trash(opened.tiers[0].folder.root, opened.declared.name, PURGE)

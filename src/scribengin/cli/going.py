@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.waiting import NotReached
 from scribengin.core.errors import ScribenginError
@@ -28,7 +28,7 @@ class OperationFailed(ScribenginError):
     code = "operation-failed"
 
 
-def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: bool, wait_s: float | None) -> Answer:
+def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: bool, wait_s: float | None) -> CommandAnswer:
     """What was begun, and its end where that is to be waited for.
 
     `begin` asks a master: with False only what it would mean. Raises Refused where that is to be confirmed, and nobody can be asked.
@@ -36,7 +36,7 @@ def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: 
     going = begin(yes and not dry_run)
     if dry_run:
         asked = {"flow": going.flow, "says": list(going.says), "queries": list(going.queries), "operation": None, "step": None}
-        return Answer(asked, show=lambda: click.echo("\n".join(going.says)))
+        return CommandAnswer(asked, show=lambda: click.echo("\n".join(going.says)))
     if going.operation is None:
         confirm(f"of flow {going.flow}:", going.says, yes=False, code="unsaid")
         going = begin(True)
@@ -49,7 +49,7 @@ def done(client: Client, begin: Callable[[bool], Going], *, yes: bool, dry_run: 
         click.echo(f"flow {going.flow}: operation {going.operation} " + ("has begun" if row is None else f"is {row.step}"))
 
     said = {"flow": going.flow, "says": list(going.says), "queries": list(going.queries)}
-    return Answer({**said, "operation": going.operation, "step": None if row is None else row.step}, show=show)
+    return CommandAnswer({**said, "operation": going.operation, "step": None if row is None else row.step}, show=show)
 
 
 def _waits(row: OperationRow) -> list[str]:

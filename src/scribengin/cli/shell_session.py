@@ -24,7 +24,7 @@ _REMEMBERED = 2_000
 _ENDS = ("exit", "quit")
 
 
-class Session:
+class ShellSession:
     """What was done so far: `done` has the command and its exit status, in order. `environment` is that of the commands."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ class Session:
         return status if status >= 0 else 128 - status
 
 
-def converse(session: Session, history: Path) -> None:
+def converse(session: ShellSession, history: Path) -> None:
     """Read commands from the terminal, or from what stdin is, until it ends."""
     interactive = sys.stdin.isatty()
     if interactive:

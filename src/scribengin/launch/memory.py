@@ -9,20 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import EnvironmentFault, ScribenginError
-from scribengin.launch.contract import Seen
+from scribengin.launch.contract import ObservedWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.launch.contract import Order, State
+    from scribengin.launch.contract import LaunchOrder, State
 
 _KILLED = -9
 
 
 @dataclass(slots=True)
 class _Entry:
-    seen: Seen
-    order: Order
+    seen: ObservedWorker
+    order: LaunchOrder
     up_at_s: float
     ends_at_s: float | None = None
     killed_at_s: float | None = None
@@ -34,7 +34,7 @@ class MemoryCluster:
 
     cores: int = 1_000_000
     workers: dict[str, _Entry] = field(default_factory=dict)
-    orders: list[Order] = field(default_factory=list)
+    orders: list[LaunchOrder] = field(default_factory=list)
 
 
 class MemoryLauncher:
@@ -52,7 +52,7 @@ class MemoryLauncher:
         self.refuse_with: ScribenginError | None = None
         self._now_s = now_s
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         """As the contract says."""
         self._settle()
         if order.worker in self.cluster.workers:
@@ -67,7 +67,7 @@ class MemoryLauncher:
                 code="launcher-full",
             )
         now_s = self._now_s()
-        seen = Seen(order.worker, "starting", order.digest, now_s, "an entry")
+        seen = ObservedWorker(order.worker, "starting", order.digest, now_s, "an entry")
         self.cluster.workers[order.worker] = _Entry(seen, order, up_at_s=now_s + self.starts_after_s)
         self.cluster.orders.append(order)
 
@@ -93,7 +93,7 @@ class MemoryLauncher:
             self._over(entry, "exited", self._now_s(), status=_KILLED, reason="killed, as was asked")
         entry.seen = replace(entry.seen, strays=())
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ObservedWorker]:
         """As the contract says."""
         self._settle()
         return [entry.seen for _, entry in sorted(self.cluster.workers.items())]

@@ -8,7 +8,7 @@ import msgspec
 
 from scribengin.registry.contract import COMMIT_BYTES, RECORD_BYTES
 from scribengin.registry.records import DAMAGED
-from scribengin.registry.tree import OWN_FOLDERS, TREE, Owner, Writer
+from scribengin.registry.tree import OWN_FOLDERS, TREE, BranchOwner, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,7 +143,7 @@ def registry_page() -> str:
     rows = [
         (f"`{branch.path}`{' *ephemeral*' if branch.ephemeral else ''}", _writers(branch), branch.about, _change(branch)) for branch in TREE
     ]
-    folders = [f"- {owner.value}: {', '.join(f'`{path}`' for path in OWN_FOLDERS[owner])}" for owner in Owner if owner in OWN_FOLDERS]
+    folders = [f"- {owner.value}: {', '.join(f'`{path}`' for path in OWN_FOLDERS[owner])}" for owner in BranchOwner if owner in OWN_FOLDERS]
     legend = [f"- *{writer.name.lower()}*: {writer.value}" for writer in Writer]
     return (
         "\n".join(

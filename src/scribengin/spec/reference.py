@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.options import NodeType, Option
     from scribengin.spec.key import Key
-    from scribengin.spec.problem_entry import Entry
+    from scribengin.spec.problem_entry import ProblemEntry
 
 _KINDS = {
     "path": "text",
@@ -53,7 +53,7 @@ def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str
     return "\n".join([*parts, _tiers(), _alerts(), _tests(), SQL, SCHEMAS, TIME, marks, PYTHON, EDITORS])
 
 
-def problems_page(more: Iterable[Entry] = ()) -> str:
+def problems_page(more: Iterable[ProblemEntry] = ()) -> str:
     """docs/problems.md: the codes of this floor and `more`, those of others, by code."""
     entries = sorted((*CATALOG, *more), key=lambda entry: entry.code)
     lines = [
@@ -72,7 +72,7 @@ def problems_page(more: Iterable[Entry] = ()) -> str:
     return "\n".join(lines)
 
 
-def _entry(entry: Entry) -> Iterator[str]:
+def _entry(entry: ProblemEntry) -> Iterator[str]:
     yield f"## {entry.code}"
     yield ""
     yield f"**{entry.title}**{' (a warning)' if entry.severity == 'warning' else ''}. {entry.meaning} {entry.remedy}"

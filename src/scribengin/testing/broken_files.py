@@ -23,7 +23,7 @@ from scribengin.testing.broken_sinks import copy_slowly
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Receipt
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Receipt
     from scribengin.core.numbered_log import NumberedLog
 
 KNOWN = ("run", "part", "seq", "bucket", "body", "crc")
@@ -239,7 +239,7 @@ class Mumbles(FilesSink):
 class HasToken(FilesSink):
     """This one is right: it has a token, and keeps it to itself."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         self._token = place.options["token"]
 

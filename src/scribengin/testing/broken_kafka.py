@@ -24,7 +24,7 @@ from scribengin.testing.unit_protocol import UnitsDriver
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scribengin.connectors.contract import Decided, Place
+    from scribengin.connectors.contract import ConnectorContext, Decided
     from scribengin.connectors.kafka.markers import Marker
     from scribengin.connectors.kafka.outgoing import Outgoing
 
@@ -35,7 +35,7 @@ class _Exchanged(KafkaSink):
     transactions: type[Transaction] = Transaction
     markers: type[MarkerTopic] = MarkerTopic
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         self._markers = self.markers(self.node, self._options, self._markers.name)
 
@@ -178,7 +178,7 @@ class _ForeignIsNone(KafkaSink):
         return super()._continues(decided, newest)
 
 
-def _of(make: Callable[[Place], KafkaSink], job: Job) -> Driver:
+def _of(make: Callable[[ConnectorContext], KafkaSink], job: Job) -> Driver:
     assert isinstance(job, KafkaJob)
     place = job.place
     kind = UnitsDriver if job.one_by_one else Driver

@@ -6,8 +6,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Place
-from scribengin.connectors.keyed.contract import Answer
+from scribengin.connectors.contract import ConnectorContext
+from scribengin.connectors.keyed.contract import WriteAnswer
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.staged import batch_folder, drop_staged
 from scribengin.testing.keyed_protocol import KeyedJob
@@ -17,7 +17,7 @@ from scribengin.testing.sqlite_store import SqliteStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.connectors.contract import BatchId, Decided, Refusal
+    from scribengin.connectors.contract import BatchId, Decided, RefusedRow
     from scribengin.connectors.keyed.contract import KeyedRows
     from scribengin.core.types import Schema
 
@@ -25,42 +25,42 @@ if TYPE_CHECKING:
 class BlindStore(SqliteStore):
     """Writes what comes over what stands there: "the newest write wins"."""
 
-    def send(self, rows: KeyedRows) -> Answer:  # noqa: D102
+    def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         docs = rows.columns.column(0).to_pylist()
         with closing(self._open()) as connection, connection:
             written = [(id_, rows.version + index, doc) for index, (id_, doc) in enumerate(zip(rows.ids, docs, strict=True))]
             connection.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", written)
-        return Answer()
+        return WriteAnswer()
 
 
 class BulkStore(SqliteStore):
     """Takes a request as one thing: what is wrong with one row is wrong with all of them."""
 
-    def send(self, rows: KeyedRows) -> Answer:  # noqa: D102
+    def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         docs = rows.columns.column(0).to_pylist()
         if any(self.refuses in doc for doc in docs):
-            return Answer(again=range(len(docs)))
+            return WriteAnswer(again=range(len(docs)))
         return super().send(rows)
 
 
 class QuietStore(SqliteStore):
     """Leaves out what it does not take, and says nothing."""
 
-    def send(self, rows: KeyedRows) -> Answer:  # noqa: D102
+    def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         return replace(super().send(rows), refused=())
 
 
 class ImpatientStore(SqliteStore):
     """Takes a row that is to come again later for one that is taken."""
 
-    def send(self, rows: KeyedRows) -> Answer:  # noqa: D102
+    def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         return replace(super().send(rows), again=())
 
 
 class AllAgainStore(SqliteStore):
     """Asks for a whole request again where a row of it is to come again later: per request, not per row."""
 
-    def send(self, rows: KeyedRows) -> Answer:  # noqa: D102
+    def send(self, rows: KeyedRows) -> WriteAnswer:  # noqa: D102
         answer = super().send(rows)
         return replace(answer, again=range(len(rows))) if answer.again else answer
 
@@ -77,7 +77,7 @@ class SharedStaging(KeyedSink):
 class MarkerFirst(KeyedSink):
     """Records that a Batch stands there, then sends it: "so that nobody sends it twice"."""
 
-    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:  # noqa: D102
+    def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:  # noqa: D102
         record, held = self._mine(decided)
         if not self._is_done(record, decided):
             batch = decided.batch
@@ -88,7 +88,7 @@ class MarkerFirst(KeyedSink):
 class DropsWhenSent(KeyedSink):
     """Deletes what was staged as soon as it is sent: the record is not written yet, and who comes again looks for it."""
 
-    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:  # noqa: D102
+    def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:  # noqa: D102
         super().offer(decided, refuse)
         drop_staged(self._folder, decided.batch.lineage, [decided.batch.number])
 
@@ -97,7 +97,7 @@ def _driver(job: Job, kind: type[KeyedSink]) -> Driver:
     def make(job: Job, node: str) -> KeyedSink:
         assert isinstance(job, KeyedJob)
         job.out.mkdir(parents=True, exist_ok=True)
-        return kind(Place(node, job.out, work=job.query.path / "work" / node), job.store(node), key=(), connections=2)
+        return kind(ConnectorContext(node, job.out, work=job.query.path / "work" / node), job.store(node), key=(), connections=2)
 
     return Driver(job, make)
 

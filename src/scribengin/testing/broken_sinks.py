@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.sink_folders import INTERNAL
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Decision
 
 
-def _place(job: Job, node: str) -> Place:
+def _place(job: Job, node: str) -> ConnectorContext:
     options = {"path": str(job.out / node), "format": job.format, "partition_by": job.partition_by, "compression": job.compression}
-    return Place(node, job.out, SINK.filled(options))
+    return ConnectorContext(node, job.out, SINK.filled(options))
 
 
 class _EagerStream:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.contract import Backlog, BatchLimits, SourceStream
 from scribengin.core.errors import SourceError
 from scribengin.core.options import NodeType
 from scribengin.core.types import Schema, parse_schema
@@ -68,7 +68,7 @@ class LinesReader:
             for stream in streams:
                 self.taken[stream.place["file"]] = stream.place["end"]
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (a line that is there is finished)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (a line that is there is finished)
         """The next lines of each file."""
         streams = []
         for path in sorted(self.folder.glob("*.txt")):
@@ -114,13 +114,13 @@ class _Once(LinesReader):
         super().restore(known)
         self._ends = known[0][0].place["ends"] if known else None
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         (path,) = self.folder.glob("part-0.txt")
         self._ends = len(lines_of(path)) if self._ends is None else self._ends
         left = self._ends - self.taken.get(path.name, 0)
         if not left:
             return []
-        found = super().split(Limits(max_rows=min(left, limits.max_rows or left)), final=final)
+        found = super().split(BatchLimits(max_rows=min(left, limits.max_rows or left)), final=final)
         return [replace(stream, place={**stream.place, "ends": self._ends}) for stream in found]
 
 
@@ -143,18 +143,20 @@ class _OneLate(LinesReader):
 class _KnowsFiles(LinesReader):
     """Remembers which files it has handed out, and not how much of them: "a file is finished when it is there"."""
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (it is wrong in this too)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (it is wrong in this too)
         known = set(self.taken)
-        return [stream for stream in super().split(Limits(), final=final) if stream.place["file"] not in known or not stream.place["start"]]
+        return [
+            stream for stream in super().split(BatchLimits(), final=final) if stream.place["file"] not in known or not stream.place["start"]
+        ]
 
 
 class _WholeAgain(LinesReader):
     """Hands out a file that has grown from its beginning."""
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (it is wrong in this too)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (it is wrong in this too)
         whole = {path.name: len(lines_of(path)) for path in self.folder.glob("*.txt")}
         self.taken = {file: taken if whole.get(file) == taken else 0 for file, taken in self.taken.items()}
-        return super().split(Limits(), final=final)
+        return super().split(BatchLimits(), final=final)
 
 
 class _ListsOnce(LinesReader):
@@ -164,7 +166,7 @@ class _ListsOnce(LinesReader):
         super().__init__(folder)
         self._files = {path.name for path in folder.glob("*.txt")}
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         return [stream for stream in super().split(limits, final=final) if stream.place["file"] in self._files]
 
 
@@ -177,7 +179,7 @@ class _AtThePlace(LinesReader):
         for mark in self.folder.glob("*.taken"):
             self.taken[mark.stem] = int(mark.read_text())
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         streams = super().split(limits, final=final)
         for file, taken in self.taken.items():
             (self.folder / f"{file}.taken").write_text(str(taken))

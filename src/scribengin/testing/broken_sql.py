@@ -13,15 +13,15 @@ from scribengin.core import faults
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, Place
-    from scribengin.connectors.sql.contract import Session
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
+    from scribengin.connectors.sql.contract import SqlSession
     from scribengin.core.types import Schema
 
 
 class SharedTable(PostgresSink):
     """Stages into one table for a unit, so that "a retry just overwrites it"."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         self._uri: str = place.options["server"]
         self._schema: str = place.options["staging"]
@@ -39,7 +39,7 @@ class SharedTable(PostgresSink):
 class OwnConnection(Commits):
     """Writes the commit record by a connection of its own: outside of the transaction that writes the rows."""
 
-    def claim(self, session: Session, *, lock: bool = False) -> Any:  # noqa: ARG002, D102
+    def claim(self, session: SqlSession, *, lock: bool = False) -> Any:  # noqa: ARG002, D102
         # the other connection would wait for that lock for ever
         return super().claim(session)
 
@@ -59,7 +59,7 @@ class OwnConnection(Commits):
 class MarkerOutside(PostgresSink):
     """Records a Batch beside the transaction that writes its rows."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         super().__init__(place)
         self._commits = OwnConnection(self._commits.database, self._commits.table)
 
@@ -90,7 +90,7 @@ class _Blind(SqlUnitStream):
         self._end(commit=True)
         faults.reached("transaction.commit.after")
 
-    def _check(self, session: Session, held: Any) -> None:
+    def _check(self, session: SqlSession, held: Any) -> None:
         """Who is sure that nobody else is there looks at nothing."""
 
 

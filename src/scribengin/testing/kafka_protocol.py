@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.contract import Place
-from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.contract import ConnectorContext
+from scribengin.connectors.kafka.client import KafkaBrokers
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.core.errors import Unreachable
@@ -51,7 +51,7 @@ class KafkaJob(Job):
     settled_s: float = 60.0
     """how long transactions are waited for that are under way: a broken sink may leave one open"""
 
-    def place(self, node: str) -> Place:
+    def place(self, node: str) -> ConnectorContext:
         """What a Kafka sink is built with."""
         options: dict[str, Any] = {
             "bootstrap": self.bootstrap,
@@ -62,7 +62,7 @@ class KafkaJob(Job):
             "timeout": 20.0,
             "transaction_timeout": self.transaction_timeout_s,
         }
-        return Place(node, self.out, SINK.filled(options), flow=FLOW, version="0" * 8, work=self.query.work(node))
+        return ConnectorContext(node, self.out, SINK.filled(options), flow=FLOW, version="0" * 8, work=self.query.work(node))
 
     def topic_of(self, node: str) -> str:
         """A sink's topic."""
@@ -70,7 +70,7 @@ class KafkaJob(Job):
 
     def make_topics(self) -> None:
         """Make the topics that the sinks need."""
-        cluster = Cluster("protocol", {"bootstrap": self.bootstrap, "config": {}, "timeout": 20.0})
+        cluster = KafkaBrokers("protocol", {"bootstrap": self.bootstrap, "config": {}, "timeout": 20.0})
         for node in SINKS:
             cluster.make_topic(self.topic_of(node), PARTITIONS)
 
@@ -78,7 +78,7 @@ class KafkaJob(Job):
         """What a plain consumer with `read_committed` finds, once the control records of what was committed have arrived."""
         options = {"bootstrap": self.bootstrap, "config": {}, "timeout": 20.0}
         places = [(self.topic_of(node), partition) for node in SINKS for partition in range(PARTITIONS)]
-        ends = [Cluster("protocol", options | {"isolation": level}) for level in ("read_committed", "read_uncommitted")]
+        ends = [KafkaBrokers("protocol", options | {"isolation": level}) for level in ("read_committed", "read_uncommitted")]
         within(self.settled_s, lambda: ends[0].last(places) == ends[1].last(places))
         return {node: list(read_topic(self.bootstrap, self.topic_of(node), torn)) for node in SINKS}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.testing.checker import Found
 from scribengin.testing.protocol import SINKS, Driver, Job
@@ -39,7 +39,7 @@ def keyed_sink(job: Job, node: str, make_store: Callable[[Path], SqliteStore] | 
     assert isinstance(job, KeyedJob)
     job.out.mkdir(parents=True, exist_ok=True)
     store = job.store(node) if make_store is None else make_store(job.out / f"{node}.db")
-    return KeyedSink(Place(node, job.out, work=job.query.path / "work" / node), store, key=(), connections=2)
+    return KeyedSink(ConnectorContext(node, job.out, work=job.query.path / "work" / node), store, key=(), connections=2)
 
 
 def keyed_driver(job: Job) -> Driver:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded.go_tool import built
@@ -38,9 +38,9 @@ def options(server: ObjectServer, prefix: str = "", **more: Any) -> dict[str, An
     return {"url": f"s3://{BUCKET}/{prefix}".rstrip("/"), "endpoint": server.uri, "config": config} | more
 
 
-def address(server: ObjectServer, prefix: str = "") -> Address:
+def address(server: ObjectServer, prefix: str = "") -> ObjectsAddress:
     """Where that prefix is."""
-    return Address.of("test", SINK.filled(options(server, prefix)))
+    return ObjectsAddress.of("test", SINK.filled(options(server, prefix)))
 
 
 def opened(server: ObjectServer, prefix: str = "") -> S3Store:

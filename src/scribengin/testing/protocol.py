@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from scribengin.connectors.abilities import is_chained, offers
-from scribengin.connectors.contract import BatchId, Place, SourceStream
+from scribengin.connectors.contract import BatchId, ConnectorContext, SourceStream
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core import faults, numbered_log
@@ -88,7 +88,7 @@ class Job:
 def files_sink(job: Job, node: str) -> StagingSink:
     """The sink under test."""
     options = {"path": str(job.out / node), "format": job.format, "partition_by": job.partition_by, "compression": job.compression}
-    return FilesSink(Place(node, job.out, SINK.filled(options)))
+    return FilesSink(ConnectorContext(node, job.out, SINK.filled(options)))
 
 
 @dataclass(slots=True)

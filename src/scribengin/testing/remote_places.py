@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, cast
 
 from scribengin.connectors.hdfs.options import SINK
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.path import S3Path
 from scribengin.embedded.objects import BUCKET
 from scribengin.state import remote_lease
@@ -27,9 +27,9 @@ def options(hdfs: Hdfs, folder: str, **more: Any) -> dict[str, Any]:
     return {"url": f"{hdfs.uri}/{folder}"} | more
 
 
-def address(hdfs: Hdfs, folder: str) -> Address:
+def address(hdfs: Hdfs, folder: str) -> ObjectsAddress:
     """Where that folder is."""
-    return Address.of("test", SINK.filled(options(hdfs, folder)))
+    return ObjectsAddress.of("test", SINK.filled(options(hdfs, folder)))
 
 
 def opened(hdfs: Hdfs, folder: str) -> HdfsStore:

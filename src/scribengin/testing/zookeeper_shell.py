@@ -12,13 +12,13 @@ from scribengin.embedded.java_server import LOGGING_JARS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scribengin.registry.access import Address, DigestLogin
+    from scribengin.registry.access import DigestLogin, RegistryAddress
 
 _JARS = ("zookeeper-*.jar", "metrics-core-*.jar", "snappy-java-*.jar", "netty-*.jar", "commons-cli-*.jar", "commons-io-*.jar")
 _WITHIN_S = 180.0
 
 
-def run_shell(address: Address, commands: Sequence[str] = (), *, login: DigestLogin | None = None, word: Sequence[str] = ()) -> str:
+def run_shell(address: RegistryAddress, commands: Sequence[str] = (), *, login: DigestLogin | None = None, word: Sequence[str] = ()) -> str:
     """What the shell says: to the commands, one after the other, with a login; or to the one command `word`, without any."""
     classpath = ":".join(str(path) for path in pyspark_jars(*_JARS, *LOGGING_JARS))
     java = [str(find_java().home / "bin" / "java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scribengin.connectors.contract import Place
+    from scribengin.connectors.contract import ConnectorContext
 
-    Make = Callable[..., Place]
+    Make = Callable[..., ConnectorContext]
 
 SCHEMA = parse_schema("id BIGINT NOT NULL, country STRING, ts TIMESTAMP")
 HOURLY = {"time": "ts", "path": "dt=%Y-%m-%d/hour=%H"}
@@ -43,14 +43,14 @@ class Died(BaseException):
 def make(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Make:
     """A table in a folder, or in a real store."""
 
-    def made(**more: Any) -> Place:
+    def made(**more: Any) -> ConnectorContext:
         given = object_stores.options(request.getfixturevalue("server"), prefix) if request.param == "s3" else {"url": "kept"}
         return place(tmp_path, **{**BY_TIME, "path": given.pop("url"), **given, **more})
 
     return made
 
 
-def opened(where: Place) -> DeltaTable:
+def opened(where: ConnectorContext) -> DeltaTable:
     table = table_place(where.node, where.options, where.folder).open()
     assert table is not None
     return table
@@ -65,7 +65,7 @@ def rows(number: int, *minutes: float | None) -> list[dict[str, Any]]:
     return [{"id": 100 * number + nth, "country": "DE", "ts": moment} for nth, moment in enumerate(moments)]
 
 
-def held(where: Place) -> dict[str, int]:
+def held(where: ConnectorContext) -> dict[str, int]:
     """Partition → rows, by the log."""
     import pyarrow as pa
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.cli.main import main
-from scribengin.connectors.contract import Limits, SourceStream
+from scribengin.connectors.contract import BatchLimits, SourceStream
 from scribengin.core.errors import SourceError
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.state.source_log import SourceLog
@@ -310,7 +310,7 @@ def log_and_lose(folder: FlowFolder, topics: Any, topic: str) -> None:
         log = SourceLog(query.sources, "numbers")
         reader = source.reader()
         reader.restore(log.entries())
-        log.append(log.length(), reader.split(Limits(), final=True))
+        log.append(log.length(), reader.split(BatchLimits(), final=True))
     topics.forget(topic, 1, 8)
 
 

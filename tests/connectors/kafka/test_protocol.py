@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from confluent_kafka import KafkaException
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.kafka.client import code_of
 from scribengin.connectors.kafka.markers import Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
@@ -87,7 +87,9 @@ def unit(guarded: Guarded) -> Iterator[Unit]:
 def sink(guarded: Guarded, unit: Unit, tmp_path: Path) -> Callable[..., KafkaSink]:
     def make(**options: Any) -> KafkaSink:
         given = {"bootstrap": guarded.bootstrap, "topic": unit.name, "format": "json", "timeout": 20.0, "markers": f"{unit.name}-of-sink"}
-        return claimed(KafkaSink(Place("out", tmp_path, {**given, **options}, flow="f", version="0123456789", work=tmp_path / "work")))
+        return claimed(
+            KafkaSink(ConnectorContext("out", tmp_path, {**given, **options}, flow="f", version="0123456789", work=tmp_path / "work"))
+        )
 
     return make
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from scribengin.cli.main import main
-from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.objects import orphans
 from scribengin.connectors.objects.manifests import Manifests
 from scribengin.connectors.objects.options import SINK
@@ -38,7 +38,7 @@ ROWS = [{"id": n, "country": "de" if n % 2 else "fr", "amount": n / 4} for n in 
 def sink_of(given: dict[str, Any]) -> ObjectsSink:
     from pathlib import Path
 
-    sink = ObjectsSink(Place("kept", Path("/nowhere"), SINK.filled(given), flow="flow"))
+    sink = ObjectsSink(ConnectorContext("kept", Path("/nowhere"), SINK.filled(given), flow="flow"))
     sink.prepare(owner="me", lineage="one")
     return sink
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
 from scribengin.core.secret import Secret
@@ -25,10 +25,10 @@ PASSWORD = "s3cr3t-p4ssw0rd"
 
 
 def check(kind: type[PostgresSink], database: Any, folder: Path, **benches: Any) -> None:
-    def place(port: int) -> Place:
+    def place(port: int) -> ConnectorContext:
         uri = f"postgresql://{database.info.user}@{database.info.host}:{port}/{database.info.dbname}"
         config = {"password": Secret(PASSWORD, "${secret:env/PASSWORD}")}
-        return Place("kept", folder, SINK.filled({"server": uri, "table": "kept", "config": config}), flow="flow")
+        return ConnectorContext("kept", folder, SINK.filled({"server": uri, "table": "kept", "config": config}), flow="flow")
 
     def read() -> list[dict[str, Any]]:
         there = database.execute("SELECT to_regclass('kept') AS there").fetchone()["there"]

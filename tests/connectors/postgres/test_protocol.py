@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from scribengin.connectors.contract import Place
+from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink, PostgresUnitSink
@@ -62,11 +62,11 @@ class TableJob(Job):
             return int(connection.execute(query, (f"{self.schema}_own",)).fetchone()[0])
 
 
-def place_of(job: Job, node: str) -> Place:
+def place_of(job: Job, node: str) -> ConnectorContext:
     assert isinstance(job, TableJob)
     keyed = {"mode": "upsert", "key": ("part", "seq")} if job.by_key else {}
     options = {"server": job.server, "table": f"{job.schema}.{node}", "staging": f"{job.schema}_own"} | keyed
-    return Place(node, job.out, SINK.filled(options), flow=FLOW)
+    return ConnectorContext(node, job.out, SINK.filled(options), flow=FLOW)
 
 
 def table_sink(job: Job, node: str) -> PostgresSink:

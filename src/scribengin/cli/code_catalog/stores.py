@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from scribengin.spec.problem_entry import Entry, met
+from scribengin.spec.problem_entry import ProblemEntry, met
 
 _WAITS = "The flow tries again by itself; look whether the server is up, reachable and has room."
 _LOGIN = "Correct the user and the password; write secrets as `${secret:env/NAME}`."
 _TRUST = "Name who signs the server's certificate, by the option that the message names."
 _GONE = "Restore it with what was written; or start over, as the message says."
 
-CATALOG: tuple[Entry, ...] = (
+CATALOG: tuple[ProblemEntry, ...] = (
     met(
         "source",
         "A source cannot be read as it was recorded",

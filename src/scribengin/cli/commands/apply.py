@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.accept_option import accept_option
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.spreading import AS_NODES, Tiers, branches_option, check_options, tiers_as_nodes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
-    from scribengin.cli.waiting import Wait
+    from scribengin.cli.waiting import WaitOption
     from scribengin.client.models import Submit
     from scribengin.client.verb_models import TopologyPlan
     from scribengin.plan.spread import Spread
@@ -62,9 +62,9 @@ def command(
     base: Path | None,
     spread: int | None,
     branches: str | None,
-    wait: Wait | None,
+    wait: WaitOption | None,
     masters: Masters,
-) -> Answer:
+) -> CommandAnswer:
     """Submit flows. Each flow and its code become the next version of the flow, which then runs. An unchanged flow is not submitted again.
 
     A folder or a package stands for all flows in it. All flows of one command are submitted together, or none is. The folder of a flow file
@@ -90,7 +90,7 @@ def command(
         wanted = Topology(tuple(submits), expected, accept.rows, accept.columns)
         if dry_run:
             plan = client.plan_topology(wanted, packages).plan
-            return Answer({**_as_json(plan), **_spread_json(spreads), "applied": []}, warnings, show=lambda: _show(plan, spreads))
+            return CommandAnswer({**_as_json(plan), **_spread_json(spreads), "applied": []}, warnings, show=lambda: _show(plan, spreads))
         done = client.apply_topology(wanted, packages)
         rows = {
             each.flow: msgspec.to_builtins(wait_for(client, each.flow, ("running",), wait, version=each.version)) for each in done.applied
@@ -106,7 +106,7 @@ def command(
                 click.echo(f"flow {each.flow} is {row['state']}")
 
     single: dict[str, Any] = flows[0] if len(flows) == 1 else {}
-    return Answer({**single, **_as_json(done.plan), **_spread_json(spreads), "applied": flows}, warnings, show=show)
+    return CommandAnswer({**single, **_as_json(done.plan), **_spread_json(spreads), "applied": flows}, warnings, show=show)
 
 
 def _packed(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import as_called, flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
@@ -33,7 +33,7 @@ _LOOK = "the balance is of this state alone: look whether these rows are duplica
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
+def command(*, flow: str, state: Path | None, masters: Masters) -> CommandAnswer:
     """Verify outputs, dead letters and the ledger by reading them again. Changes nothing; needs no Java.
 
     For a submitted flow a master does it, in up to 100 seconds.
@@ -53,9 +53,9 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     return _answer(audit_as_json(prepared, audit_flow(prepared)), remedy, prepared.warnings)
 
 
-def _answer(found: dict[str, Any], remedy: str, warnings: Sequence[Problem] = ()) -> Answer:
+def _answer(found: dict[str, Any], remedy: str, warnings: Sequence[Problem] = ()) -> CommandAnswer:
     warnings = (*warnings, *(Problem("audit-others", Place(""), text, _LOOK, "warning") for text in _others(found)))
-    return Answer(found, warnings, Exit.DONE if found["ledger"]["balanced"] else Exit.FAILED, show=lambda: _show(found, remedy))
+    return CommandAnswer(found, warnings, Exit.DONE if found["ledger"]["balanced"] else Exit.FAILED, show=lambda: _show(found, remedy))
 
 
 def _name(query: dict[str, Any]) -> str:

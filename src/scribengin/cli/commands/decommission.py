@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import NotReached, wait_option
 
@@ -24,7 +24,7 @@ _POLL_S = 0.2
 @click.option("--forget", is_flag=True, help="Remove a node whose machine no longer exists.")
 @wait_option
 @masters_option
-def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters: Masters) -> Answer:
+def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters: Masters) -> CommandAnswer:
     """Drain a node: it gets no new workers, and its workers continue on other nodes; each stops there after the current Batches.
 
     A worker that no other node can take stays and keeps running until one can. With --wait the command returns when no worker is left; the
@@ -39,7 +39,7 @@ def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters:
     with masters.client() as client:
         if forget:
             client.forget_node(node)
-            return Answer({"node": node, "forgotten": True}, show=lambda: click.echo(f"node {node} is forgotten"))
+            return CommandAnswer({"node": node, "forgotten": True}, show=lambda: click.echo(f"node {node} is forgotten"))
         done = client.decommission(node, undo=undo)
         changed, left = done.changed, list(done.workers)
         if wait is not None and not undo:
@@ -53,7 +53,7 @@ def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters:
         else:
             click.echo(f"node {node} takes no new workers, and has none")
 
-    return Answer({"node": node, "decommissioned": not undo, "changed": changed, "workers": left}, show=show)
+    return CommandAnswer({"node": node, "decommissioned": not undo, "changed": changed, "workers": left}, show=show)
 
 
 def _emptied(client: Client, node: str, wait_s: float) -> list[str]:

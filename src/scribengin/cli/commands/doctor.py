@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.settings import read_settings, setting_flags
 from scribengin.cli.warm import warm_processes
 from scribengin.core.errors import EnvironmentFault, Exit, ScribenginError
@@ -160,7 +160,7 @@ def _warm() -> Finding:
 @click.command(cls=AnsweringCommand)
 @click.option("--spark", is_flag=True, help="Also start Spark and send a row through a Python worker (5 to 15 s).")
 @setting_flags("state")
-def command(spark: bool, state: Path | None) -> Answer:
+def command(spark: bool, state: Path | None) -> CommandAnswer:
     """Check this machine and say how to fix what is missing.
 
     \b
@@ -178,7 +178,7 @@ def command(spark: bool, state: Path | None) -> Answer:
     missing = any(finding.state == "missing" for finding in findings)
     problems = [_problem(finding) for finding in findings if finding.state != "ok"]
     result: dict[str, Any] = {"checks": [asdict(finding) for finding in findings]}
-    return Answer(result, problems, Exit.ENVIRONMENT if missing else Exit.DONE, show=lambda: _show(findings))
+    return CommandAnswer(result, problems, Exit.ENVIRONMENT if missing else Exit.DONE, show=lambda: _show(findings))
 
 
 def _problem(finding: Finding) -> Problem:

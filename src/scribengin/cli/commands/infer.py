@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 
 if TYPE_CHECKING:
     from scribengin.connectors.files.infer import Proposal
-    from scribengin.formats.seen import Seen
+    from scribengin.formats.seen import ObservedValues
 
 _FORMATS = ("json", "csv", "text", "parquet", "avro")
 
@@ -39,7 +39,7 @@ def command(
     null: str | None,
     encoding: str | None,
     yaml_only: bool,
-) -> Answer:
+) -> CommandAnswer:
     """Propose the `schema:` of a source from its files.
 
     FILE is a file, a folder, a glob, or - for stdin; it may be compressed. The proposal is checked against the records that were read; the
@@ -80,7 +80,7 @@ def command(
     if "-" in files:
         proposal.deaths = [replace(each, file="stdin") for each in proposal.deaths]
     text = _yaml(proposal, files)
-    return Answer(_as_json(proposal, text), show=lambda: click.echo(text, nl=False) if yaml_only else _show(proposal, text))
+    return CommandAnswer(_as_json(proposal, text), show=lambda: click.echo(text, nl=False) if yaml_only else _show(proposal, text))
 
 
 def _as_json(proposal: Proposal, text: str) -> dict[str, Any]:
@@ -116,11 +116,11 @@ def _as_json(proposal: Proposal, text: str) -> dict[str, Any]:
     }
 
 
-def _columns(proposal: Proposal) -> list[tuple[Any, Seen]]:
+def _columns(proposal: Proposal) -> list[tuple[Any, ObservedValues]]:
     return [(field, proposal.columns[field.name]) for field in proposal.schema.fields]
 
 
-def _is_exact(seen: Seen) -> bool:
+def _is_exact(seen: ObservedValues) -> bool:
     from scribengin.formats.seen import DISTINCT
 
     return len(seen.distinct) <= DISTINCT

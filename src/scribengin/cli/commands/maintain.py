@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.confirm import confirm
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import open_state
@@ -22,7 +22,7 @@ from scribengin.core.units import parse_duration_s, show_bytes, show_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.files.upkeep import Upkept
+    from scribengin.connectors.files.upkeep import MaintenanceRun
     from scribengin.connectors.objects.upkeep import StoreKeeper
     from scribengin.plan.kept_folders import KeptTable
     from scribengin.spec.model import Flow
@@ -51,7 +51,7 @@ def command(
     remove_orphans: bool,
     remove_foreign: bool,
     yes: bool,
-) -> Answer:
+) -> CommandAnswer:
     """Maintain the places that a flow's sinks write to.
 
     Folders of files: merge hidden segments (`roll`), write markers of complete folders, delete folders older than `keep`, compact records,
@@ -84,12 +84,12 @@ def command(
     problems = [Problem(error.code, Place(""), f"{folder}: {error.message}", error.remedy) for folder, _, error in turns if error]
     result = [{"folder": str(folder), **asdict(done)} for folder, done, _ in turns]
     exit_ = next((error.exit for _, _, error in turns if error), Exit.DONE)
-    return Answer(result, problems, exit_, show=lambda: None if turns else click.echo(_NONE))
+    return CommandAnswer(result, problems, exit_, show=lambda: None if turns else click.echo(_NONE))
 
 
 _NONE = "the flow has no sink that writes to a folder or a Delta table, nor one to a store that has something to merge"
 _Kept = Union[Path, str, "StoreKeeper"]
-_Turn = tuple[_Kept, "Upkept", ScribenginError | None]
+_Turn = tuple[_Kept, "MaintenanceRun", ScribenginError | None]
 
 
 def _turns(folders: Sequence[_Kept], tables: Mapping[str, KeptTable], every_s: float | None, *, flush: bool) -> list[_Turn]:
@@ -109,7 +109,7 @@ def _turns(folders: Sequence[_Kept], tables: Mapping[str, KeptTable], every_s: f
 
 
 def _turn(folder: _Kept, table: KeptTable | None, *, flush: bool) -> _Turn:
-    from scribengin.connectors.files.upkeep import Upkept, keep_folder
+    from scribengin.connectors.files.upkeep import MaintenanceRun, keep_folder
 
     try:
         if table is not None:
@@ -120,12 +120,16 @@ def _turn(folder: _Kept, table: KeptTable | None, *, flush: bool) -> _Turn:
             return folder, folder.keep(flush=flush), None
         return folder, keep_folder(Path(folder), lambda: None, flush=flush), None
     except ScribenginError as error:
-        return folder, Upkept(), error
+        return folder, MaintenanceRun(), error
     except OSError as error:
-        return folder, Upkept(), EnvironmentFault(f"it is not kept: {error}", remedy="mend it; nothing is lost, and the next turn goes on")
+        return (
+            folder,
+            MaintenanceRun(),
+            EnvironmentFault(f"it is not kept: {error}", remedy="mend it; nothing is lost, and the next turn goes on"),
+        )
 
 
-def _text(done: Upkept) -> str:
+def _text(done: MaintenanceRun) -> str:
     parts = [
         f"{done.merged:,} segments merged to {done.merged_files:,} files ({show_bytes(done.merged_bytes)})" * bool(done.merged),
         f"{done.closed:,} folders closed" * bool(done.closed),
@@ -151,7 +155,7 @@ def _confirm_foreign(folders: Sequence[Path], *, yes: bool) -> None:
         confirm(heading, lines, yes=yes, code="foreign-unsaid", remedy=f"look at all of them: {flow_command('maintain', '--report')}")
 
 
-def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: bool) -> Answer:
+def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: bool) -> CommandAnswer:
     from scribengin.connectors.files.orphans import find_orphans
 
     found: list[dict[str, Any]] = []
@@ -191,7 +195,7 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
         if any(each["kind"] != "foreign" and not each["may_be_used"] for each in left):
             click.echo("the others are Scribengin's own, and nobody needs them: --remove-orphans deletes them")
 
-    return Answer(found, show=show)
+    return CommandAnswer(found, show=show)
 
 
 def _orphan_objects(declared: Flow, *, own: bool) -> list[dict[str, Any]]:

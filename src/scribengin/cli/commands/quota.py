@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.guesses import GuessingGroup
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.size_option import bytes_of
@@ -36,7 +36,7 @@ def command() -> None:
 @click.option("--rate", type=float, metavar="N", help="Rows per second that these flows read together, divided among those that run.")
 @click.option("--off", multiple=True, type=click.Choice(list(_BOUNDS)), help="Remove this limit of the quota. May be repeated.")
 @masters_option
-def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | None, off: tuple[str, ...], masters: Masters) -> Answer:
+def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | None, off: tuple[str, ...], masters: Masters) -> CommandAnswer:
     """Create or update a quota. Omitted values do not change.
 
     \b
@@ -55,13 +55,13 @@ def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | Non
         if row["over"]:
             click.echo(f"its flows have more already ({_taken(row['taken'])}): they go on, and no other one starts until they have less")
 
-    return Answer(row, show=show)
+    return CommandAnswer(row, show=show)
 
 
 @command.command("list", cls=AnsweringCommand)
 @click.argument("quota", metavar="[LABEL=VALUE]", required=False)
 @masters_option
-def list_(*, quota: str | None, masters: Masters) -> Answer:
+def list_(*, quota: str | None, masters: Masters) -> CommandAnswer:
     """List quotas, or show one: its limits, and the flows that use it or wait for it.
 
     \b
@@ -88,13 +88,13 @@ def list_(*, quota: str | None, masters: Masters) -> Answer:
                 click.echo()
             _show(row)
 
-    return Answer(rows, show=show)
+    return CommandAnswer(rows, show=show)
 
 
 @command.command(cls=AnsweringCommand)
 @click.argument("quota", metavar="LABEL=VALUE")
 @masters_option
-def remove(*, quota: str, masters: Masters) -> Answer:
+def remove(*, quota: str, masters: Masters) -> CommandAnswer:
     """Remove a quota. Flows that wait for it start.
 
     \b
@@ -103,7 +103,7 @@ def remove(*, quota: str, masters: Masters) -> Answer:
     """
     with masters.client() as client:
         client.remove_quota(quota)
-    return Answer({"quota": quota}, show=lambda: click.echo(f"quota {quota} is removed"))
+    return CommandAnswer({"quota": quota}, show=lambda: click.echo(f"quota {quota} is removed"))
 
 
 def _show(row: Mapping[str, Any]) -> None:

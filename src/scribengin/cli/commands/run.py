@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.display import Display, open_display
 from scribengin.cli.flow_argument import as_called, flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
@@ -44,7 +44,7 @@ _DRAW_EVERY_S = 0.25
 @setting_flags()
 def command(
     *, flows: tuple[str, ...], once: bool, tier: str | None, watch: bool, append_new_lineage: bool, accept: str | None, **flags: Any
-) -> Answer:
+) -> CommandAnswer:
     """Run flows on this machine until Ctrl-C, or with --once until all available data is read.
 
     A restart continues from the last committed Batch. The first Ctrl-C finishes the current Batch, a second one exits at once; that Batch
@@ -72,7 +72,7 @@ def command(
     finally:
         display.close()
     _prepare_next_start()
-    return Answer(
+    return CommandAnswer(
         result.as_json(),
         result.problems,
         exit_of(result, strict=settings.strict),
@@ -89,7 +89,7 @@ def _prepare_next_start() -> None:
         click.echo(f"{text} (SCRIBENGIN_CLASS_ARCHIVE=no for none)", err=True)
 
 
-def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> Answer:
+def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> CommandAnswer:
     if len(paths) > 1 or not alone:
         raise click.UsageError("--watch runs nothing: it takes one FLOW, and neither --once, --tier, --accept nor --append-new-lineage")
     from scribengin.cli.preview_settings import preview_settings

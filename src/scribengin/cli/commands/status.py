@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import as_called, is_name
 from scribengin.cli.flow_state import prepared_flow
@@ -37,7 +37,7 @@ _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stop
 @setting_flags("state")
 @masters_option
 @each_flow("flow", all_without=True)
-def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
+def command(*, flow: str, state: Path | None, masters: Masters) -> CommandAnswer:
     """Show the progress of every tier, the backlog between tiers, and what is acknowledged: committed at the end of the flow.
 
     Works whether or not the flow runs; needs no Java. For a submitted flow it also shows desired state, actual state and workers; this
@@ -57,13 +57,13 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     found = read_standing(prepared)
     never = any(query["state"] == "never ran" for tier in found["tiers"] for query in tier["queries"])
     problems = outputs_without_state(prepared) if never else []
-    return Answer(found, problems, show=lambda: _show(found, as_called(flow_command("dead list"), {"flow": flow, "state": state})))
+    return CommandAnswer(found, problems, show=lambda: _show(found, as_called(flow_command("dead list"), {"flow": flow, "state": state})))
 
 
-def _of_name(flow: str, masters: Masters) -> Answer:
+def _of_name(flow: str, masters: Masters) -> CommandAnswer:
     with masters.reader() as plane:
         found = read_named(plane, flow)
-    return Answer(found, show=lambda: show_named(found))
+    return CommandAnswer(found, show=lambda: show_named(found))
 
 
 def read_named(plane: Client | RegistryView, flow: str) -> dict[str, Any]:

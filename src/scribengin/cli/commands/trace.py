@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer
+from scribengin.cli.answer import CommandAnswer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
@@ -34,7 +34,7 @@ _MOST_FOLLOWED = 100
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> Answer:
+def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> CommandAnswer:
     """Trace a record through tiers, Batches and times to every sink and dead letter that it reached.
 
     RECORD_ID is the place where the record was first read (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), a prefix of it, or the key
@@ -51,12 +51,12 @@ def command(*, flow: str, record_id: str, limit: int, state: Path | None, master
             way = client.trace(flow, record_id)
             way |= _followed(client, way)
         ways = [*way["before"], way, *way["after"]]
-        return Answer(way, show=lambda: _show_all(ways, limit))
+        return CommandAnswer(way, show=lambda: _show_all(ways, limit))
     from scribengin.local.tracing import trace_record
 
     prepared = prepared_flow(flow, state)
     found = trace_record(prepared, record_id)
-    return Answer(found, show=lambda: _show(found, limit))
+    return CommandAnswer(found, show=lambda: _show(found, limit))
 
 
 def _followed(client: Client, way: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.capacity_options import capacity_options
 from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import keep_versions_option, listen_options, state_option
@@ -44,7 +44,7 @@ def command(
     spark_memory: int,
     capacity: Capacity,
     home: Home,
-) -> Answer:
+) -> CommandAnswer:
     """Run a control plane (ZooKeeper, a master, workers) on this machine, all of it in one folder, until Ctrl-C.
 
     Ctrl-C stops the workers after the current Batches. The next start resumes every flow. Submit flows with `scribengin apply`.
@@ -72,4 +72,4 @@ def command(
         click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
         asked.wait()
         click.echo("stopping; Ctrl-C again leaves at once, and the workers go on", err=True)
-    return Answer({"home": str(home.folder), "registry": str(house.address), "http": house.url})
+    return CommandAnswer({"home": str(home.folder), "registry": str(house.address), "http": house.url})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import AnsweringCommand, CommandAnswer
 from scribengin.cli.warm import end_warm, warm_processes
 
 
 @click.command(cls=AnsweringCommand)
 @click.option("--stop", is_flag=True, help="Stop them; a command that uses one finishes first.")
-def command(*, stop: bool) -> Answer:
+def command(*, stop: bool) -> CommandAnswer:
     """List the warm Spark sessions of this user, one for each folder of flows.
 
     \b
@@ -28,4 +28,4 @@ def command(*, stop: bool) -> Answer:
         if not found:
             click.echo("no Spark is kept warm")
 
-    return Answer(result, show=show)
+    return CommandAnswer(result, show=show)

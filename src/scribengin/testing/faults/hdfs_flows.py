@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import ExitStack
 
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.testing.faults.outcomes import Life
 
 ROUTE, ALL_THERE, ROLLED = "files-to-hdfs", "files-to-hdfs-with-state", "files-to-hdfs-rolled"
@@ -57,7 +57,7 @@ class HdfsFlow(ObjectFlow):
         """As over files; merged ones are not renamed with their Batch."""
         return BY_MANIFEST_DECISIVE if self.route == ROLLED else DECISIVE
 
-    def place(self, sink: str) -> Address:
+    def place(self, sink: str) -> ObjectsAddress:
         """Where a sink writes."""
         return address(self.server, sink)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.core.store import Store
     from scribengin.testing.faults.grounds import Places
     from scribengin.testing.faults.outcomes import Life
@@ -59,7 +59,7 @@ class ObjectFlow(ServedFlow):
         """As over files; what stands for renames is only there where readers list."""
         return DECISIVE if self.route == LISTED else BY_MANIFEST_DECISIVE
 
-    def place(self, sink: str) -> Address:
+    def place(self, sink: str) -> ObjectsAddress:
         """Where a sink writes."""
         return address(self.server, sink)
 
@@ -182,7 +182,7 @@ def main(folder: str, sink: str, *flags: str) -> None:
     look_on(address(ObjectServer(Path(folder)), sink), flags)
 
 
-def look_on(place: Address, flags: Sequence[str]) -> None:
+def look_on(place: ObjectsAddress, flags: Sequence[str]) -> None:
     """As `main`."""
     store = place.open()
     watch = ObjectWatch(records="records" in flags, listed="listed" in flags)

@@ -15,7 +15,7 @@ import msgspec
 
 from scribengin.control.home import Home
 from scribengin.core.errors import ScribenginError
-from scribengin.registry.contract import Entry
+from scribengin.registry.contract import RegistryEntry
 from scribengin.registry.tree import ATTEMPTS, CHANGES
 from scribengin.testing.faults.control.processes import figures_of
 from scribengin.testing.faults.control.wire import HOST
@@ -150,7 +150,7 @@ def _histories(registry: Registry) -> list[int]:
     for flow in registry.children("flows"):
         found += [CHANGES(flow).path, ATTEMPTS(flow).path]
         found += [f"flows/{flow}/{folder}/{name}" for folder in ("ops", "spec") for name in registry.children(f"flows/{flow}/{folder}")]
-    return [len(msgspec.json.encode(each.value)) for each in registry.read_many(found) if isinstance(each, Entry)]
+    return [len(msgspec.json.encode(each.value)) for each in registry.read_many(found) if isinstance(each, RegistryEntry)]
 
 
 def _monitored(port: int) -> dict[str, str]:
