@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from kazoo.client import KazooClient
 
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.launch.contract import LaunchOrder
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.kinds import Desired, Report, Run, Spec, StatusRecord, TierSpec, TierWish
 from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
 

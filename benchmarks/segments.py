@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from cpu import tree_cpu_s
 
+from harness.tweets import SCHEMA, write_tweets
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
@@ -32,7 +33,6 @@ from scribengin.core.units import show_bytes
 from scribengin.local.contract import RunSettings
 from scribengin.local.run import run_flow
 from scribengin.spark.session import start_session
-from scribengin.testing.tweets import SCHEMA, write_tweets
 
 _WAYS = {"without roll": "", "with roll": ", roll: {size: 128MiB, every: 5s}"}
 

@@ -9,6 +9,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, RedirectResponse
 
+from harness.manual_clock import ManualClock
 from scribengin.api.progress import router
 from scribengin.api.serving import Listen, open_door
 from scribengin.client.client import Client
@@ -23,7 +24,6 @@ from scribengin.registry.lease import Election, RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
 from scribengin.registry.watched import AlertSettings, AlertSpec
-from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.board import Board
 from scribengin.watching.progress import MOST_BYTES, Teller, encode
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.control import admin
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.launch.contract import LaunchOrder
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.contract import Create, Delete, RegistryEntry
 from scribengin.registry.kinds import Report, StatusRecord, TierSpec
 from scribengin.registry.records import Stored, put, read_record

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.control import admin, reading
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.launch.contract import LaunchOrder
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.kinds import Report, TierSpec
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore

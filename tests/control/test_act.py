@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from harness.memory_launcher import MemoryLauncher
 from scribengin.control.act import Actor
 from scribengin.control.actions import Note, SetWorkerGoal, Start, Tell
 from scribengin.control.attempts import remembered
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.launch.contract import LaunchOrder
-from scribengin.launch.memory import MemoryLauncher
 from scribengin.registry.contract import Conflict, Create, Delete, RegistryEntry
 from scribengin.registry.kinds import Run, StatusRecord, TierWish
 from scribengin.registry.lease import Election

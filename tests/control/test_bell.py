@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from harness.manual_clock import ManualClock
 from scribengin.control.bell import Bell
 from scribengin.control.deliver import execute, post
 from scribengin.control.world import FlowSeen, ObservedTier, Wish
@@ -22,7 +23,6 @@ from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import ALERTS
 from scribengin.registry.watched import AlertSettings, AlertSpec
-from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.alerts import AlertNotice
 from scribengin.watching.board import Board
 

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 import structlog
 
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.control import admin, reading
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, FencedError, Refused, Unreachable
 from scribengin.launch.contract import LaunchOrder
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.contract import Delete
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.lease import RegistryLease

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.memory_launcher import MemoryLauncher
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import Unreachable
-from scribengin.launch.memory import MemoryLauncher
 from scribengin.registry.contract import Create, Delete
 from scribengin.registry.kinds import (
     Desired,

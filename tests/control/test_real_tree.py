@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
+from harness.zookeeper_shell import run_shell
 from scribengin.control import admin, reading
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
@@ -20,7 +21,6 @@ from scribengin.registry.kinds import Limit
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, LEADER_TERM, LIMIT, MAPPED, RUN, STATUS
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
-from scribengin.testing.zookeeper_shell import run_shell
 from tests.control.hands import Plane, until
 from tests.registry.registry_benches import Wire
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.submit import submissions
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.control import admin, operate, reading
 from scribengin.control.changes import Recut
 from scribengin.control.reading import wanted
-from scribengin.control.submit import submissions
 from scribengin.control.topology import PlannedTopology, apply_topology, check_agreed, plan_rollback, plan_topology
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.storage import make_folder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.embedded.ensemble import ZooKeeperEnsemble
+from harness.ensemble import ZooKeeperEnsemble
 from scribengin.registry.access import RegistryAddress
 from scribengin.registry.contract import Create, RegistryEntry
 from scribengin.registry.zookeeper import open_zookeeper

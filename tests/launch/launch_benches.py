@@ -8,13 +8,13 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.manual_clock import ManualClock
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.core.process import Process, birth_of, within
 from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.launch.standalone import SparkCluster, StandaloneLauncher
-from scribengin.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

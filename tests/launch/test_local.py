@@ -32,12 +32,12 @@ W = "tweets.main-1"
 _MASTER = """
 import sys, time
 from pathlib import Path
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 
 launcher = LocalLauncher(Path(sys.argv[1]), orphan_grace_s=0.5)
 for worker in sys.argv[3].split(","):
-    launcher.start(Order(worker, (sys.executable, "-S", sys.argv[2], f"{sys.argv[1]}/../{worker}.diary", *sys.argv[4:])))
+    launcher.start(LaunchOrder(worker, (sys.executable, "-S", sys.argv[2], f"{sys.argv[1]}/../{worker}.diary", *sys.argv[4:])))
 print("begun", flush=True)
 for line in sys.stdin:
     worker, grace_s = line.split()
@@ -48,16 +48,16 @@ _KILLED_BEFORE_THE_KEEPER = """
 import os, sys
 from pathlib import Path
 from scribengin.launch import children
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 
 children._start_keeper = lambda *_: os.kill(os.getpid(), 9)
-LocalLauncher(Path(sys.argv[1])).start(Order(sys.argv[2], ("true",)))
+LocalLauncher(Path(sys.argv[1])).start(LaunchOrder(sys.argv[2], ("true",)))
 """
 _KILLED_WHILE_THE_KEEPER_STARTS = """
 import os, subprocess, sys
 from pathlib import Path
-from scribengin.launch.contract import Order
+from scribengin.launch.contract import LaunchOrder
 from scribengin.launch.local import LocalLauncher
 
 def run(command, *, check, timeout, **more):
@@ -66,7 +66,7 @@ def run(command, *, check, timeout, **more):
 
 subprocess.run = run
 launcher = LocalLauncher(Path(sys.argv[1]), orphan_grace_s=0.5)
-launcher.start(Order(sys.argv[2], (sys.executable, "-S", sys.argv[3], f"{sys.argv[1]}/../{sys.argv[2]}.diary")))
+launcher.start(LaunchOrder(sys.argv[2], (sys.executable, "-S", sys.argv[3], f"{sys.argv[1]}/../{sys.argv[2]}.diary")))
 """
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from launch_benches import one
 
+from harness.manual_clock import ManualClock
+from harness.memory_launcher import MemoryCluster, MemoryLauncher
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.launch.contract import LaunchOrder
-from scribengin.launch.memory import MemoryCluster, MemoryLauncher
-from scribengin.testing.manual_clock import ManualClock
 
 W = "tweets.main-1"
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from registry_benches import STRANGER, WORKER
 
+from harness.pages.registry import registry_page
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Conflict, Create, Damaged, Forbidden, RegistryEntry, Replace, fence_of, parent_of
 from scribengin.registry.kinds import Desired, GroupRecord, Limit
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Newer, Stored, names, read_record, set_aside
-from scribengin.registry.reference import registry_page
 from scribengin.registry.tree import (
     DESIRED,
     GROUP,

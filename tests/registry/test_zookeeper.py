@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from registry_benches import DEADLINE_S, LOGIN, READABLE, SHORT_S, STRANGER, Wire, until
 
+from harness.zookeeper_shell import run_shell
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.registry.access import RegistryAddress
 from scribengin.registry.contract import ANYONE, Create, Damaged, Forbidden, Grant, May, RegistryEntry, SessionState
@@ -23,7 +24,6 @@ from scribengin.registry.lease import LEADER, Election, RegistryLease
 from scribengin.registry.records import Stored, read_record, set_aside
 from scribengin.registry.tree import DESIRED, LIMIT, right_of_tier
 from scribengin.registry.zookeeper import open_zookeeper
-from scribengin.testing.zookeeper_shell import run_shell
 
 if TYPE_CHECKING:
     import socket

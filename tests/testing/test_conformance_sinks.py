@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness import broken_files as broken
+from harness.broken_keyed import DropsWhenSent, MarkerFirst, QuietStore, SharedStaging
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.core.errors import Unreachable
 from scribengin.core.types import parse_schema
-from scribengin.testing import broken_files as broken
-from scribengin.testing.broken_keyed import DropsWhenSent, MarkerFirst, QuietStore, SharedStaging
 from scribengin.testing.checker import read_output
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.deaths import own_code
-from scribengin.testing.records import SCHEMA, Key, make_record
+from scribengin.testing.records import SCHEMA, RecordKey, make_record
 from scribengin.testing.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     Kind = Callable[[ConnectorContext], StagingSink]
 
-ROWS = [make_record(Key("conformance", 0, seq)) for seq in range(4)]
-POISON = [make_record(Key("conformance", 0, broken.POISON)) | {"body": body} for body in ("one", "two")]
+ROWS = [make_record(RecordKey("conformance", 0, seq)) for seq in range(4)]
+POISON = [make_record(RecordKey("conformance", 0, broken.POISON)) | {"body": body} for body in ("one", "two")]
 WIDER = (parse_schema(f"{SCHEMA}, colour STRING"), [row | {"colour": "red"} for row in ROWS[:2]])
 SECRET = "s3cr3t-t0k3n"
 
@@ -87,7 +87,7 @@ def test_a_sink_that_does_not_outlive_it_is_told_what(kind: Kind, sentence: str,
 
 def test_at_each_line_of_its_code_a_driver_can_die(place: Path) -> None:
     said = told(lambda: in_files(broken.CleansUp, place, every_line=True))
-    assert re.search(r"a driver dies at testing/broken_files\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", said)
+    assert re.search(r"a driver dies at harness/broken_files\.py:\d+ and comes again: each decided row stands there once; lost: 1 x ", said)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.broken_sources import BROKEN, BROKEN_ONCE, DECLARED, ONCE, LinesPlace, LinesSource
 from scribengin.connectors.catalog import open_source, source_types
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.core.options import NodeType, Option
 from scribengin.core.types import parse_schema
-from scribengin.testing.broken_sources import BROKEN, BROKEN_ONCE, DECLARED, ONCE, LinesPlace, LinesSource
 from scribengin.testing.conformance_sources import Bench, check_bounded_source, check_changing_source
 
 if TYPE_CHECKING:

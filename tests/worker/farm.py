@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
+from harness.submit import submission
 from scribengin.control import admin, reading
 from scribengin.control.home import Home
 from scribengin.control.master import Master
-from scribengin.control.submit import submission
 from scribengin.core.errors import Unreachable
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.launch.contract import LaunchOrder

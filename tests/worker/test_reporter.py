@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
+from harness.manual_clock import ManualClock
 from scribengin.api.progress import router
 from scribengin.control.bell import Bell
 from scribengin.control.watch import WorkerWatch
@@ -23,7 +24,6 @@ from scribengin.local.contract import QueryView, RunView
 from scribengin.registry.lease import RegistryLease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
-from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.board import Board
 from scribengin.watching.progress import Teller
 from scribengin.worker import progress

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from farm import FLOW, STEPS, until
 
+from harness.submit import submission
 from scribengin.cli.main import main
 from scribengin.control import admin, reading
 from scribengin.control.home import Home
-from scribengin.control.submit import submission
 from scribengin.hosts.up import House
 from scribengin.launch.marks import marked_processes
 from scribengin.registry.access import RegistryAddress

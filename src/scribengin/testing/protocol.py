@@ -33,7 +33,7 @@ from scribengin.state.recovery import recover_query
 from scribengin.state.settling import publish
 from scribengin.state.source_log import SourceLog
 from scribengin.testing.checker import Found, read_output
-from scribengin.testing.records import SCHEMA, Key, as_line, make_record
+from scribengin.testing.records import SCHEMA, RecordKey, as_line, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,7 +235,7 @@ class Driver:
 def rows_of(stream: SourceStream) -> list[dict[str, Any]]:
     """The records of a stream, in order."""
     place = stream.place
-    return [make_record(Key(place["run"], place["part"], seq)) for seq in range(place["start"], place["end"])]
+    return [make_record(RecordKey(place["run"], place["part"], seq)) for seq in range(place["start"], place["end"])]
 
 
 def ids_of(rows: list[dict[str, Any]]) -> list[str]:

@@ -8,12 +8,12 @@ import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import RoundRobinPolicy
 
+from harness.faults.small_disk import SmallDisk, no_small_disk
 from scribengin.connectors.catalog import open_sink, sink_types
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.core.errors import Unreachable
 from scribengin.embedded import cassandra as embedded
 from scribengin.embedded.cassandra import Cassandra
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 from tests.connectors.cassandra.test_sink import decided, offered, rows_of
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, w
 from deltalake.exceptions import CommitFailedError
 from pyarrow.fs import S3FileSystem, SubTreeFileSystem
 
+from harness.object_stores import options
 from scribengin.cli.main import main
 from scribengin.connectors.contract import BatchId
 from scribengin.connectors.delta import make_sink, table_place
@@ -29,7 +30,6 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
-from scribengin.testing.object_stores import options
 from tests.connectors.delta.driver import Writer, place
 from tests.connectors.group.alternating import Alternating
 

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.manual_clock import ManualClock
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchLimits, ConnectorContext, SourceStream
 from scribengin.connectors.files import reader as files_reader
@@ -29,7 +30,6 @@ from scribengin.connectors.files.source import FilesSource
 from scribengin.core import zstd
 from scribengin.core.errors import SourceError
 from scribengin.core.types import Schema, parse_schema
-from scribengin.testing.manual_clock import ManualClock
 from tests.looking import calls_in, look_until
 
 ID = parse_schema("id BIGINT")

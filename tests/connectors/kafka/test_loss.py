@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.kafka_protocol import read_topic
 from scribengin.cli.main import main
 from scribengin.connectors.contract import BatchLimits, SourceStream
 from scribengin.core.errors import SourceError
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.state.source_log import SourceLog
-from scribengin.testing.kafka_protocol import read_topic
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from confluent_kafka import KafkaException
 
+from harness.broker_proxy import ADD_PARTITIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE, WRITE_TXN_MARKERS, Rule
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.kafka.client import code_of
 from scribengin.connectors.kafka.markers import Marker, MarkerTopic
@@ -23,7 +24,6 @@ from scribengin.connectors.kafka.outgoing import Outgoing
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core.errors import FencedError, SinkError, Unreachable
-from scribengin.testing.broker_proxy import ADD_PARTITIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE, WRITE_TXN_MARKERS, Rule
 from tests.connectors.kafka.guarded import Beside
 from tests.connectors.kafka.test_sink import ROWS, claimed, decided, read
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from harness.manual_clock import ManualClock
 from scribengin.connectors.keyed import sending
 from scribengin.connectors.keyed.contract import KeyedRows, WriteAnswer
 from scribengin.connectors.keyed.sending import FIRST_ROWS, PATIENCE_S, KeyedSender, RequestPace
 from scribengin.core.errors import Unreachable
-from scribengin.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

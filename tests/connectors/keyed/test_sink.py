@@ -9,13 +9,13 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from harness.broken_keyed import AllAgainStore, BlindStore, BulkStore, ImpatientStore, QuietStore, SharedStaging
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, RefusedRow, Unaccounted
 from scribengin.connectors.keyed.contract import KeyedRows
 from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.versions import version_of
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing.broken_keyed import AllAgainStore, BlindStore, BulkStore, ImpatientStore, QuietStore, SharedStaging
 from scribengin.testing.conformance import check_sink
 from scribengin.testing.conformance_keyed import check_store
 from scribengin.testing.records import SCHEMA as RECORD

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from harness.object_stores import options
 from scribengin.connectors.delta.stored import StorePlace
 from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core.errors import ScribenginError, SinkError, Unreachable
-from scribengin.testing.object_stores import options
 from tests.connectors.postgres.tls_door import Authority, TlsDoor
 
 if TYPE_CHECKING:
@@ -176,10 +176,10 @@ def test_the_bucket_stands_in_the_servers_name_where_that_is_wanted(monkeypatch:
 BY_A_WRONG_CLOCK = """
 import json, sys
 from tests.connectors.objects.test_bad_stores import asked
-from scribengin.connectors.objects.address import Address
+from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 
-said = asked(Address.of("kept", SINK.filled(json.load(sys.stdin))))
+said = asked(ObjectsAddress.of("kept", SINK.filled(json.load(sys.stdin))))
 print(json.dumps({way: told and [type(told).__name__, told.code, str(told), told.remedy] for way, told in said.items()}))
 """
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from harness import object_stores, remote_places
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.hdfs import options as hdfs_options
 from scribengin.connectors.objects import options as object_options
@@ -25,7 +26,6 @@ from scribengin.connectors.objects.upkeep import StoreKeeper
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing import object_stores, remote_places
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:

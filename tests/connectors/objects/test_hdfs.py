@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.remote_places import opened, options
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.hdfs import store as hdfs_store
 from scribengin.connectors.hdfs.options import SINK
@@ -26,7 +27,6 @@ from scribengin.core.errors import SinkError, StateError, Unreachable
 from scribengin.core.limited import limited
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
-from scribengin.testing.remote_places import opened, options
 from tests.connectors.group.alternating import Alternating
 from tests.looking import stop_whole
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.remote_places import opened, options
 from scribengin.connectors.catalog import open_source, source_types
 from scribengin.connectors.contract import ConnectorContext, SourceConnector
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance_sources import Bench, check_changing_source
-from scribengin.testing.remote_places import opened, options
 
 if TYPE_CHECKING:
     from scribengin.embedded.hdfs import Hdfs

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from harness.object_stores import opened, options
 from scribengin.cli.main import main
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.objects import orphans
@@ -22,7 +23,6 @@ from scribengin.core import faults
 from scribengin.core.errors import SourceError
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.reading import committed
-from scribengin.testing.object_stores import opened, options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from harness.faults.lives import run_life
+from harness.faults.outcomes import Aim, Life
+from harness.object_stores import address, options, or_skipped
 from scribengin.cli.main import main
 from scribengin.connectors.objects.address import ObjectsAddress
 from scribengin.connectors.objects.options import SINK
 from scribengin.connectors.objects.reading import committed_at
-from scribengin.testing.faults.lives import run_life
-from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.object_stores import address, options, or_skipped
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from harness import object_stores, remote_places
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.hdfs import options as hdfs_options
 from scribengin.connectors.objects import options as object_options
@@ -26,7 +27,6 @@ from scribengin.connectors.objects.upkeep import StoreKeeper
 from scribengin.core import faults
 from scribengin.core.errors import StateError, Unreachable
 from scribengin.embedded.hdfs import Hdfs
-from scribengin.testing import object_stores, remote_places
 from tests.connectors.objects.test_sink import Writer
 
 if TYPE_CHECKING:

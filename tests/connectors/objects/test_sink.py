@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.object_stores import opened, options
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.objects import sink_stream
 from scribengin.connectors.objects.address import ObjectsAddress
@@ -22,7 +23,6 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
-from scribengin.testing.object_stores import opened, options
 from tests.connectors.group.alternating import Alternating, Driver
 from tests.connectors.group.disks import Clock
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.object_stores import opened, options
 from scribengin.connectors.contract import BatchLimits, ConnectorContext
 from scribengin.connectors.objects import reader as reading
 from scribengin.connectors.objects.options import SOURCE
@@ -19,7 +20,6 @@ from scribengin.connectors.objects.source import ObjectsSource
 from scribengin.core.errors import SinkError, SourceError
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_source
-from scribengin.testing.object_stores import opened, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.object_stores import or_skipped
+from harness.remote_places import at_server
 from scribengin.connectors.objects import signed
 from scribengin.connectors.objects.path import S3Path
 from scribengin.core import faults, storage
@@ -19,8 +21,6 @@ from scribengin.core.errors import FencedError, ScribenginError, SinkError, Stat
 from scribengin.core.process import within
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.testing.object_stores import or_skipped
-from scribengin.testing.remote_places import at_server
 
 if TYPE_CHECKING:
     from pathlib import Path

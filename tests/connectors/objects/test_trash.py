@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 
+from harness.object_stores import options
 from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
 from scribengin.connectors.hdfs.options import SINK as HDFS_SINK
 from scribengin.connectors.objects.address import ObjectsAddress
@@ -20,7 +21,6 @@ from scribengin.connectors.objects.uploads import Uploads
 from scribengin.core import faults
 from scribengin.core.errors import Refused, SinkError
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing.object_stores import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness import writers
 from scribengin.connectors.contract import BatchId, ConnectorContext, Decided
 from scribengin.connectors.spark import writer
 from scribengin.connectors.spark.options import SINK
@@ -22,7 +23,6 @@ from scribengin.connectors.spark.sink import SparkWriterSink
 from scribengin.core.errors import FencedError, Refused, SinkError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.testing import writers
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:

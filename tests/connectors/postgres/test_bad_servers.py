@@ -9,6 +9,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from harness.faults.small_disk import SmallDisk, no_small_disk
 from scribengin.connectors.contract import BatchId, BatchLimits, ConnectorContext, Decided
 from scribengin.connectors.postgres.options import SINK, SOURCE
 from scribengin.connectors.postgres.sink import PostgresSink
@@ -18,7 +19,6 @@ from scribengin.core.secret import Secret
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.embedded import postgres as embedded
 from scribengin.embedded.postgres import Postgres
-from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 from tests.connectors.postgres.tls_door import Authority, TlsDoor
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.broken_sql import MarkerOutside, SharedTable
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
 from scribengin.core.secret import Secret
 from scribengin.core.types import parse_schema
-from scribengin.testing.broken_sql import MarkerOutside, SharedTable
 from scribengin.testing.conformance import check_sink
 
 if TYPE_CHECKING:
