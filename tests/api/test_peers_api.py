@@ -115,7 +115,7 @@ def sites(bench: Bench, tmp_path: Path) -> Iterator[Sites]:
 def test_a_flow_there_holds_back_one_here_that_feeds_it(sites: Sites) -> None:
     world = sites.look()
     assert list(world.remote) == ["berlin/store"], "flows that meet none here are left out"
-    assert sites.shares(world) == {}, "nobody has said what waits"
+    assert sites.shares(world) == {}, "backlog not reported"
     sites.board.measure("store", {"in": Backlog(rows=40)}, time.time() - 1)
     assert sites.shares(sites.look()) == {}
     sites.board.measure("store", {"in": Backlog(rows=500)}, time.time())
@@ -295,6 +295,6 @@ def test_a_trail_names_where_it_goes_on_at_the_peer(sites: Sites, monkeypatch: p
     monkeypatch.setattr(master.plane.planner, "answer", lambda *_: found)
     shown = CliRunner().invoke(trace, ["collect", "in/x+1", "--master", master.url])
     assert "→ sink out, wan-0@5; flow berlin/store reads it as in/wan-0@5" in shown.output
-    assert "it goes on at peer berlin: scribengin trace store in/wan-0@5, asked of its masters" in shown.output
-    assert 'y+1 of flow elsewhere cannot be looked at: there is no flow "elsewhere"' in shown.output
-    assert "where it is a peer's: scribengin peer list" in shown.output
+    assert "it continues at peer berlin; ask its masters: scribengin trace store in/wan-0@5" in shown.output
+    assert 'y+1 of flow elsewhere cannot be read: there is no flow "elsewhere"' in shown.output
+    assert "for flows of a peer see: scribengin peer list" in shown.output

@@ -140,7 +140,7 @@ def test_the_first_interrupt_finishes_the_batch_and_says_so(endless, tmp_path):
     os.kill(endless.pid, signal.SIGINT)
     out, err = endless.communicate(timeout=100)
     assert endless.returncode == 0, err
-    assert "stopping when the Batch under way is finished" in err
+    assert "stopping after the current Batch" in err
     result = json.loads(out)["result"]
     assert (result["state"], result["ledger"]["balanced"]) == ("stopped", True)
     written = [json.loads(line)["id"] for path in sorted(tmp_path.glob("out/part-*")) for line in path.read_text().splitlines()]

@@ -107,7 +107,7 @@ COMMANDS = (
     ("fmt shop/flow.yaml", "Which files were laid out anew."),
     ("config show", "Every system setting, its value and where it comes from."),
     ("doctor", "What this machine has; what is missing is a problem, with exit status 3."),
-    ("services start zookeeper", "`state` is running, silent (it is there and does not answer), dead (it ended by itself) or stopped."),
+    ("services start zookeeper", "`state` is running, silent (it is running and does not answer), dead (it ended by itself) or stopped."),
     ("services status", "Exit status 1 where one is dead or silent. One that was never started has no address and no log."),
     ("services stop zookeeper", "Its data and its address stay."),
     ("jars fetch spark-kafka", "`fetched` is how many the cache lacked."),

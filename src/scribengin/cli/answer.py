@@ -73,7 +73,7 @@ class AnsweringCommand(click.Command):
         except ScribenginError as error:
             problems = [replace(each, remedy=as_called(each.remedy, ctx.params)) for each in problems_of(error)]
             if error.code == "not-up" and (file := file_of_name(str(ctx.params.get("flow") or ""))):
-                problems = [replace(each, remedy=f"name the flow's file, {file}, if that is meant; or {each.remedy}") for each in problems]
+                problems = [replace(each, remedy=f"if you mean the file, write {file}; otherwise {each.remedy}") for each in problems]
             return CommandAnswer(problems=problems, exit=error.exit)
         except (click.exceptions.Exit, click.ClickException, click.Abort, KeyboardInterrupt, BrokenPipeError):
             raise
@@ -138,5 +138,5 @@ def problems_of(error: ScribenginError) -> Sequence[Problem]:
 
 
 def _bug(error: Exception) -> Problem:
-    remedy = "please report it, with the lines above and the output of: scribengin doctor"
+    remedy = "report it with the lines above and the output of: scribengin doctor"
     return Problem("bug", Place(""), f"this is a mistake in Scribengin: {type(error).__name__}: {error}", remedy)

@@ -34,7 +34,7 @@ def binding(doc: str, *, start: bool) -> click.Command:
                 _runs_on(client, tier, node, wait)
 
         def show() -> None:
-            said = f"runs on {node}" if wait is not None else f"is to run on {node}"
+            said = f"runs on {node}" if wait is not None else f"will run on {node}"
             click.echo(f"{tier} {said}" + ("" if changed else ", as before"))
 
         return CommandAnswer({"tier": tier, "node": node, "changed": changed}, show=show)
@@ -43,10 +43,12 @@ def binding(doc: str, *, start: bool) -> click.Command:
 
 
 def parts_of(name: str) -> tuple[str, str]:
-    """Flow and tier. Raises Refused for what names no tier."""
+    """Flow and tier. Raises Refused for what does not name a tier."""
     flow, dot, tier = name.partition(".")
     if not (flow and dot and tier):
-        raise Refused(f'"{name}" names no tier', remedy="write FLOW.TIER; the tier of a flow that is not cut is main", code="tier-unknown")
+        raise Refused(
+            f'"{name}" does not name a tier', remedy="write FLOW.TIER; a flow without tiers has one tier, main", code="tier-unknown"
+        )
     return flow, tier
 
 

@@ -70,8 +70,8 @@ def _whole(letter: dict[str, Any]) -> dict[str, Any]:
     """As a master gives it. Raises Refused where it withholds the record: what has none is no copy."""
     if letter["payload"] is None and letter["payload_base64"] is None:
         raise Refused(
-            "the master withholds the bytes of records from you, so that no letter can be exported",
-            remedy=f"ask who may see records, or look without them: {flow_command('dead show')}",
+            "your token may not see the bytes of records, so no dead letter can be exported",
+            remedy=f"use a token that may see records, or list without them: {flow_command('dead show')}",
             code="letter-refused",
         )
     return letter
@@ -148,13 +148,13 @@ def edit(
     changed = found.queries
     result = {"flow": found.flow, "id": found.id, "queries": list(changed), "at": found.at}
     replay_it = as_called(flow_command("dead replay", letter, *["--from-start"] * from_start), {"flow": flow, "state": state})
-    said = f"repaired for {', '.join(changed)}; it waits for: {replay_it}" if changed else "nothing was changed"
+    said = f"repaired for {', '.join(changed)}; to replay it: {replay_it}" if changed else "nothing was changed"
 
     def show() -> None:
         click.echo(f"{letter}: {said}")
         if several and len(changed) == 1 and not query and letter != found.id:
             by_id = as_called(flow_command("dead edit", found.id), {"flow": flow, "state": state})
-            click.echo(f"if other queries have refused the same record, it is repaired for all of them by its id: {by_id}")
+            click.echo(f"if other queries refused the same record, repair it for all of them by its id: {by_id}")
 
     return CommandAnswer(result, show=show)
 
@@ -179,14 +179,14 @@ def _repaired(ask: Callable[[RepairLetter], LetterRepaired], repair: RepairLette
         file, name = mkstemp(prefix="letter-", suffix=".json" if seen.row else ".txt")
         with os.fdopen(file, "wb") as kept:
             kept.write(given)
-        told = f"what you wrote is in {name}, to be given with --with"
+        told = f"your text is in {name}; pass it with --with"
         error.remedy = f"{error.remedy}; {told}" if error.remedy else told
         raise
 
 
 def _values(columns: tuple[str, ...], file: Path | None) -> dict[str, str]:
     if columns and file is not None:
-        raise click.UsageError("say --set or --with, not both")
+        raise click.UsageError("--set and --with exclude each other")
     if wrong := [each for each in columns if "=" not in each]:
         raise click.UsageError(f'--set {wrong[0]}: write COLUMN=VALUE, such as --set "amount=1.5"')
     return dict(each.split("=", 1) for each in columns)
@@ -208,8 +208,8 @@ def _check_editor(repair: RepairLetter) -> None:
         more = [*(["--query", repair.query] if repair.query else []), *["--from-start"] * repair.from_start]
         edit_it = flow_command("dead edit", repair.letter, *more, "--set", "COLUMN=VALUE")
         raise Refused(
-            "here is no terminal for an editor",
-            remedy=f"give a column its value: {edit_it}; or the whole text: --with FILE",
+            "there is no terminal for an editor",
+            remedy=f"set a column: {edit_it}; or replace the text: --with FILE",
             code="editor-no-terminal",
         )
 
@@ -219,7 +219,7 @@ def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
     try:
         text = before.decode()
     except UnicodeDecodeError:
-        raise Refused(f"{letter} is not text", remedy="give its bytes whole: --with FILE", code="letter-columns") from None
+        raise Refused(f"{letter} is not text", remedy="replace its bytes: --with FILE", code="letter-columns") from None
     edited = click.edit(text + "\n", extension=".json" if row or text.lstrip().startswith("{") else ".txt")
     return before if edited is None else edited.encode()
 
@@ -303,31 +303,32 @@ def _ask_first(found: dict[str, Any], *, everything: bool) -> None:
     why = dict.fromkeys(row["why"] for row in found["refusals"])
     stay = [f"{found['refused']:,} stay: {' | '.join(why)}"] if why else []
     lines = [_counted(found["replayed"]), *stay, *ahead]
-    remedy = "choose letters by an ID, --step or --reason, or look first: --dry-run"
+    remedy = "choose dead letters by an ID, --step or --reason, or list them first: --dry-run"
     confirm("this replays all open dead letters:", lines, yes=False, code="dead-replay-unsaid", remedy=remedy)
 
 
 def _ahead(found: dict[str, Any]) -> list[str]:
     """What is known of the letters that will come back, before they go."""
     lines = [
-        f"{row['count']:,} of them lie behind the watermark of Query {row['query']}, {row['watermark']}: late, they come back, "
-        "but for those that a step drops before"
+        f"{row['count']:,} of them are behind the watermark of Query {row['query']}, {row['watermark']}: they become "
+        "dead letters again, except those that a step drops before"
         for row in found["late"]
     ]
     lines += [
-        f"{row['count']:,} of them enter at {row['at']}, whose columns only Spark knows: a row that does not fit there comes back"
+        f"{row['count']:,} of them enter at {row['at']}, whose columns only Spark knows: a row that does not fit there becomes "
+        "a dead letter again"
         for row in found.get("unchecked", ())  # a master of an earlier release does not say it
     ]
     unrepaired = found["replayed"] - found["repaired"]
     if unrepaired:
-        lines.append(f"{unrepaired:,} of them are not repaired: they fail again unless what refused them was changed since")
+        lines.append(f"{unrepaired:,} of them are not repaired: they fail again unless the step or sink that refused them has changed")
     return lines
 
 
 def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None]:
     def show() -> None:
         if not found["replayed"] + found["already"] + found["refused"]:
-            click.echo("no dead letters are meant")
+            click.echo("no dead letters match")
             return
         groups: dict[tuple[str, str], list[dict[str, str]]] = {}
         for row in found["refusals"]:
@@ -348,12 +349,12 @@ def _shown(found: dict[str, Any], named: Mapping[str, Any]) -> Callable[[], None
             click.echo(line)
         parts = [f"{found['replayed']:,} {'to be replayed' if found['dry_run'] else 'are on their way'}"]
         parts += [f"{found['repaired']:,} of them repaired"] if found["repaired"] else []
-        parts += [f"{found['already']:,} had been asked for before"] if found["already"] else []
+        parts += [f"{found['already']:,} were already asked for"] if found["already"] else []
         parts += [f"{found['refused']:,} stay"] if found["refused"] else []
         click.echo(", ".join(parts))
         if found["replayed"] and not found["dry_run"]:
-            waits = f"they wait for the next run: {flow_command('run')}"
-            click.echo("the flow runs, and takes them up now" if found["running"] else as_called(waits, named))
+            waits = f"the next run replays them: {flow_command('run')}"
+            click.echo("the flow is running and replays them now" if found["running"] else as_called(waits, named))
 
     return show
 
@@ -395,7 +396,7 @@ def purge(
     """
     if undo is not None:
         if replayed or dry_run or filters.said():
-            raise click.UsageError("--undo takes neither letters nor --dry-run")
+            raise click.UsageError("--undo excludes IDs and --dry-run")
         return _undo_purge(flow, "" if undo == _NEWEST else undo, state, masters)
     purged = partial(_purged_there, flow, filters, masters) if is_name(flow) else partial(_purged_here, flow, filters, state)
     found = purged(replayed=replayed, dry_run=True)
@@ -403,8 +404,8 @@ def purge(
     if count and not dry_run:
         never = f", {found['unreplayed']:,} of which were never replayed" if found["unreplayed"] else ""
         lines = [f"{_counted(count)} of {', '.join(found['queries'])}{never}"]
-        remedy = f"to keep a copy for longer: {flow_command('dead export', '--to', 'FILE')}"
-        confirm("this moves to the trash, and deletes after 7 days:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
+        remedy = f"to keep a copy: {flow_command('dead export', '--to', 'FILE')}"
+        confirm("this moves to the trash, which keeps them for 7 days:", lines, yes=yes, code="dead-purge-unsaid", remedy=remedy)
         found = purged(replayed=replayed, dry_run=False)
         count = found["purged"]
 
@@ -430,7 +431,7 @@ def _undo_purge(flow: str, id_: str, state: Path | None, masters: Masters) -> Co
     def show() -> None:
         click.echo(f"brought back {_counted(found['restored'])} that the purge {found['id']} deleted")
         if found["expired"]:
-            click.echo(f"{found['expired']:,} more have outlived `retain` meanwhile")
+            click.echo(f"{found['expired']:,} more expired meanwhile by `retain`")
 
     return CommandAnswer(found, show=show)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 _SAID = ("-l", "--label")
-NO_FLOW = "no flow was submitted yet: scribengin apply FILE"
+NO_FLOW = "no flow is submitted; submit one: scribengin apply FILE"
 
 
 class FlowCommand(AnsweringCommand):

@@ -49,7 +49,7 @@ def of_name(flow: str, masters: Masters, *, live: bool, mermaid: bool, svg: Path
         except Refused as error:
             if error.code not in _NOT_HERE:
                 raise
-            message = f"its ledger cannot be read: {error.message}; shown is what its workers say of sources and sinks"
+            message = f"its ledger cannot be read: {error.message}; sources and sinks show reports of workers"
             problems.append(Problem(error.code, Place(""), message, error.remedy, "warning"))
     return _answer(msgspec.to_builtins(graph), counts, problems, mermaid=mermaid, svg=svg)
 
@@ -83,5 +83,5 @@ def written(picture: GraphPicture, result: dict[str, Any], file: Path, problems:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise EnvironmentFault(f"{file} cannot be written: {error.strerror}", remedy="name a file in a folder that is there") from error
+        raise EnvironmentFault(f"{file} cannot be written: {error.strerror}", remedy="name a file in an existing folder") from error
     return CommandAnswer({**result, "file": str(file)}, problems, show=lambda: click.echo(f"wrote {file}"))

@@ -53,7 +53,7 @@ class FlowWithState:
             remedy = (
                 f"queries with state are {have}"
                 if have
-                else "run it first, or name its state folder with --state; of a flow that was submitted say its name"
+                else "run it first, or name its state folder with --state; for a submitted flow pass its name"
             )
             raise Refused(f"{wanted} has no state in {shown_path(self.path)}", remedy=remedy, code="state-missing")
         return queries

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scribengin.client.verb_models import Going, OperationRow
 
 _POLL_S = 0.2
-_AGAIN = "see to it, and ask that flow for the same again: the operation goes on"
+_AGAIN = "fix the cause and repeat the command for that flow: the operation continues"
 
 
 class OperationFailed(ScribenginError):
@@ -70,10 +70,10 @@ def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None
             said = f": {row.error}" if row.error else ""
             raise OperationFailed(
                 f"operation {id_} of flow {flow} ({row.kind}) is {row.step}{said}",
-                remedy=f"mend the cause and ask again; see: scribengin ops {flow}",
+                remedy=f"fix the cause and repeat the command; see: scribengin ops {flow}",
             )
         if row.arguments.get("stuck"):
-            raise NotReached("; ".join([f"operation {id_} of flow {flow} ({row.kind}) waits for a person", *_waits(row)]), remedy=_AGAIN)
+            raise NotReached("; ".join([f"operation {id_} of flow {flow} ({row.kind}) needs intervention", *_waits(row)]), remedy=_AGAIN)
         if time.monotonic() >= deadline:
             raise NotReached(
                 "; ".join([f"operation {id_} of flow {flow} ({row.kind}) is at step {row.step} after {wait_s:.0f} s", *_waits(row)]),

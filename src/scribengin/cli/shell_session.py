@@ -35,7 +35,7 @@ class ShellSession:
         """Run a command to its end, and return its exit status. A Ctrl-C is the command's."""
         words = words[1:] if words[0] == "scribengin" and len(words) > 1 else words
         if words[0] == "shell":
-            click.echo("this is the shell already", err=True)
+            click.echo("this is already the shell", err=True)
             status = 2
         else:
             status = self._run(words)

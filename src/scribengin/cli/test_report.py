@@ -51,7 +51,7 @@ def show_sum(outcomes: Sequence[FlowTestOutcome], updated: Sequence[Path]) -> No
     text = f"{failed} failed, {passed}" if failed else passed
     click.echo(click.style(f"{text} in {seconds:.1f} s", fg="red" if failed else "green"))
     for file in updated:
-        click.echo(f"{file} now expects what came; look at it before you keep it")
+        click.echo(f"{file} now expects the actual rows; check the file before you keep it")
 
 
 def _table(difference: Difference) -> Table:

@@ -103,7 +103,7 @@ def wait_for(
         begun = begun or found.wanted.version == version
         if begun and version and found.wanted.version != version:
             raise NotReached(
-                f"flow {flow} is not to run as version {version} any more, but as version {found.wanted.version}",
+                f"flow {flow} was changed from version {version} to version {found.wanted.version}",
                 remedy=f"see why: scribengin ops {flow}",
             )
         now = found.status
@@ -130,13 +130,13 @@ def _first_batch_late(found: FlowView, wait_s: float) -> NotReached:
     which = "" if tiers == [tier.tier for tier in found.tiers] else f" of tier {' and '.join(tiers)}"
     return NotReached(
         f"flow {found.flow} is running, but its first Batch{which} is not committed after {wait_s:.0f} s",
-        remedy=f"see what it does: scribengin top {found.flow}; or wait longer: --wait 10m",
+        remedy=f"watch it: scribengin top {found.flow}; or wait longer: --wait 10m",
     )
 
 
 def _late(flow: str, now: FlowStatus | None, states: Collection[str], wait_s: float) -> NotReached:
     wanted = " or ".join(states)
     if now is None:
-        return NotReached(f"no master has looked at flow {flow} in {wait_s:.0f} s", remedy="start one: scribengin up")
+        return NotReached(f"no master took up flow {flow} within {wait_s:.0f} s", remedy="start one: scribengin up")
     said = f": {now.reason}" if now.reason else ""
     return NotReached(f"flow {flow} is {now.state}, not {wanted}, after {wait_s:.0f} s{said}", remedy=now.next or "wait longer: --wait 10m")

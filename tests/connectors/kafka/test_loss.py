@@ -349,5 +349,5 @@ def test_the_ledger_counts_what_was_lost_of_queries_with_and_without_state(
         assert first == {"source": "numbers", "entry": 1, "rows": 5, "what": told.partition(": ")[2]}
         assert (second["entry"], second["rows"]) == (2, 3)
     shown = " ".join(said(capfd, "audit", str(folder.path / "flow.yaml")).split())
-    assert "records of numbers that query kept went on without: up to 8." in shown
+    assert "records of numbers that query kept skipped: up to 8." in shown
     assert told.partition(": ")[2] in shown

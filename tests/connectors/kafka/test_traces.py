@@ -112,4 +112,4 @@ def test_the_way_is_followed_through_all_flows_that_may_be_seen_each_once() -> N
     assert {name: [each["flow"] for each in ways] for name, ways in found.items()} == {"before": ["a"], "after": ["c", "d"]}
     way = flows.trace("d", "d/1")
     assert _followed(flows, way) == {"before": [], "after": []}
-    assert way["notes"] == ["secret/1 of flow secret cannot be looked at: it is not yours"]
+    assert way["notes"] == ["secret/1 of flow secret cannot be read: it is not yours"]

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from scribengin.plan.spread import Spread
 
 _EFFECTS = {
-    "in place": "in place: nothing is touched that runs",
+    "in place": "no effect on what runs",
     "next Batch": "from the next Batch on",
     "restart": "restart, state kept",
     "drain": "read to its end first, then restart, state kept",
     "new checkpoint": "new checkpoint",
-    "refused": "refused as things are",
+    "refused": "refused in the current state",
 }
 
 
@@ -100,7 +100,7 @@ def command(
     def show() -> None:
         _show(done.plan, spreads)
         for each in done.applied:
-            what = "submitted" if each.changed else "nothing to do: it is just this that runs as"
+            what = "submitted" if each.changed else "nothing to do: the flow already runs this as"
             click.echo(f"flow {each.flow}: {what} version {each.version}")
             if (row := rows[each.flow]) is not None:
                 click.echo(f"flow {each.flow} is {row['state']}")
@@ -132,8 +132,8 @@ def _packed(
         try:
             if chosen is None and tiers is not None:
                 what = "package" if path.suffix == SUFFIX else "folder"
-                remedy = "name the flow files that are to be spread, and apply the others without --spread"
-                raise InputError([Problem("spread", Place(name), f"--spread cuts flow files, and this is a {what}", remedy)])
+                remedy = "name the flow files to spread, and apply the others without --spread"
+                raise InputError([Problem("spread", Place(name), f"--spread takes flow files; this is a {what}", remedy)])
             if path.suffix == SUFFIX:
                 package = read_package(path)
             else:
@@ -152,7 +152,7 @@ def _packed(
         packages[package.id] = package.data
         packed = [flow for flow in package.manifest.flows if chosen in (None, flow.path)]
         if not packed:
-            told.append(Problem("flow-missing", Place(str(path)), "this is no flow file", "name one that has sources or sinks"))
+            told.append(Problem("flow-missing", Place(str(path)), "this is not a flow file", "name one that has sources or sinks"))
         submits += [Submit(package.id, flow.path, str((base or start).resolve())) for flow in packed]
     told = list(dict.fromkeys(told))
     if any(problem.severity == "error" for problem in told):

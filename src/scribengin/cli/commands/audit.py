@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOSSES_SHOWN = 20
 _RESTORE = "restore what is missing or was changed from a backup"
-_LOOK = "the balance is of this state alone: look whether these rows are duplicates"
+_LOOK = "this state does not name these rows: check whether they are duplicates"
 
 
 @click.command(cls=FlowCommand)
@@ -114,7 +114,7 @@ def _show(found: dict[str, Any], remedy: str) -> None:
         for sink in query["sinks"]:
             if "members" in sink:
                 shares = ", ".join(f"{batches:,} to {member}" for member, batches in sink["members"].items())
-                click.echo(f"sink {sink['sink']} goes to a group; of its Batches went {shares}")
+                click.echo(f"sink {sink['sink']} goes to a group; of its Batches went to: {shares}")
     for channel in found["channels"]:
         left = f"; {channel['not_compared']:,} could not be" if channel["not_compared"] else ""
         click.echo(f"channel {channel['channel']} to {channel['reader']}: {channel['compared']:,} Batches compared at both ends{left}")

@@ -29,4 +29,4 @@ def command(*, flows: tuple[str, ...], labels: dict[str, str], masters: Masters)
         flows = chosen(client, flows, labels)  # all of them are there, or nothing is done
         for flow in flows:
             client.delete(flow)
-    return CommandAnswer(list(flows), show=lambda: click.echo(f"forgotten: {', '.join(flows)}"))
+    return CommandAnswer(list(flows), show=lambda: click.echo(f"deleted: {', '.join(flows)}"))

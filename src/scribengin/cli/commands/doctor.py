@@ -37,7 +37,7 @@ _ENOUGH_ROOM = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`state` is ok, warning (it runs, but …) or missing (it does not run)."""
+    """`state` is ok, warning (it runs, but …) or missing (it not running)."""
 
     check: str
     state: Literal["ok", "warning", "missing"]
@@ -92,7 +92,7 @@ def _memory() -> Finding:
     found = f"{show_bytes(total)}, {os.cpu_count()} cores"
     if total < _ENOUGH_MEMORY:
         return Finding(
-            "memory", "warning", found, "Spark and its Python workers want 2 GiB or more; give a smaller heap with --spark-memory 512m"
+            "memory", "warning", found, "Spark and its Python workers need 2 GiB or more; set a smaller heap: --spark-memory 512m"
         )
     return Finding("memory", "ok", found)
 
@@ -103,7 +103,10 @@ def _loopback() -> Finding:
             return Finding("loopback", "ok", "127.0.0.1 can be bound")
     except OSError as error:
         return Finding(
-            "loopback", "missing", f"127.0.0.1 cannot be bound: {error.strerror}", "let processes of this machine talk to each other"
+            "loopback",
+            "missing",
+            f"127.0.0.1 cannot be bound: {error.strerror}",
+            "allow processes of this machine to connect to each other",
         )
 
 

@@ -69,7 +69,7 @@ def _of_flow(flow: str, sink: str | None) -> list[tuple[str, CommittedObjects]]:
     if not nodes:
         raise Refused(
             f'flow "{declared.name}" has no sink of type objects or hdfs',
-            remedy="files of `type: files` count by their names: list the folder",
+            remedy="files of `type: files` are committed once they have their final names: list the folder",
         )
     return [(name, committed_at(address)) for name, address, _ in places_in_stores(declared) if sink in (None, name)]
 

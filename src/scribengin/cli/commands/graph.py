@@ -43,10 +43,10 @@ def command(*, flow: str, steps: bool, live: bool, svg: Path | None, form: Form,
       scribengin graph orders --live
     """
     if svg is not None and form is not None:
-        raise click.UsageError("--svg, --dot and --mermaid are three forms; say one")
+        raise click.UsageError("--svg, --dot and --mermaid exclude each other")
     named = is_name(flow)
     if form == "dot" and (steps or live or not named):
-        raise click.UsageError("--dot is for the workflow of a name; say --mermaid or --svg FILE")
+        raise click.UsageError("--dot takes the name of a workflow; use --mermaid or --svg FILE")
     if not named:
         from scribengin.cli.flow_picture import of_file
 

@@ -37,7 +37,7 @@ def list_(*, masters: Masters) -> CommandAnswer:
 
     def show() -> None:
         if not groups:
-            click.echo("no flow that was submitted has groups")
+            click.echo("no submitted flow has groups")
             return
         rows = [
             {
@@ -86,7 +86,7 @@ def set_(*, group: str, member: str, out: bool, back: bool, why: str, cost: floa
     from scribengin.client.group_models import SetMember
 
     if out == back and (out or cost is None):
-        raise click.UsageError("say one of --out and --back, or --cost")
+        raise click.UsageError("pass --out or --back, or --cost")
     with masters.client() as client:
         found = client.set_member(group, member, SetMember(True if out else False if back else None, why, cost))
     return _answer(found)

@@ -68,11 +68,11 @@ def command(
     with tempfile.TemporaryDirectory(prefix="scribengin-infer-") as folder:
         if "-" in files:
             if len(files) > 1:
-                raise click.UsageError("- stands alone: name it, or files")
+                raise click.UsageError("- and files exclude each other")
             kept, whole = keep_stdin(sys.stdin.buffer, Path(folder), rows)
             paths = [kept]
             if not paths[0].stat().st_size:
-                raise SourceError("stdin gave nothing", remedy="name files, or send records: cat FILE | scribengin infer -")
+                raise SourceError("stdin was empty", remedy="name files, or send records: cat FILE | scribengin infer -")
         else:
             paths, whole = files_of(files), True
         proposal = infer(paths, records=rows, format=format_, options=given)

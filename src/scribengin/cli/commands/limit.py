@@ -43,7 +43,7 @@ def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off
     flow, _, target = what.partition(":")
     asks = rows_per_s is not None or bytes_per_s is not None
     if off and asks:
-        raise click.UsageError("say a limit or --off")
+        raise click.UsageError("pass a limit or --off")
     with masters.client() as client:
         found = client.limit(flow, SetLimit(target, rows_per_s, bytes_per_s)) if asks or off else client.limits(flow)
 

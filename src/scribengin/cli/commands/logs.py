@@ -68,7 +68,7 @@ def command(
 
         if follow:
             if sys.stdout is sys.stderr:  # --json has taken it
-                raise click.UsageError("--follow prints lines as they come; leave it out with --json")
+                raise click.UsageError("--follow and --json exclude each other")
             _follow(look, count, everything=everything)
             return CommandAnswer()
         # tracebacks are folded before lines are counted

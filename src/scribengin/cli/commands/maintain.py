@@ -64,10 +64,10 @@ def command(
       scribengin maintain flow.yaml --every 1m
     """
     if is_name(flow):
-        message = f'"{flow}" names a flow of the control plane, whose hosts keep its folders'
+        message = f'"{flow}" is a flow of the control plane, whose hosts maintain its folders'
         raise Refused(message, remedy=f"see: scribengin status {flow}; or name the flow's file")
     if once and every is not None:
-        raise click.UsageError("--once and --every mean two things")
+        raise click.UsageError("--once and --every exclude each other")
     every_s = None if every is None else _duration(every)
     from scribengin.plan.kept_folders import kept_folders, kept_stores, kept_tables
 
@@ -125,7 +125,7 @@ def _turn(folder: _Kept, table: KeptTable | None, *, flush: bool) -> _Turn:
         return (
             folder,
             MaintenanceRun(),
-            EnvironmentFault(f"it is not kept: {error}", remedy="mend it; nothing is lost, and the next turn goes on"),
+            EnvironmentFault(f"maintenance failed: {error}", remedy="fix the cause; nothing is lost, and the next run continues"),
         )
 
 
@@ -135,9 +135,9 @@ def _text(done: MaintenanceRun) -> str:
         f"{done.closed:,} folders closed" * bool(done.closed),
         f"{done.expired:,} files of old folders deleted" * bool(done.expired),
         f"{done.folded:,} records folded" * bool(done.folded),
-        f"{done.files:,} files deleted that nobody needs ({show_bytes(done.bytes)})" * bool(done.files),
+        f"{done.files:,} unneeded files deleted ({show_bytes(done.bytes)})" * bool(done.files),
     ]
-    waits = f"; what is hidden is due in {show_duration(max(0.0, done.due_s))}" if done.due_s is not None else ""
+    waits = f"; hidden segments are due in {show_duration(max(0.0, done.due_s))}" if done.due_s is not None else ""
     return (", ".join(filter(None, parts)) or "nothing to do") + waits
 
 
@@ -151,8 +151,8 @@ def _confirm_foreign(folders: Sequence[Path], *, yes: bool) -> None:
         lines = [str(each.path) for each in foreign[:_SHOWN]]
         if len(foreign) > _SHOWN:
             lines.append(f"and {len(foreign) - _SHOWN:,} more")
-        heading = f"this deletes for good {len(foreign):,} files ({size}) that are not Scribengin's:"
-        confirm(heading, lines, yes=yes, code="foreign-unsaid", remedy=f"look at all of them: {flow_command('maintain', '--report')}")
+        heading = f"this permanently deletes {len(foreign):,} files ({size}) that are not Scribengin's:"
+        confirm(heading, lines, yes=yes, code="foreign-unsaid", remedy=f"list all of them: {flow_command('maintain', '--report')}")
 
 
 def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: bool) -> CommandAnswer:
@@ -180,7 +180,7 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
         from scribengin.cli.tables import print_table
 
         if not found:
-            click.echo("every file is named by a record")
+            click.echo("a record names every file")
             return
         shown = [
             {**each, "bytes": show_bytes(each["bytes"]), "age_s": show_duration(each["age_s"]), "what": _what(each)}
@@ -191,9 +191,9 @@ def _orphans(folders: Sequence[Path], declared: Flow, *, own: bool, foreign: boo
             click.echo(f"… and {len(found) - _SHOWN:,} more")
         left = [each for each in found if not each["removed"]]
         if any(each["kind"] == "foreign" for each in left):
-            click.echo("foreign: no record of Scribengin's names it; --remove-foreign deletes these, too")
+            click.echo("foreign: no record of Scribengin names it; --remove-foreign deletes these too")
         if any(each["kind"] != "foreign" and not each["may_be_used"] for each in left):
-            click.echo("the others are Scribengin's own, and nobody needs them: --remove-orphans deletes them")
+            click.echo("the others are unneeded files of Scribengin: --remove-orphans deletes them")
 
     return CommandAnswer(found, show=show)
 
@@ -225,7 +225,7 @@ def _orphan_objects(declared: Flow, *, own: bool) -> list[dict[str, Any]]:
 
 
 def _what(orphan: dict[str, Any]) -> str:
-    return "removed" if orphan["removed"] else "so new that somebody may be at it" if orphan["may_be_used"] else ""
+    return "removed" if orphan["removed"] else "so new that another process may still write it" if orphan["may_be_used"] else ""
 
 
 def _duration(text: str) -> float:

@@ -87,11 +87,11 @@ def command(
 
     cluster = _cluster(launcher, spark_master, spark_web)
     if cluster is not None and (capacity.cores or capacity.memory_bytes):
-        raise click.UsageError("--cores and --memory are of a node on which Spark runs in the workers; of a cluster its master knows them")
+        raise click.UsageError("--cores and --memory are for nodes where Spark runs in the workers; a Spark cluster reports its own")
     called = name or socket.gethostname()
     token = token_of(os.environ)
     with until_asked() as asked, NodeAgent(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen) as node:
-        click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, all of it in {home.folder}", err=True)
+        click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, files in {home.folder}", err=True)
         asked.wait()
-        click.echo("stopping; its workers go on", err=True)
+        click.echo("stopping; its workers keep running", err=True)
     return CommandAnswer({"name": called, "registry": str(entrance.address), "http": node.url, "home": str(home.folder)})

@@ -67,7 +67,7 @@ def _show(view: dict[str, Any]) -> None:
     click.echo(f"  on {row['host']} in {row['home']}, registered {shown_moment(row['since'])}")
     click.echo(f"  cores: {row['cores']}, memory: {row['memory']}, Spark: {row['spark']}; mapped to it: {row['mapped']}")
     if now is None:
-        click.echo(f"  {view['silent']}; its workers, as far as it has told: {row['workers']}")
+        click.echo(f"  {view['silent']}; its workers by its last report: {row['workers']}")
         return
     lease, master = now["lease"], now["master"]
     click.echo(

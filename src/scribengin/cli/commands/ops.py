@@ -59,7 +59,7 @@ def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> Comm
 
     def show() -> None:
         if not rows:
-            click.echo("no operation was begun yet")
+            click.echo("there are no operations")
             return
         shown = [{**row, "tiers": ", ".join(row["tiers"]), "error": row["error"] or _waits(row)} for row in rows]
         print_table(shown, {name: name for name in ("flow", "id", "kind", "step", "since", "tiers", "by", "error")})

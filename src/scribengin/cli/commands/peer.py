@@ -77,7 +77,7 @@ def list_(*, masters: Masters) -> CommandAnswer:
 
     def show() -> None:
         if not rows:
-            click.echo("there is no peer: scribengin peer set NAME URL")
+            click.echo("there are no peers; add one: scribengin peer set NAME URL")
         for row in rows:
             _show(row)
 
@@ -102,7 +102,7 @@ def remove(*, peer: str, masters: Masters) -> CommandAnswer:
 def _alias(text: str) -> tuple[str, str]:
     there, mark, here = text.partition("=")
     if not (there and mark and here):
-        raise Refused(f'"{text}" is no alias', remedy="write THERE=HERE, each HOST:PORT", code="peer-alias")
+        raise Refused(f'"{text}" is not a valid alias', remedy="write THERE=HERE, each HOST:PORT", code="peer-alias")
     return there, here
 
 
@@ -118,10 +118,10 @@ def _show(row: Mapping[str, Any]) -> None:
         for each in flow["meetings"]:
             click.echo(f"    {each['feeding']}.{each['sink']} -> {each['reading']}.{each['source']} ({each['place']})")
     if not row["flows"] and row["answered_at"]:
-        click.echo("  none of its flows meets one here")
+        click.echo("  none of its flows is connected to a flow here")
 
 
 def _answers(row: Mapping[str, Any]) -> str:
     if row["silent_since"]:
-        return f"does not answer since {shown_moment(row['silent_since'])}: {row['why']}"
+        return f"no answer since {shown_moment(row['silent_since'])}: {row['why']}"
     return f"answered at {shown_moment(row['answered_at'])}" if row["answered_at"] else "not asked yet"

@@ -53,7 +53,7 @@ def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | Non
     def show() -> None:
         click.echo(f"quota {quota}: {_bounds(row)}")
         if row["over"]:
-            click.echo(f"its flows have more already ({_taken(row['taken'])}): they go on, and no other one starts until they have less")
+            click.echo(f"its flows have more already ({_taken(row['taken'])}): they keep running; no other flow starts until they use less")
 
     return CommandAnswer(row, show=show)
 
@@ -82,7 +82,7 @@ def list_(*, quota: str | None, masters: Masters) -> CommandAnswer:
 
     def show() -> None:
         if not rows:
-            click.echo("there is no quota: scribengin quota set LABEL=VALUE --cores N")
+            click.echo("there are no quotas; add one: scribengin quota set LABEL=VALUE --cores N")
         for number, row in enumerate(rows):
             if number:
                 click.echo()
@@ -108,7 +108,7 @@ def remove(*, quota: str, masters: Masters) -> CommandAnswer:
 
 def _show(row: Mapping[str, Any]) -> None:
     if row["refused"]:
-        click.echo(f"quota {row['quota']}: its record {row['refused']}; nothing more starts under it")
+        click.echo(f"quota {row['quota']}: its record {row['refused']}; no further flow starts under it")
     else:
         click.echo(f"quota {row['quota']}: {_bounds(row)}; taken: {_taken(row['taken'])}")
     flows = [

@@ -56,7 +56,7 @@ def command(*, retry: bool, labels: dict[str, str], wait: float | None, masters:
     found = {"flows": len(rows), "back": len(rows) - len(missing), "asked_again": asked, "missing": msgspec.to_builtins(missing)}
 
     def show() -> None:
-        click.echo(f"{found['back']} of {found['flows']} flows are as they are wanted")
+        click.echo(f"{found['back']} of {found['flows']} flows are in their desired state")
         if missing:
             print_table(found["missing"], {name: name for name in ("flow", "wanted", "state", "since", "reason", "next")})
 

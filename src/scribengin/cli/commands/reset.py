@@ -95,7 +95,7 @@ def _lost_text(lost: Mapping[str, Any]) -> str:
     """An entry of the trash's list, as a reset has written it."""
     if "query" in lost:
         return f"the state of query {lost['query']}"
-    return f"{lost['items']:,} files of sink {lost['sink']}" if lost["restorable"] else f"not sink {lost['sink']}: deleted for good"
+    return f"{lost['items']:,} files of sink {lost['sink']}" if lost["restorable"] else f"sink {lost['sink']}: deleted permanently"
 
 
 def _show_lost(lines: Sequence[str]) -> None:

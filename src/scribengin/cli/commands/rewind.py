@@ -53,7 +53,7 @@ def command(
     from scribengin.client.verb_models import Rewind
 
     if (to_time is None) == (to_batch is None):
-        raise click.UsageError("say --to-time or --to-batch")
+        raise click.UsageError("pass --to-time or --to-batch")
     at = None if to_time is None else to_time.isoformat()
     with masters.client() as client:
         return done(client, lambda sure: client.rewind(flow, Rewind(at, to_batch, query, sure)), yes=yes, dry_run=dry_run, wait_s=wait)

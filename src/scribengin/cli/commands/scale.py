@@ -87,7 +87,7 @@ def command(
         status = msgspec.to_builtins(wait_for(client, flow, (_STATES.get(goal, "stopped"),), wait))
 
     def show() -> None:
-        said = f"version {scaled.version} is wanted" if scaled.changed else "it has just that already"
+        said = f"version {scaled.version} is wanted" if scaled.changed else "nothing to do: it has these resources already"
         said += f"; operation {scaled.operation} spreads its state" if scaled.operation is not None else ""
         click.echo(f"flow {flow}: {said}" + (f"; it is {status['state']}" if status is not None else ""))
 

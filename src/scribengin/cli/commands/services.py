@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scribengin.embedded.services import ServiceInfo
 
-_TROUBLE = {"dead": "has ended without having been stopped", "silent": "is there and does not answer"}
+_TROUBLE = {"dead": "ended without being stopped", "silent": "is running and does not answer"}
 
 
 def _which(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -57,5 +57,8 @@ def command(*, text: str | None, file: str | None, keep_going: bool, home: Home)
 
 
 def _problem(name: str, line: int, words: list[str], status: int) -> Problem:
-    what, remedy = f"{' '.join(words)} ended with status {status}", "the lines above say why; --keep-going passes on"
+    what, remedy = (
+        f"{' '.join(words)} ended with status {status}",
+        "the lines above give the reason; --keep-going continues with the next line",
+    )
     return Problem("shell-failed", Place(name, line, 1), what, remedy)

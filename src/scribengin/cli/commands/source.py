@@ -91,8 +91,8 @@ def skip(*, flow: str, file: str, state: Path | None) -> CommandAnswer:
         skipped = [row for tier, part in found.queries() for row in _skip(part, tier.flow, file)]
     if not skipped:
         raise Refused(
-            f"{file} is in no Batch that is taken and not yet committed",
-            remedy="name the file as the error did; what is committed stays as it is",
+            f"{file} is not in an uncommitted Batch",
+            remedy="write the file as in the error message; committed files stay as they are",
             code="skip-unknown",
         )
     lines = [f"query {row['query']}: {row['file']} is skipped, {row['bytes']:,} bytes" for row in skipped]
@@ -127,7 +127,7 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
         near = did_you_mean(source, declared.sources) or f"its sources are {', '.join(declared.sources)}"
         raise Refused(f'flow "{declared.name}" has no source "{source}"', remedy=near, code="source-unknown")
     if position != "end" and not position.isdigit():
-        raise Refused(f'"{position}" is not a valid position', remedy="say a number of entries, or end", code="position-unknown")
+        raise Refused(f'"{position}" is not a valid position', remedy="write a number of entries, or end", code="position-unknown")
     to = None if position == "end" else int(position)
     with found.leases() as leases:
         chosen = found.queries(query)
@@ -161,7 +161,7 @@ def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryF
     forward = ", ".join(part.name for _, part in parts if part not in back)
     if forward or not back:
         meant.append(
-            f'this lets {forward or "no query"} pass over what source "{source}" holds before position {position}; it is never read'
+            f'this lets {forward or "no query"} skip what source "{source}" holds before position {position}; those records are never read'
         )
     for tier, part in parts:
         if part not in back:
@@ -175,7 +175,7 @@ def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryF
         ]
         meant.append(
             f'this lets {part.name} read source "{source}" again from position {position} to {moved.before} ({_amount(moved)}); '
-            f"what was written of it stays, so that it will be duplicated in: {', and '.join(doubled) or 'none'}"
+            f"rows written from it stay in the sinks, and will be duplicated in: {', and '.join(doubled) or 'none'}"
         )
     return meant
 
@@ -190,7 +190,7 @@ def _line(moved: MovedPosition) -> str:
     if not moved.back:
         return f"{where}; {_amount(moved)} unread"
     twice = ", ".join(f"{sink} up to {rows:,} rows" for sink, rows in (moved.doubled or {}).items())
-    return f"{where}; {_amount(moved)} read again by the next run, in the new lineage {moved.lineage}; doubled then: {twice}"
+    return f"{where}; {_amount(moved)} read again by the next run, in the new lineage {moved.lineage}; duplicated then: {twice}"
 
 
 def reads(part: QueryFolder, source: str) -> bool:

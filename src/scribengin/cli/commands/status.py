@@ -153,18 +153,18 @@ def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
         if folder["keeper"] is not None and not folder["did_at"] and not folder["error"]:
             continue
         if not folder["node"]:
-            said = "nobody keeps it yet"
+            said = "no host maintains it yet"
         elif folder["keeper"] is None:
-            said = f"{folder['node']} is to keep it, and does not yet"
+            said = f"{folder['node']} is assigned to maintain it, and has not started"
         else:
-            said = f"kept by {folder['node']}, looked at {shown_moment(folder['looked_at']) or 'not yet'}"
+            said = f"maintained by {folder['node']}, looked at {shown_moment(folder['looked_at']) or 'not yet'}"
         if folder["did_at"]:
-            cleared = f"{folder['files']:,} file{'' if folder['files'] == 1 else 's'} ({show_bytes(folder['bytes'])}) cleared away"
+            cleared = f"{folder['files']:,} file{'' if folder['files'] == 1 else 's'} ({show_bytes(folder['bytes'])}) deleted"
             done = f"{folder['folded']:,} commit records folded, {cleared}"
             said += f"; {shown_moment(folder['did_at'])}: {done}"
         click.echo(f"folder {folder['path']}: {said}")
         if folder["error"]:
-            click.echo(f"  upkeep fails: {folder['error']}")
+            click.echo(f"  maintenance fails: {folder['error']}")
 
 
 def _show_workflow(part: dict[str, Any]) -> None:
@@ -174,12 +174,12 @@ def _show_workflow(part: dict[str, Any]) -> None:
             places = dict.fromkeys(each["place"] for each in met if each[side] == flow)
             click.echo(f"  {word} {flow}, at {' and '.join(places)}")
     for source, there in sorted(part["through"].items()):
-        said = f"all that was there at {shown_moment(there['at'])}" if there["at"] else f"not known yet, for {there['unknown']}"
+        said = f"everything that was there at {shown_moment(there['at'])}" if there["at"] else f"not known yet, for {there['unknown']}"
         click.echo(f"  acknowledged to the end of the workflow, of {source}: {said}")
     if part["operation"] is not None:
         asked = part["operation"]
         waits = f": {'; '.join(asked['waits_for'])}" if asked["waits_for"] else ""
-        click.echo(f"  operation {asked['id']} wants its workflow {asked['goal']}{waits}")
+        click.echo(f"  operation {asked['id']} sets its workflow to {asked['goal']}{waits}")
     for each in part["ill"]:
         since = f" since {shown_moment(each['since'])}" if each["since"] else ""
         why, then = (f"{sign}{each[key]}" if each[key] else "" for sign, key in ((": ", "reason"), ("; ", "next")))
@@ -198,7 +198,7 @@ def _going(now: dict[str, Any]) -> str:
     soon = "never caught up at this rate" if now["falls_behind"] else ""
     if now["catch_up_s"]:
         soon = f"caught up in {show_duration(now['catch_up_s'])}"
-    silent = f"nothing was heard of {' and '.join(now['silent'])} for {show_duration(now['heard_s'])}" if now["silent"] else ""
+    silent = f"no report from {' and '.join(now['silent'])} for {show_duration(now['heard_s'])}" if now["silent"] else ""
     rates = f"in {now['rows_in_per_s']:,.0f} rows/s, out {now['rows_out_per_s']:,.0f} rows/s"
     return "; ".join(filter(None, [rates, waits, soon, now["bottleneck"], silent]))
 
@@ -210,7 +210,7 @@ def _show(found: dict[str, Any], dead_list: str) -> None:
 
     for tier in found["tiers"]:
         holder = tier["holder"]
-        by = f"runs: process {holder['pid']} on {holder['host']} since {shown_moment(holder['since'])}" if holder else "does not run"
+        by = f"running: process {holder['pid']} on {holder['host']} since {shown_moment(holder['since'])}" if holder else "not running"
         click.echo(f"tier {tier['tier']} {by}")
     click.echo()
     queries = [

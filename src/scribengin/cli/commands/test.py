@@ -56,7 +56,7 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
         return _from_run(paths, state, rows)
     suites, problems = _read(paths, partial(read_suite, named=named))
     if not any(chosen(suite, named) for suite in suites):
-        what = f'no test has a name with "{named}" in it' if named else "there is no test"
+        what = f'no test name contains "{named}" in it' if named else "there are no tests"
         remedy = (
             "write one under `tests:`; see docs/flow-file.md"
             if not named

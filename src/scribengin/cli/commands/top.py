@@ -126,7 +126,7 @@ def _why(row: dict[str, Any]) -> str:
     if now is None or row["state"] == "stopped":  # it has no worker that could be heard, and nothing holds it up
         return "; ".join(filter(None, [firing, row["reason"]]))
     names = " and ".join(now["silent"])
-    silent = f"nothing was heard of {names} for {show_duration(now['heard_s'])}" if names else ""
+    silent = f"no report from {names} for {show_duration(now['heard_s'])}" if names else ""
     # what held it up when it fell behind, and does now, is seldom worth two sentences
     behind = row["reason"].startswith(BEHIND) and now["bottleneck"]
     reason = BEHIND.rstrip(": ") if behind else row["reason"]

@@ -78,18 +78,20 @@ def _followed(client: Client, way: dict[str, Any]) -> dict[str, list[dict[str, A
                 if (flow, record) in seen:
                     continue
                 if len(found) == _MOST_FOLLOWED:
-                    here["notes"].append(f"only {_MOST_FOLLOWED} are followed; go on with: scribengin trace {flow} {shlex.quote(record)}")
+                    here["notes"].append(
+                        f" only {_MOST_FOLLOWED} are followed; continue with: scribengin trace {flow} {shlex.quote(record)}"
+                    )
                     return found
                 seen.add((flow, record))
                 peer, far, there = flow.partition("/")
                 if far:
-                    here["notes"].append(f"it goes on at peer {peer}: scribengin trace {there} {shlex.quote(record)}, asked of its masters")
+                    here["notes"].append(f"it continues at peer {peer}; ask its masters: scribengin trace {there} {shlex.quote(record)}")
                     continue
                 try:
                     found.append(client.trace(flow, record))
                 except ScribenginError as error:
-                    why = f"{record} of flow {flow} cannot be looked at: {error.message}"
-                    elsewhere = "; where it is a peer's: scribengin peer list" if error.code == "flow-unknown" else ""
+                    why = f"{record} of flow {flow} cannot be read: {error.message}"
+                    elsewhere = "; for flows of a peer see: scribengin peer list" if error.code == "flow-unknown" else ""
                     here["notes"].append(why + elsewhere)
                 else:
                     coming.append(found[-1])
@@ -107,7 +109,7 @@ def _show_all(ways: Sequence[dict[str, Any]], limit: int) -> None:
 
 def _show(found: dict[str, Any], limit: int) -> None:
     for came in found.get("came", ()):
-        click.echo(f"it was made of record {came['record']} of flow {came['flow']}")
+        click.echo(f"made from record {came['record']} of flow {came['flow']}")
     ways = [(each, f"sink {each['sink']}") for each in found["arrivals"]]
     ways += [(each, f"dead letter of {each['step']}: {each['reason']}: {each['message']}") for each in found["dead"]]
     for each, end in ways[:limit]:
@@ -116,7 +118,7 @@ def _show(found: dict[str, Any], limit: int) -> None:
             click.echo(f"  {hop_text(hop)}")
         click.echo(f"  → {end}")
     for read in found["read"]:
-        acknowledged = "all that was made of it is committed" if read["acknowledged"] else "not yet acknowledged"
+        acknowledged = "everything made from it is committed" if read["acknowledged"] else "not yet acknowledged"
         batch = f"Batch {read['batch']:,} of query {read['query']}, tier {read['tier']}"
         click.echo(f"{batch}, read {read['stream']} at {read['decided_at']}; {acknowledged}")
     all_went = found.get("went", ())

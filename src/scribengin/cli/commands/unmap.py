@@ -26,5 +26,5 @@ def command(*, tier: str, masters: Masters) -> CommandAnswer:
     """
     with masters.client() as client:
         changed = client.unbind(*parts_of(tier)).changed
-    said = "may run anywhere" if changed else "was not mapped"
+    said = "may run on any node" if changed else "was not mapped"
     return CommandAnswer({"tier": tier, "changed": changed}, show=lambda: click.echo(f"{tier} {said}"))

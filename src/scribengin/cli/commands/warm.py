@@ -26,6 +26,6 @@ def command(*, stop: bool) -> CommandAnswer:
         for each in found:
             click.echo(f"{each.folder}  pid {each.pid}" + ("  stopped" if stop else ""))
         if not found:
-            click.echo("no Spark is kept warm")
+            click.echo("no Spark session is kept warm")
 
     return CommandAnswer(result, show=show)

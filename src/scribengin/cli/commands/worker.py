@@ -59,7 +59,7 @@ def show(*, worker: str, masters: Masters) -> CommandAnswer:
         if known is None:
             there = " and ".join(filter(None, [tier.worker, tier.standby.worker if tier.standby else None]))
             remedy = f"the newest: {there}" if there else f"see: scribengin status {found[1]}"
-            raise Refused(f'nothing is known of a worker "{worker}"', remedy=remedy, code="worker-unknown")
+            raise Refused(f'there is no record of a worker "{worker}"', remedy=remedy, code="worker-unknown")
         own = _own(known, found[1], plane)
     result = {"source": "worker", **own} if own is not None else {"source": "registry", **known}
     result["folders"] = msgspec.to_builtins([folder for folder in flow.folders if tier.tier in folder.tiers])
@@ -96,7 +96,7 @@ def _own(known: dict[str, Any], flow: str, plane: Client | RegistryView) -> dict
 def _show(found: dict[str, Any]) -> None:
     click.echo(f"worker {found['worker']} is {found['state']}" + (f", {found['http']}" if found["source"] == "worker" else ""))
     if found["source"] == "registry":
-        click.echo(f"it does not answer ({found.get('silent') or 'here'}); the registry says:")
+        click.echo(f"it does not answer ({found.get('silent') or 'here'}); the registry has:")
     for name in ("node", "cause", "remedy", "starts_again"):
         if found.get(name):
             click.echo(f"  {name.replace('_', ' ')}: {found[name]}")
