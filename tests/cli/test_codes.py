@@ -209,7 +209,7 @@ _NO_LETTERS = {
     "Out",
     "_State",
     "Unread",
-    "Row",
+    "PreviewedRow",
     "failed",
 }
 """calls with a `reason` that is none of a dead letter"""

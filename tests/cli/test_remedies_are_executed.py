@@ -29,7 +29,7 @@ _COMMAND = re.compile(r"\bscribengin (?!import\b)([a-z]|$)")
 _MAY_HAVE = re.compile(rf'{_COMMAND.pattern}|"scribengin |^    code = |\b({"|".join(BUILDERS)})\(', re.MULTILINE)
 """a file without it names no command, and has no class with a code"""
 _TEXTS = (ast.BinOp, ast.BoolOp, ast.Call, ast.Constant, ast.IfExp, ast.JoinedStr)
-_NO_PROBLEMS = {"InputError", "Key", "Outcome"}
+_NO_PROBLEMS = {"InputError", "Key", "AttemptOutcome"}
 """what has texts that are codes too, and makes no problem"""
 Scope = dict[str, list[ast.expr]]
 

@@ -14,7 +14,7 @@ from scribengin.registry.tree import TREE, Branch, Writer
 
 SOURCES = Path(scribengin.__file__).parent
 NAMES = {id(branch): name for name, branch in vars(tree).items() if isinstance(branch, Branch)}
-WRITING = {"create", "put", "_put", "replace", "Create", "Replace", "Lease", "Presence"}
+WRITING = {"create", "put", "_put", "replace", "Create", "Replace", "RegistryLease", "Presence"}
 """what is called on a place, with it, or on what was read there, to write it; the last two take a right, or say that one is there"""
 ELECTION = "Election"
 """takes `leader`, whose name it knows by itself"""
