@@ -165,4 +165,4 @@ def test_the_code_of_a_sink_is_what_lies_beside_its_classes(place: Path) -> None
     where = ConnectorContext("out", place, SINK.filled({"path": "out", "format": "json"}) | {"token": SECRET})
     files = {path.rpartition("/")[2] for path in own_code(broken.HasToken(where))}
     assert {"broken_files.py", "sink.py", "sink_stream.py"} <= files
-    assert not {"conformance_deaths.py", "deaths.py", "abc.py"} & files
+    assert not {"conformance.py", "deaths.py", "abc.py"} & files

@@ -3,32 +3,473 @@
 For the tests of a connector of your own:
 
     def test_my_sink_keeps_the_contract(tmp_path):
-        check_sink(lambda: MySink(Place("out", tmp_path, {...})), lambda: read_my_rows(tmp_path), schema=SCHEMA, rows=ROWS)
+        check_sink(lambda: MySink(ConnectorContext("out", tmp_path, {...})), lambda: read_my_rows(tmp_path), schema=SCHEMA, rows=ROWS)
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import pickle
+import signal
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import can_be_looked_at
-from scribengin.connectors.contract import BatchLimits, SourceStream
-from scribengin.core.errors import StateError
-from scribengin.testing.conformance_deaths import check_at_once, check_deaths, check_kills
-from scribengin.testing.conformance_rows import check_poison, check_wider
-from scribengin.testing.conformance_secrets import check_secret, logs
-from scribengin.testing.conformance_sinks import LINEAGE, OWNER, SinkTrial, through_json
-from scribengin.testing.sentences import must
+import numpy as np
+import pyarrow as pa
+
+from scribengin.connectors.abilities import can_be_looked_at, compares_columns, is_chained, offers, takes_json, wants_origins
+from scribengin.connectors.contract import BatchId, BatchLimits, Decided, Receipt, SourceStream
+from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.types import arrow_schema
+from scribengin.formats.json_rows import json_rows
+from scribengin.formats.origins import Origins
+from scribengin.testing.children import await_end, fork
+from scribengin.testing.deaths import Site, died_at, own_code, sites_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import SourceConnector, StagingSink
+    from scribengin.connectors.contract import OriginStream, RefusedRow, SinkStream, SourceConnector, StagingSink
     from scribengin.core.types import Schema
-    from scribengin.testing.conformance_sinks import Rows
+    from scribengin.formats.contract import Bad
+
+    Row = Mapping[str, Any]
+    Rows = Sequence[Row]
+
+
+def must(holds: bool, sentence: str) -> None:
+    """Raises AssertionError with the sentence of the contract that does not hold."""
+    if not holds:
+        raise AssertionError(f"the contract is broken: {sentence}")
+
+
+OWNER, LINEAGE = "conformance", "lineage-1"
+
+
+class SinkTrial:
+    """One place, the Batches that came there, and what must stand there therefore."""
+
+    def __init__(self, make_sink: Callable[[], StagingSink], read_back: Callable[[], Rows], schema: Schema) -> None:
+        self.make_sink = make_sink
+        self.schema = schema
+        sink = make_sink()
+        self.exactly_once = sink.exactly_once
+        self._chained = is_chained(sink)
+        self.raised: list[BaseException] = []
+        """what the sink has said no with"""
+        self.decisions: list[Decided] = []
+        self.stands: Counter[str] = Counter()
+        self._read_back = read_back
+
+    def prepared(self) -> StagingSink:
+        """A fresh one, as in a new process."""
+        sink = self.make_sink()
+        sink.prepare(owner=OWNER, lineage=LINEAGE)
+        return sink
+
+    def publish(self, sink: StagingSink, decided: Decided) -> None:
+        """As the engine does, with what the place chooses."""
+        publish(sink, decided)
+
+    def recover(self, decided: Decided, *, before: int | None = None) -> StagingSink:
+        """In a fresh process, which can go on with the sink that is returned."""
+        sink = self.prepared()
+        if offers(offering := sink):
+            offering.offer(decided, none_refused)
+        sink.recover(decided, lineage=LINEAGE, before=decided.batch.number + 1 if before is None else before)
+        return sink
+
+    def stage(
+        self,
+        sink: StagingSink,
+        number: int,
+        rows: Rows,
+        *,
+        attempt: str,
+        unit: int = 0,
+        term: int = 1,
+        abort: bool = False,
+    ) -> Receipt:
+        """What a task does, with a copy of the sink."""
+        copy: StagingSink = pickle.loads(pickle.dumps(sink))
+        stream = copy.stream(batch_id(number, term), unit, f"{attempt}-{unit}", self.schema)
+        if rows:
+            refused = write_rows(stream, rows, f"source/{number}-{unit}+", self.schema, as_json=bool(unit or number))
+            must(not refused, f"rows that fit the schema are taken: {refused}")
+        if abort:
+            stream.abort()
+            return Receipt("", unit, 0, 0)
+        return stream.close()
+
+    def decided(self, sink: StagingSink, number: int, units: Sequence[Rows], *, attempt: str, term: int = 1) -> Decided:
+        """A Batch of these units, each staged by one attempt."""
+        receipts = [self.stage(sink, number, rows, attempt=attempt, unit=unit, term=term) for unit, rows in enumerate(units)]
+        return self.decide(number, receipts, term=term)
+
+    def decide(self, number: int, receipts: Sequence[Receipt], *, term: int = 1) -> Decided:
+        """What a decision record would say."""
+        return Decided(batch_id(number, term), f"hash-{number}", tuple(receipts), self.behind())
+
+    def next(self, sink: StagingSink, units: Sequence[Rows], *, attempt: str) -> Decided:
+        """The Batch behind all others."""
+        decided = self.decided(sink, len(self.decisions), units, attempt=attempt, term=2)
+        self.decisions.append(decided)
+        return decided
+
+    def behind(self) -> Mapping[str, Any]:
+        """What the sink says of its place now."""
+        if not self._chained:
+            return {}
+        sink = self.prepared()
+        return sink.behind(0) if is_chained(sink) else {}
+
+    def found(self) -> list[dict[str, Any]]:
+        """What a foreign reader sees."""
+        return [dict(row) for row in self._read_back()]
+
+    def sees(self, rows: Rows, sentence: str) -> None:
+        """These rows stand there, and no others."""
+        found = self.found()
+        self.stands = Counter(map(repr, found))
+        must(self.stands == Counter(repr(dict(row)) for row in rows), f"{sentence}; expected {list(rows)}, found {found}")
+
+    def grows(self, rows: Rows, sentence: str, *, died: bool = False) -> None:
+        """These came to what stood there. `died`: where a sink promises no more than that, some may have come twice."""
+        found, came = Counter(map(repr, self.found())), Counter(repr(dict(row)) for row in rows)
+        lost, more = self.stands + came - found, found - self.stands - came
+        if died and not self.exactly_once:
+            more -= Counter({row: count for row, count in more.items() if row in came})
+        must(not lost, f"{sentence}; lost: {_shown(lost)}")
+        must(not more, f"{sentence}; doubled, or never decided: {_shown(more)}")
+        self.stands = found
+
+    def midst(self, rows: Rows, sentence: str) -> None:
+        """Some of them may be visible already, whole; what was there is there."""
+        try:
+            found = Counter(map(repr, self.found()))
+        except Exception as error:
+            raise AssertionError(f"the contract is broken: {sentence}; a reader met this: {error!r}") from error
+        torn, gone = found - self.stands - Counter(repr(dict(row)) for row in rows), self.stands - found
+        must(not gone, f"{sentence}; gone: {_shown(gone)}")
+        must(not torn, f"{sentence}; torn, doubled, or never decided: {_shown(torn)}")
+
+    def refuses(self, act: Callable[[], object], what: str, *, harmless: bool = False) -> None:
+        """`act` must raise; where it is `harmless` it may also do nothing."""
+        before = self.found()
+        try:
+            act()
+        except (FencedError, StateError, Refused) as error:
+            self.raised.append(error)
+        else:
+            must(harmless, f"a sink refuses {what}")
+        must(sorted(map(repr, self.found())) == sorted(map(repr, before)), f"a refusal of {what} changes nothing")
+
+
+def batch_id(number: int, term: int) -> BatchId:
+    """Of the one Query."""
+    return BatchId("flow", "query", LINEAGE, number, term)
+
+
+def publish(sink: StagingSink, decided: Decided) -> None:
+    """Of rows that the place takes, all of them."""
+    if offers(sink):
+        sink.offer(decided, none_refused)
+    sink.publish(decided)
+
+
+def none_refused(refusal: RefusedRow) -> None:
+    """For rows that fit."""
+    must(holds=False, sentence=f"rows that fit the schema are taken: {refusal}")
+
+
+def write_rows(stream: SinkStream | OriginStream, rows: Rows, label: str, schema: Schema, *, as_json: bool) -> Sequence[Bad]:
+    """As a task does. Row i was made of `label` + i. `as_json`: so, where the stream takes it."""
+    batch = pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(schema))
+    if wants_origins(stream):
+        return stream.write_from(batch, Origins.of(label, np.arange(len(rows))))
+    ids = [f"{label}{index}" for index in range(len(rows))] if stream.wants_ids else None
+    if as_json and takes_json(stream):
+        plain = json_rows(schema, stream.json_needs or ())
+        if plain is not None and (lines := plain.of_rows([dict(row) for row in rows])) is not None:
+            return stream.write_json(lines[0], len(rows), lines[1], ids)
+    return stream.write(batch, ids)
+
+
+def through_json(decided: Decided) -> Decided:
+    """As it comes out of its record."""
+    receipts = tuple(Receipt.from_json(json.loads(json.dumps(receipt.as_json()))) for receipt in decided.receipts)
+    return replace(decided, receipts=receipts)
+
+
+def _shown(rows: Counter[str]) -> str:
+    return ", ".join(f"{count} x {row}" for row, count in rows.most_common(4))
+
+
+def check_poison(trial: SinkTrial, rows: Rows, poison: Rows) -> None:
+    """Rows that the place never takes, each between two of `rows`, in either form in which rows come."""
+    must(len(poison) <= len(rows), "check_sink needs as many rows as there are of poison")
+    for as_json in (False, True):
+        mixed = [row for one, other in zip(rows, poison, strict=False) for row in (one, other)] + [rows[0]]
+        wrong = set(range(1, len(mixed), 2))
+        try:
+            told = _told(trial, mixed, as_json=as_json)
+        except Exception as error:
+            raise AssertionError(f"the contract is broken: a row that the place never takes is no reason to fail; {error!r}") from error
+        must(
+            sorted(index for index, _, _ in told) == sorted(wrong),
+            f"each row that the place never takes comes back, from `write` or from `offer`, and no other; rows {sorted(wrong)} are wrong, "
+            f"what came back: {told}",
+        )
+        must(all(reason and message for _, reason, message in told), f"a row that comes back has a reason and a message: {told}")
+        trial.grows([row for index, row in enumerate(mixed) if index not in wrong], "rows beside one that the place never takes are taken")
+
+
+def check_wider(trial: SinkTrial, schema: Schema, rows: Rows) -> None:
+    """Rows with more columns than those that stand there."""
+    new = [name for name in schema.names if name not in trial.schema]
+    must(bool(new) and all(row[name] is not None for row in rows for name in new), "check_sink needs rows that fill a new column")
+    sink = trial.prepared()
+    told = sink.unlike(schema) if compares_columns(sink) else []
+    trial.grows([], "`unlike` changes nothing")
+    if told:
+        must(all(name in " ".join(told) for name in new), f"`unlike` names the columns that the place does not take: {new}, it says {told}")
+        return
+    number = len(trial.decisions)
+    try:
+        stream = sink.stream(batch_id(number, 2), 0, "wider", schema)
+        refused = write_rows(stream, rows, f"source/{number}-0+", schema, as_json=False)
+        decided = trial.decide(number, [stream.close()], term=2)
+        trial.decisions.append(decided)
+        trial.publish(sink, decided)
+    except Exception as error:
+        raise AssertionError(
+            f"the contract is broken: a sink whose place does not take a new column says so by `unlike`, before a start; it said: {error!r}"
+        ) from error
+    must(not refused, f"a sink whose place does not take a new column says so by `unlike`, before a start; it refused {refused}")
+    wanted, found = Counter(_plain(row, ()) for row in rows), Counter(_plain(row, new) for row in trial.found())
+    must(not wanted - found, f"a new column is written, or `unlike` tells that it is not; lost: {list(wanted - found)[:2]}")
+
+
+def _told(trial: SinkTrial, rows: Rows, *, as_json: bool) -> list[tuple[int, str, str]]:
+    """(index, reason, message) of those that came back, behind a publication of the others."""
+    sink, number = trial.prepared(), len(trial.decisions)
+    label = f"source/{number}-0+"
+    stream = sink.stream(batch_id(number, 2), 0, f"poisoned-{as_json}", trial.schema)
+    told = [(bad.ordinal, bad.reason, bad.message) for bad in write_rows(stream, rows, label, trial.schema, as_json=as_json)]
+    decided = trial.decide(number, [stream.close()], term=2)
+    refused: list[RefusedRow] = []
+    if offers(sink):
+        sink.offer(decided, refused.append)
+    decided = replace(decided, refused=len(refused))
+    trial.decisions.append(decided)
+    sink.publish(decided)
+    for refusal in refused:
+        must(isinstance(json.loads(refusal.came), dict), f"a Refusal has the row as a JSON object: {refusal}")
+        ordinal = refusal.id.removeprefix(label)
+        must(ordinal.isdecimal(), f"a Refusal names the row by what it was made of: {refusal}")
+        told.append((int(ordinal), refusal.reason, refusal.message))
+    return told
+
+
+def _plain(row: Row, new: Collection[str]) -> str:
+    """To compare by; a row that was there before has none of the `new` columns, or nulls there."""
+    return repr(sorted((name, value) for name, value in row.items() if value is not None or name not in new))
+
+
+def check_secret(
+    trial: SinkTrial, secret: str, *, folders: Sequence[Path], away: Callable[[], StagingSink] | None, logged: Sequence[str]
+) -> None:
+    """Look for it. `folders`: what the sink has written to; `away`: a sink with the secret whose place does not answer."""
+    sink = trial.prepared()
+    stream = sink.stream(batch_id(len(trial.decisions), 2), 0, "looked-at", trial.schema)
+    for what, shown in (("the sink", sink), ("a pickled copy of it", pickle.loads(pickle.dumps(sink))), ("a stream", stream)):
+        must(secret not in f"{shown} {shown!r}", f"a secret is not shown; it is in the text of {what}")
+    stream.abort()
+    audited = list(sink.audit(lineage=LINEAGE, decided=trial.decisions))
+    must(secret not in repr(trial.decisions), "a secret is not shown; it is in a receipt")
+    must(secret not in repr(audited), "a secret is not shown; it is in what an audit tells")
+    must(secret not in repr(trial.found()), "a secret is not shown; readers see it")
+    raised = [*trial.raised, *_raised_by(away)]
+    told = next((error for error in raised if any(secret in text for text in _texts(error))), None)
+    must(told is None, f"a secret is not shown; it is in a {type(told).__name__}, or in what that came of")
+    for path in (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()):
+        must(secret.encode() not in path.read_bytes(), f"a secret is not shown; it is in the file {path.name}")
+    must(not any(secret in line for line in logged), "a secret is not shown; it is in a log")
+
+
+@contextmanager
+def logs() -> Iterator[list[str]]:
+    """What is logged meanwhile, with tracebacks."""
+    lines: list[str] = []
+    handler = _Keeping(lines)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+class _Keeping(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record))
+
+
+def _raised_by(away: Callable[[], StagingSink] | None) -> list[BaseException]:
+    if away is None:
+        return []
+    try:
+        away().prepare(owner=OWNER, lineage=LINEAGE)
+    except Exception as error:
+        return [error]
+    raise AssertionError("the contract is broken: a sink whose place does not answer raises")
+
+
+def _texts(error: BaseException | None) -> Iterator[str]:
+    """Of the error and of all that it came of: a traceback shows them."""
+    while error is not None:
+        yield f"{error} {error!r} {getattr(error, 'remedy', '')}"
+        error = error.__cause__ or error.__context__
+
+
+_AT_ONCE_S = 30.0
+
+
+_KILLED = -signal.SIGKILL
+
+
+def check_deaths(trial: SinkTrial, rows: Rows, *, every_line: bool) -> list[Site]:
+    """Die wherever publishing passes, each time with a Batch of its own; returns where that was. `rows`: four."""
+    units = _units(trial, rows)
+    sites = _sites(trial, units, every_line=every_line)
+    sink = trial.prepared()
+    for nth, site in enumerate(sites):
+        decided = trial.next(sink, units, attempt=f"died-{nth}")
+        died_at(site, lambda sink=sink, decided=decided: publish(sink, decided), own_code(sink))  # type: ignore[misc]
+        sink = _comes_again(trial, decided, rows, f"a driver dies at {site}")
+    if offers(offering := sink):
+        decided = trial.next(sink, units, attempt="offered")
+        offering.offer(decided, none_refused)
+        _comes_again(trial, decided, rows, "a driver dies between `offer` and `publish`")
+    return sites
+
+
+def check_kills(trial: SinkTrial, rows: Rows, sites: Sequence[Site]) -> None:
+    """Two processes are killed: a task that has written and not closed, a driver at the middle one of `sites`, where there are any.
+    `rows`: four."""
+    sink, number = trial.prepared(), len(trial.decisions)
+    child = fork(_stage_and_die, pickle.dumps(sink), number, list(rows[:2]), trial.schema)
+    must((status := await_end(child)) == _KILLED, f"a copy of the sink stages rows in a process of its own; it ended with {status}")
+    trial.grows([], "what a task had staged that was killed is not visible")
+    try:
+        decided = trial.next(sink, [rows[2:]], attempt="after-a-kill")
+        trial.publish(sink, decided)
+    except Exception as error:
+        raise AssertionError(f"the contract is broken: a task that was killed is in nobody's way; {error!r}") from error
+    trial.grows(rows[2:], "what a task had staged that was killed is never visible")
+    if sites:
+        decided = trial.next(sink, _units(trial, rows), attempt="killed")
+        child = fork(_publish_and_die, pickle.dumps(sink), decided, sites[len(sites) // 2])
+        must(
+            (status := await_end(child)) in (_KILLED, 0),
+            f"a copy of the sink publishes in a process of its own, unless `copies_publish=False`; it ended with {status}",
+        )
+        _comes_again(trial, decided, rows, f"a driver is killed at {sites[len(sites) // 2]}")
+
+
+def check_at_once(trial: SinkTrial, rows: Rows) -> None:
+    """Two attempts at one unit write at the same time, and both close, or one of them aborts. `rows`: four."""
+    sink = trial.prepared()
+    for aborts in (False, True):
+        number = len(trial.decisions)
+        turn = threading.Barrier(2, timeout=_AT_ONCE_S)
+        with ThreadPoolExecutor(2) as pool:
+            good = pool.submit(_attempt, trial, sink, number, rows[:2], turn, name=f"good-{aborts}")
+            other = pool.submit(_attempt, trial, sink, number, rows[2:], turn, name=f"other-{aborts}", aborts=aborts)
+        failed = [error for error in (good.exception(), other.exception()) if error is not None]
+        # one that fails leaves the other one waiting
+        failed.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
+        try:
+            if failed:
+                raise failed[0]
+            receipt = good.result()
+            assert receipt is not None
+            decided = trial.decide(number, [receipt], term=2)
+            trial.decisions.append(decided)
+            trial.publish(sink, decided)
+        except Exception as error:
+            raise AssertionError(f"the contract is broken: two attempts at one unit may write at once; {error!r}") from error
+        trial.grows(rows[:2], "of two attempts that write at once, those rows become visible that were decided, and those only")
+
+
+def _units(trial: SinkTrial, rows: Rows) -> list[Rows]:
+    """As many as needed: of a place that takes rows one by one, some are still to be sent when the first ones are."""
+    return [[row] for row in rows] if offers(trial.make_sink()) else [rows[:2], rows[2:]]
+
+
+def _sites(trial: SinkTrial, units: Sequence[Rows], *, every_line: bool) -> list[Site]:
+    """Crash points first. A sink that passes none has lines only."""
+    sink = trial.prepared()
+    decided = trial.next(sink, units, attempt="whole")
+    passed = sites_of(lambda: publish(sink, decided), own_code(sink))
+    trial.grows([row for rows in units for row in rows], "publish makes the decided rows visible, and those only")
+    points = [site for site in passed if not site.is_line]
+    # the last ones first: there most is at stake
+    return points if points and not every_line else [*points, *reversed([site for site in passed if site.is_line])]
+
+
+def _comes_again(trial: SinkTrial, decided: Decided, rows: Rows, what: str) -> StagingSink:
+    trial.midst(rows, f"{what}: readers see decided rows whole, or not yet")
+    try:
+        sink = trial.recover(decided)
+    except StateError as error:
+        raise AssertionError(f"the contract is broken: {what} and comes again: it finds all that it needs; {error}") from error
+    trial.grows(rows, f"{what} and comes again: each decided row stands there once", died=True)
+    return sink
+
+
+def _attempt(
+    trial: SinkTrial, sink: StagingSink, number: int, rows: Rows, turn: threading.Barrier, *, name: str, aborts: bool = False
+) -> Receipt | None:
+    """A task that keeps step with another one: open, a row, another row, closed."""
+    try:
+        copy: StagingSink = pickle.loads(pickle.dumps(sink))
+        turn.wait()
+        stream: Any = copy.stream(batch_id(number, 2), 0, name, trial.schema)
+        for index, row in enumerate(rows):
+            turn.wait()
+            refused = write_rows(stream, [row], f"source/{number}-{index}+", trial.schema, as_json=False)
+            must(not refused, f"rows that fit the schema are taken: {refused}")
+        turn.wait()
+        if aborts:
+            stream.abort()
+            return None
+        receipt: Receipt = stream.close()
+    except BaseException:
+        turn.abort()
+        raise
+    return receipt
+
+
+def _stage_and_die(sink: bytes, number: int, rows: Rows, schema: Any) -> None:
+    stream: SinkStream | Any = pickle.loads(sink).stream(batch_id(number, 2), 0, "killed-0", schema)
+    write_rows(stream, rows, f"source/{number}-0+", schema, as_json=False)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _publish_and_die(sink: bytes, decided: Decided, site: Site) -> None:
+    copy: StagingSink = pickle.loads(sink)
+    died_at(site, lambda: publish(copy, decided), own_code(copy), kill=True)
 
 
 def check_source(source: SourceConnector, *, limits: BatchLimits | None = None) -> int:

@@ -19,7 +19,7 @@ from scribengin.connectors.keyed.sink import KeyedSink
 from scribengin.connectors.keyed.versions import next_base
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.json_lines import json_lines
-from scribengin.testing.sentences import must
+from scribengin.testing.conformance import must
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

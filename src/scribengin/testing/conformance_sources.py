@@ -4,7 +4,7 @@ of them together are what a source of your own should pass.
 
     def test_my_source_keeps_the_contract(tmp_path):
         place = MyPlace(tmp_path)
-        check_changing_source(Bench(lambda: MySource(Place("in", tmp_path, {...})), place.add, SOURCE, {...}, change=place.change))
+        check_changing_source(Bench(lambda: MySource(ConnectorContext("in", tmp_path, {...})), place.add, SOURCE, {...}, change=place.change))
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from scribengin.core.errors import SourceError, Unreachable
 from scribengin.plan.guarantee import path_guarantee
 from scribengin.spec.model import Flow, Sink
 from scribengin.spec.model import Source as DeclaredSource
-from scribengin.testing.conformance import _records
-from scribengin.testing.sentences import must
+from scribengin.testing.conformance import _records, must
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from scribengin.connectors.contract import Decided, Receipt
 from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core.errors import FencedError, StateError
-from scribengin.testing.conformance_sinks import LINEAGE, OWNER, batch_id, write_rows
-from scribengin.testing.sentences import must
+from scribengin.testing.conformance import LINEAGE, OWNER, batch_id, must, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import ConnectorContext
 from scribengin.testing import campaign
 from scribengin.testing.checker import Found
+from scribengin.testing.conformance import must
 from scribengin.testing.protocol import SINKS, Driver, Job
-from scribengin.testing.sentences import must
 from scribengin.testing.trials import killed, overtaken
 
 if TYPE_CHECKING:
