@@ -22,7 +22,6 @@ NOT_YET = frozenset(
         "docs/delta.md",
         "docs/flow-file.md",
         "docs/founding-picture.md",
-        "docs/guarantees.md",
         "docs/hbase.md",
         "docs/hdfs.md",
         "docs/http.md",
@@ -41,7 +40,6 @@ NOT_YET = frozenset(
         "docs/spark-writers.md",
         "docs/summaries.md",
         "docs/testing.md",
-        "docs/tiers.md",
         "docs/utilities.md",
     }
 )
