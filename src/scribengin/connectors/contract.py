@@ -10,7 +10,7 @@ Sources
 Sinks
     A sink that promises exactly-once is *staged*: `SinkStream.write` makes nothing visible; attempts never share a
     name; `close` makes the rows durable and returns a `Receipt`. The engine gathers the receipts of one successful
-    attempt per unit, writes ONE decision record, and only then calls `Sink.publish` with what was decided, any number
+    attempt per unit, writes ONE decision record, and only then calls `SinkConnector.publish` with what was decided, any number
     of times, from any process that holds the lease. Publishing is idempotent and never runs user code again. The sink
     keeps a commit record of its own at its place, and refuses (`FencedError`) what is older than what stands there, of
     another lineage, or decided differently. Skipping silently is never right.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """How much one Batch may take. None is no limit; a reader takes at least one file or row, or nothing moves."""
 
     max_files: int | None = None
@@ -105,7 +105,7 @@ class SourceReader(Protocol):
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Take over the log's entries in order, before the first `split` (folded entries come first)."""
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:
         """The next streams, each about one task's work, in the order in which their rows shall stand; [] when nothing is new.
 
         `final` (`--once`, a drain): what is there now is finished, an endless source is at its end, do not wait for files to settle.
@@ -141,7 +141,7 @@ class LookingSource(Protocol):
 
     def check_first(self) -> None:
         """Raises SourceError where the first that is there now has so few of the columns that nobody can have meant it, or lacks one that
-        is read as a key (`Place.keys`). Quick."""
+        is read as a key (`ConnectorContext.keys`). Quick."""
 
 
 class KeyedSource(LookingSource, Protocol):
@@ -176,7 +176,7 @@ class HoldingReader(SourceReader, Protocol):
         """A Batch that read these is through."""
 
 
-class Source(Protocol):
+class SourceConnector(Protocol):
     """One configured source."""
 
     schema: Schema | None
@@ -195,7 +195,7 @@ class Source(Protocol):
         """Executor side: the blocks of that stream. Raises SourceError when the place changed since it was logged."""
 
 
-class TracingSource(Source, Protocol):
+class TracingSource(SourceConnector, Protocol):
     """A source of numbered places, whose records may say what they were made of. Each method asks the place, and raises SourceError or
     Unreachable."""
 
@@ -320,7 +320,7 @@ class Published:
     violations: tuple[str, ...] = ()
 
 
-class Sink(Protocol):
+class SinkConnector(Protocol):
     """One configured sink, driver side."""
 
     exactly_once: bool
@@ -348,7 +348,7 @@ class Sink(Protocol):
         others have written too; what was never committed through this sink stays."""
 
 
-class StagingSink(Sink, Protocol):
+class StagingSink(SinkConnector, Protocol):
     """A sink that is the factory of its streams, as all are but that of a group, whose members are. Must be picklable: executors get a
     copy."""
 
@@ -356,7 +356,7 @@ class StagingSink(Sink, Protocol):
         """Executor side: a stream for one unit. `attempt` is unique for ever and only names staged things."""
 
 
-class ChainedSink(Sink, Protocol):
+class ChainedSink(SinkConnector, Protocol):
     """A sink whose place knows only its newest commits, and so must be told which ones a Batch follows."""
 
     def behind(self, units: int) -> Mapping[str, Any]:
@@ -385,7 +385,7 @@ class Unaccounted:
         return f"{' in '.join(filter(None, [rows, files]))} {what}"
 
 
-class CountingSink(Sink, Protocol):
+class CountingSink(SinkConnector, Protocol):
     """A sink whose place says what others have written there."""
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
@@ -408,7 +408,7 @@ def name_before(removed: str) -> str:
     return removed[len(begin) : -len(end)] if removed.startswith(begin) and removed.endswith(end) else removed
 
 
-class TracingSink(Sink, Protocol):
+class TracingSink(SinkConnector, Protocol):
     """A sink whose rows say what they were made of."""
 
     def places_of(self, lineage: str, number: int, records: Collection[str]) -> Iterator[str]:
@@ -416,7 +416,7 @@ class TracingSink(Sink, Protocol):
         them: `topic-0@17`. Asks the place: all that the Batch has written is read. Raises SinkError or Unreachable."""
 
 
-class TrashSink(Sink, Protocol):
+class TrashSink(SinkConnector, Protocol):
     """A sink whose place has a trash of its own: what `reset` removes can be brought back for a while. Each of this may be killed at any
     point and done again; `id_` names the reset."""
 
@@ -438,7 +438,7 @@ class TrashSink(Sink, Protocol):
         """Delete it for good."""
 
 
-class RestorableSink(Sink, Protocol):
+class RestorableSink(SinkConnector, Protocol):
     """A sink whose rows are files that can be renamed: what `reset` removes can be brought back for a while."""
 
     restorable: bool
@@ -451,7 +451,7 @@ class RestorableSink(Sink, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRow:
     """A row of a decided Batch that the place never takes. `id`: what the row was made of, as a SinkStream is told it; `came`: the row as
     it came to the sink, as a JSON object."""
 
@@ -461,27 +461,27 @@ class Refusal:
     came: bytes
 
 
-class OfferingSink(Sink, Protocol):
+class OfferingSink(SinkConnector, Protocol):
     """A sink whose place takes or refuses rows one by one, and only when they come. What it refused is settled in a record beside the
     decision, between `offer` and `publish`: each refused row is a dead letter, once."""
 
     on_error: str
     """that of its node"""
 
-    def offer(self, decided: Decided, refuse: Callable[[Refusal], None]) -> None:
+    def offer(self, decided: Decided, refuse: Callable[[RefusedRow], None]) -> None:
         """Make the decided rows visible, and call `refuse` for each that the place never takes. Idempotent, and perhaps done again after a
         crash, or by two drivers at once: a row that stands there already is taken. Returns when every row is one or the other. Raises
         as `publish`, which then only records what `refused` says."""
 
 
-class ComparingSink(Sink, Protocol):
+class ComparingSink(SinkConnector, Protocol):
     """A sink whose place has columns of its own, which a person may have made: a table."""
 
     def unlike(self, schema: Schema) -> list[str]:
         """Driver side, before a start: what of the place does not take rows with these columns, a sentence each. Changes nothing."""
 
 
-class KeptSink(Sink, Protocol):
+class KeptSink(SinkConnector, Protocol):
     """A sink that may keep a published Batch for a while, because its place is away."""
 
     def upkeep(self) -> list[str]:
@@ -491,7 +491,7 @@ class KeptSink(Sink, Protocol):
 @dataclass(frozen=True, slots=True)
 class Claimant:
     """Who is going to claim a sink's place. `owner` is the installation, `lineage` that of the Query; empty where a run makes a new one.
-    `adopt`: as in `Sink.prepare`; `decided`: what is going to be recovered there, as far as it is known."""
+    `adopt`: as in `SinkConnector.prepare`; `decided`: what is going to be recovered there, as far as it is known."""
 
     owner: str
     lineage: str
@@ -499,7 +499,7 @@ class Claimant:
     decided: Decided | None = None
 
 
-class LookedAtSource(Source, Protocol):
+class LookedAtSource(SourceConnector, Protocol):
     """A source whose reader connects later than when it is made: `validate --env` looks at its place by this."""
 
     def look_at_place(self) -> None:
@@ -507,7 +507,7 @@ class LookedAtSource(Source, Protocol):
         at most."""
 
 
-class LookedAtSink(Sink, Protocol):
+class LookedAtSink(SinkConnector, Protocol):
     """A sink of another system whose place can be looked at before any run: `validate --env` does it."""
 
     def look_at_place(self) -> None:
@@ -516,7 +516,7 @@ class LookedAtSink(Sink, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConnectorContext:
     """What a connector is built with: the node's id and the flow's folder. Relative paths start there, those of options that travel with
     the flow (`core.options`) at `code_folder`."""
 

@@ -1,7 +1,7 @@
 """The jars that PySpark does not carry: which they are, their cache, and how they come into it.
 
-`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `pin.py` writes it. What the cache lacks is fetched by the
-Ivy that PySpark carries, with the settings that Ivy has here; no address stands in this code.
+`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `python -m harness.pin_jars` writes it. What the
+cache lacks is fetched by the Ivy that PySpark carries, with the settings that Ivy has here; no address stands in this code.
 """
 
 from __future__ import annotations

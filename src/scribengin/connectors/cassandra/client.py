@@ -61,7 +61,7 @@ class NoTable(Exception):
     """There is none of that name."""
 
 
-class Cluster:
+class CassandraCluster:
     """Nodes of one cluster. Travels by pickle with its secrets and without connections; `str` shows none. By several threads at once.
 
     A source's answers are bytes: of each cell what the protocol carries.

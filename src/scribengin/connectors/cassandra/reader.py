@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, Digest
+from scribengin.connectors.cassandra.table import LEAST_TOKEN, MOST_TOKEN, CassandraDigest
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.cassandra.client import Cluster
-    from scribengin.connectors.cassandra.table import Scan, Table
-    from scribengin.connectors.contract import Limits
+    from scribengin.connectors.cassandra.client import CassandraCluster
+    from scribengin.connectors.cassandra.table import CassandraScan, CassandraTable
+    from scribengin.connectors.contract import BatchLimits
 
 _INSTEAD = f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}"
 
 
-def changed(cluster: Cluster, what: str, how: str) -> Exception:
+def changed(cluster: CassandraCluster, what: str, how: str) -> Exception:
     """What was handed out once cannot be handed out again."""
     return cluster.error(f"{what} changed after it was taken, and is not yet committed: {how}", _INSTEAD, "cassandra-changed")
 
@@ -32,7 +32,7 @@ def changed(cluster: Cluster, what: str, how: str) -> Exception:
 class CassandraReader:
     """One per source and Query; used by one thread. `scan` reads what the tasks will, or the tokens alone where nothing is compared."""
 
-    def __init__(self, cluster: Cluster, table: Table, scan: Scan, options: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: CassandraCluster, table: CassandraTable, scan: CassandraScan, options: Mapping[str, Any]) -> None:
         self._cluster = cluster
         self._table = table
         self._scan = scan
@@ -52,7 +52,7 @@ class CassandraReader:
                 self._after, self._read_id = stream.place["upto"], stream.place["table"]
                 self._rows += stream.rows or 0
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (nothing is waited for)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (nothing is waited for)
         """The next ranges. Raises SourceError where it is another table than before, Unreachable where the cluster is away."""
         if self._done or self._after == MOST_TOKEN:
             return []
@@ -81,7 +81,7 @@ class CassandraReader:
     def _ranges(self, most: int) -> Iterator[SourceStream]:
         """Of so many rows together, but for the last partition."""
         rows, taken = 0, 0
-        digest = Digest()
+        digest = CassandraDigest()
         last = self._after
         for page in self._scan.pages(self._after, MOST_TOKEN):
             tokens = np.frombuffer(b"".join(row[0] or b"" for row in page), ">i8")
@@ -102,11 +102,11 @@ class CassandraReader:
                     taken += rows
                     if taken >= most:
                         return
-                    rows, digest = 0, Digest()
+                    rows, digest = 0, CassandraDigest()
         if rows or self._after != LEAST_TOKEN:
             yield self._range(MOST_TOKEN, rows, digest)
 
-    def _range(self, upto: int, rows: int, digest: Digest) -> SourceStream:
+    def _range(self, upto: int, rows: int, digest: CassandraDigest) -> SourceStream:
         place = {"table": self._table.id, "after": self._after, "upto": upto, "digest": digest.text if self._compares else None}
         label = f"{self._table}[{self._after} to {upto}]"
         self._after, self._rows, self._read_id = upto, self._rows + rows, self._table.id

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.core.numbered_log import NumberedLog
 
 
-class Lineage(Protocol):
+class TableWriter(Protocol):
     """One that writes to a table, or has."""
 
     @property
@@ -68,7 +68,7 @@ class TablePlace(ABC):
         return fault_of_folder(self.node, str(self), error, what)
 
     @abstractmethod
-    def lineages(self) -> Sequence[Lineage]:
+    def lineages(self) -> Sequence[TableWriter]:
         """Every one that has written here."""
 
     @abstractmethod

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import deltalake
 
-    from scribengin.connectors.objects.address import Address
+    from scribengin.connectors.objects.address import ObjectsAddress
     from scribengin.core.errors import ScribenginError
     from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.store import Store
@@ -82,7 +82,7 @@ class StoredLineage:
 class StorePlace(TablePlace):
     """See TablePlace. Picklable; its address travels with what was found of the login."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ObjectsAddress) -> None:
         self.node = address.node
         self.address = address
         self._opened: Store | None = None
@@ -184,7 +184,7 @@ class StorePlace(TablePlace):
         return None
 
 
-def client_options(address: Address) -> dict[str, str]:
+def client_options(address: ObjectsAddress) -> dict[str, str]:
     """What the client is told of the store: as ours is. Raises what `authorities` raises."""
     given = {
         "aws_region": address.region,

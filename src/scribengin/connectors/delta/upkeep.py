@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.delta.client import client
 from scribengin.connectors.delta.commits import APPLICATION, TableCommits
 from scribengin.connectors.delta.held import files_of
-from scribengin.connectors.files.upkeep import Upkept
+from scribengin.connectors.files.upkeep import MaintenanceRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +28,12 @@ _MANY = 16
 """Small files in one partition from which it is worth to write them anew; each row is written so a few times, not again and again"""
 
 
-def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bool = False) -> Upkept:
+def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bool = False) -> MaintenanceRun:
     """One turn. `flush`: two small files are enough to be compacted. A place that holds no table is none to keep. Raises
     ScribenginError."""
     table = place.open()
     if table is None:
-        return Upkept()
+        return MaintenanceRun()
     library = client()
     try:
         merged, files, size = _compact(table, file_bytes, 2 if flush else _MANY)
@@ -44,7 +44,7 @@ def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bo
                 deleted, deleted_bytes = deleted + 1, deleted_bytes + there_bytes
     except (library.exceptions.DeltaError, OSError) as error:
         raise place.fault(error, "is not kept") from error
-    return Upkept(files=deleted, bytes=deleted_bytes, merged=merged, merged_files=files, merged_bytes=size)
+    return MaintenanceRun(files=deleted, bytes=deleted_bytes, merged=merged, merged_files=files, merged_bytes=size)
 
 
 def _compact(table: deltalake.DeltaTable, file_bytes: int, many: int) -> tuple[int, int, int]:

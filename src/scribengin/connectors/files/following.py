@@ -25,7 +25,18 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 from uuid import uuid4
 
-from scribengin.connectors.files.identity import WINDOW, Head, Mark, OpenFile, Status, Trace, is_turn_of, related, scan, unpacked_name
+from scribengin.connectors.files.identity import (
+    WINDOW,
+    ContentMark,
+    FileStatus,
+    Head,
+    OpenFile,
+    Trace,
+    is_turn_of,
+    related,
+    scan,
+    unpacked_name,
+)
 from scribengin.connectors.files.known_files import Contents, KnownFile, Names, by_end
 
 if TYPE_CHECKING:
@@ -69,7 +80,7 @@ class NewFile:
     """A path without a known file. `look`: at which it was first seen; `since_s`: since when it is as it is, monotonic."""
 
     path: str
-    seen: Status
+    seen: FileStatus
     look: int
     since_s: float
     id: str = field(default_factory=lambda: uuid4().hex[:12])
@@ -79,7 +90,7 @@ class NewFile:
     """what was read of it before it was cut, or written anew"""
     outside: bool = False
     """not among the source's paths: it was, between two looks"""
-    judged: Status | None = None
+    judged: FileStatus | None = None
     head: Head | None = None
     """of a compressed one, decompressed"""
     before: KnownFile | None = None
@@ -87,7 +98,7 @@ class NewFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TruncatedFile:
     """A file that became shorter and begins as before: nobody knows whether it was cut or written anew."""
 
     path: str
@@ -129,14 +140,14 @@ class Following:
         self.notices: list[str] = []
         self.rewritten: list[str] = []
         """paths of files that were written again, not appended to, and are read from their start; the caller empties it"""
-        self.cuts: list[Cut] = []
+        self.cuts: list[TruncatedFile] = []
         """of the last look"""
         self.unclear: list[KnownFile] = []
         """of the last look: another file stands at the path of one that was noted without a mark"""
 
     # --- what was read ---
 
-    def remember(self, path: str, seen: Status, end: int, trace: Trace | None, *, packed: bool, taken: bool) -> None:
+    def remember(self, path: str, seen: FileStatus, end: int, trace: Trace | None, *, packed: bool, taken: bool) -> None:
         """Take over what a log says, in its order, or what is being logged. Without a `trace` the file is known by path and inode.
         `packed` of a compressed one; not `taken`: the log says only where it is."""
         id_ = f"path:{path}" if trace is None else trace.file
@@ -151,7 +162,7 @@ class Following:
             known.mark, known.packed, known.copy = trace.mark, trace.packed, trace.copy
             known.end = end if trace.mark is None else trace.mark.end
         elif packed:
-            known.packed = Mark(seen.size, (), "")  # by inode, size and time alone
+            known.packed = ContentMark(seen.size, (), "")  # by inode, size and time alone
         known.rest = None
         self._unsaved.pop(known.id, None)
         if taken:
@@ -212,7 +223,7 @@ class Following:
         known.found, known.lost_s = False, time.monotonic()
         self._lost[known.id] = self._searching[known.id] = known
 
-    def _move(self, known: KnownFile, path: str, seen: Status, *, trusted: bool = True) -> None:
+    def _move(self, known: KnownFile, path: str, seen: FileStatus, *, trusted: bool = True) -> None:
         """It was found at another path, or is another file there now."""
         before = known.path
         self._forget(known)
@@ -314,15 +325,15 @@ class Following:
         if new.seen.size and new.verdict is Verdict.NEW and not new.outside:
             self._vanished.append(replace(new))
 
-    def status(self, path: str) -> Status | None:
+    def status(self, path: str) -> FileStatus | None:
         """What is there now; None where nothing is."""
         try:
-            return Status.of(os.stat(f"{self._root}/{path}"))  # noqa: PTH116 (a Path costs more than the call)
+            return FileStatus.of(os.stat(f"{self._root}/{path}"))  # noqa: PTH116 (a Path costs more than the call)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     @contextmanager
-    def opened(self, path: str) -> Iterator[tuple[Status, OpenFile] | None]:
+    def opened(self, path: str) -> Iterator[tuple[FileStatus, OpenFile] | None]:
         """The file there, and how it is; None where nothing is."""
         try:
             descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
@@ -365,12 +376,12 @@ class Following:
         self._contents.add(known)
         self._unsaved[known.id] = known
 
-    def _see(self, known: KnownFile, status: Status) -> None:
+    def _see(self, known: KnownFile, status: FileStatus) -> None:
         known.seen = status
         self._compare_length(known)
         known.trusted = time.time_ns() - status.mtime_ns > _COARSE_NS
 
-    def _is(self, known: KnownFile, file: OpenFile, status: Status) -> bool:
+    def _is(self, known: KnownFile, file: OpenFile, status: FileStatus) -> bool:
         """Whether the file's content is what was read of `known`, and perhaps more."""
         if known.packed is not None:
             if status.size != known.packed.end:
@@ -501,7 +512,7 @@ class Following:
                 if status is not None and status.mtime_ns >= known.seen.mtime_ns:
                     self._begin(path, outside=True)
 
-    def _take_over(self, known: Sequence[KnownFile], path: str, status: Status, file: OpenFile) -> bool:
+    def _take_over(self, known: Sequence[KnownFile], path: str, status: FileStatus, file: OpenFile) -> bool:
         """Go on in the compressed file at `path` with that one of `known` of which it holds most; False where it holds none."""
         marks = {each.mark: each for each in known if each.mark is not None}
         with file.reader() as stream:
@@ -555,7 +566,7 @@ class Following:
             else:
                 self._judge_packed(new, found[1], found[0], final=final)
 
-    def _judge_plain(self, new: NewFile, file: OpenFile, status: Status) -> None:
+    def _judge_plain(self, new: NewFile, file: OpenFile, status: FileStatus) -> None:
         if not status.size:
             return
         same = [known for known in self._candidates(new, file.head()) if known.mark and file.holds(known.mark)]
@@ -577,7 +588,7 @@ class Following:
                 self._check(known.path)
         return found
 
-    def _judge_part(self, new: NewFile, file: OpenFile, status: Status) -> None:
+    def _judge_part(self, new: NewFile, file: OpenFile, status: FileStatus) -> None:
         """A copy of what is there, as far as the copy has come: all of it is the beginning of a file whose name is like its own."""
         for known in self._names.like(new.path.rpartition("/")[2]):
             if known.packed is not None or status.size >= known.end or _follows(new.path, known) or not self._may_be(known, new):
@@ -589,14 +600,14 @@ class Following:
                 self._is_copy(new, known, status, file)
                 return
 
-    def _is_part_of(self, file: OpenFile, status: Status, known: KnownFile) -> bool:
+    def _is_part_of(self, file: OpenFile, status: FileStatus, known: KnownFile) -> bool:
         """Whether all of it is the beginning of what is in the known file, which begins as it does as far as it was read."""
         if known.packed is not None:
             return status.size <= known.end
         with self.opened(known.path) as other:
             return other is not None and file.same_until(other[1], status.size)
 
-    def _is_copy(self, new: NewFile, known: KnownFile, status: Status, file: OpenFile) -> None:
+    def _is_copy(self, new: NewFile, known: KnownFile, status: FileStatus, file: OpenFile) -> None:
         """Of a file that is there. Once all of it was read there, and it is whole, it is known for itself."""
         new.verdict, new.of = Verdict.COPY, known
         still_s = time.time() - status.mtime_ns / 1e9
@@ -606,7 +617,7 @@ class Following:
             self._put(copy, new.path)
             self.notices.append(f"{new.path} is a copy of {known.path}: nothing of it is read twice")
 
-    def _copy_grows(self, copy: KnownFile, file: OpenFile, status: Status) -> None:
+    def _copy_grows(self, copy: KnownFile, file: OpenFile, status: FileStatus) -> None:
         """A copy that was not whole: what came is read where it is copied from."""
         known = self._known.get(copy.copy)
         if known is None or not known.found or status.size <= copy.end or known.end < status.size:
@@ -618,7 +629,7 @@ class Following:
                 self._unsaved[copy.id] = copy
                 self._contents.add(copy)
 
-    def _judge_packed(self, new: NewFile, file: OpenFile, status: Status, *, final: bool) -> None:
+    def _judge_packed(self, new: NewFile, file: OpenFile, status: FileStatus, *, final: bool) -> None:
         for known in self._contents.packed(status.size, file.head()):
             if known.packed is not None and known.born < new.look and file.holds(known.packed):
                 if known.found:
@@ -663,7 +674,7 @@ class Following:
             new.verdict = Verdict.UNSURE
         elif new.seen.size >= WINDOW:
             new.verdict = Verdict.UNSURE
-            self.cuts.append(Cut(new.path, known.end, new.seen.size))
+            self.cuts.append(TruncatedFile(new.path, known.end, new.seen.size))
         else:
             new.cut, new.verdict = None, Verdict.NEW
             self.notices.append(_anew(new.path, known.end, new.seen.size))
@@ -711,7 +722,7 @@ def _follows(path: str, known: KnownFile) -> bool:
 # --- where a piece of a log is ---
 
 
-class Place(NamedTuple):
+class FollowedFile(NamedTuple):
     """A file that has what a log says was read, where it is now."""
 
     path: Path
@@ -725,7 +736,7 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def located(root: Path, path: str, seen: Status, end: int, trace: Trace | None, packing: Packing) -> Iterator[Place | None]:
+def located(root: Path, path: str, seen: FileStatus, end: int, trace: Trace | None, packing: Packing) -> Iterator[FollowedFile | None]:
     """Where that is now of which a log says that it was taken at `path`, up to `end`: there, or anywhere in the same folder, by inode and
     by content, plain or compressed; None where it is nowhere."""
     for place in _places(root / path, seen, end, trace, packing):
@@ -734,7 +745,7 @@ def located(root: Path, path: str, seen: Status, end: int, trace: Trace | None, 
     yield None
 
 
-def _places(path: Path, seen: Status, end: int, trace: Trace | None, packing: Packing) -> Iterator[Place]:
+def _places(path: Path, seen: FileStatus, end: int, trace: Trace | None, packing: Packing) -> Iterator[FollowedFile]:
     for here in _nearby(path, seen.inode, others=trace is not None and trace.mark is not None and trace.mark.end >= _LONG):
         try:
             descriptor = os.open(here, os.O_RDONLY | os.O_CLOEXEC)
@@ -747,7 +758,7 @@ def _places(path: Path, seen: Status, end: int, trace: Trace | None, packing: Pa
         try:
             file, compression = OpenFile(descriptor), packing.of(here.name)
             if _is_piece(file, seen, end, trace, compression, packing, named=here == path):
-                yield Place(here, file, compression)
+                yield FollowedFile(here, file, compression)
         finally:
             os.close(descriptor)
 
@@ -764,7 +775,7 @@ def _nearby(path: Path, inode: int, *, others: bool) -> Iterator[Path]:
         yield from (path.parent / name for name in sorted(found) if name not in likely)
 
 
-def _is_piece(file: OpenFile, seen: Status, end: int, trace: Trace | None, compression: str, packing: Packing, *, named: bool) -> bool:
+def _is_piece(file: OpenFile, seen: FileStatus, end: int, trace: Trace | None, compression: str, packing: Packing, *, named: bool) -> bool:
     status = file.status()
     if trace is None:
         return status.size >= end and seen.is_file_of(status)

@@ -1,6 +1,6 @@
 """Which file is which: the identity of a growing file, apart from its name.
 
-What was read of a file is known by a `Mark`: hashes of its first bytes and of the bytes before the read position. A mark is a few
+What was read of a file is known by a `ContentMark`: hashes of its first bytes and of the bytes before the read position. A mark is a few
 dozen bytes, costs two short reads, and tells a file that went on growing from one that was cut and written again, and a copy or a
 renamed file from a new one. This module needs the standard library alone.
 """
@@ -28,7 +28,7 @@ ANY_DEVICE = -1
 """of a file that was noted before devices were"""
 
 
-class Status(NamedTuple):
+class FileStatus(NamedTuple):
     """What `stat` says of a file, as far as it tells it from others and from itself at another time."""
 
     device: int
@@ -37,11 +37,11 @@ class Status(NamedTuple):
     mtime_ns: int
 
     @staticmethod
-    def of(found: os.stat_result) -> Status:
+    def of(found: os.stat_result) -> FileStatus:
         """The same, of `stat` or `fstat`."""
-        return Status(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        return FileStatus(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
-    def is_file_of(self, other: Status) -> bool:
+    def is_file_of(self, other: FileStatus) -> bool:
         """True where both have device and inode in common: the same file, unless the inode was given to another one."""
         return self.inode == other.inode and (self.device == other.device or ANY_DEVICE in (self.device, other.device))
 
@@ -73,12 +73,12 @@ class Head:
         return found
 
     def hashes(self, end: int) -> tuple[str, ...]:
-        """As `Mark.head` of a content of which `end` bytes were read."""
+        """As `ContentMark.head` of a content of which `end` bytes were read."""
         return tuple(self.hash(step) for step in steps_of(end))
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ContentMark:
     """The first `end` bytes of a content. `head`: hashes of its prefixes of `steps_of(end)` bytes; `tail`: of the at most `WINDOW` bytes
     before `end`. Two contents with equal marks are taken for equal up to there."""
 
@@ -91,10 +91,10 @@ class Mark:
         return [self.end, list(self.head), self.tail]
 
     @staticmethod
-    def from_json(data: Sequence[Any]) -> Mark:
+    def from_json(data: Sequence[Any]) -> ContentMark:
         """The mark that `as_json` wrote."""
         end, head, tail = data
-        return Mark(end, tuple(head), tail)
+        return ContentMark(end, tuple(head), tail)
 
     def begins_as(self, head: Head) -> bool:
         """False where a content that begins so certainly differs from the marked one within what both have; True where it may be the same.
@@ -114,9 +114,9 @@ class OpenFile:
         self.descriptor = descriptor
         self._head: Head | None = None
 
-    def status(self) -> Status:
+    def status(self) -> FileStatus:
         """Now."""
-        return Status.of(os.fstat(self.descriptor))
+        return FileStatus.of(os.fstat(self.descriptor))
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from `start` to `end`, fewer where the file ends before."""
@@ -143,12 +143,12 @@ class OpenFile:
         data = self.read(start, end)
         return _hash(data) if len(data) == end - start else None
 
-    def mark(self, end: int) -> Mark | None:
+    def mark(self, end: int) -> ContentMark | None:
         """The mark of the first `end` bytes; None where there are fewer."""
         tail = self.tail(end)
-        return None if tail is None else Mark(end, self.head().hashes(end), tail)
+        return None if tail is None else ContentMark(end, self.head().hashes(end), tail)
 
-    def holds(self, mark: Mark) -> bool:
+    def holds(self, mark: ContentMark) -> bool:
         """True where the file begins with what the mark is of."""
         head = self.head()
         if len(head) < min(mark.end, WINDOW) or head.hash(min(mark.end, WINDOW)) != mark.head[-1]:
@@ -166,15 +166,15 @@ class Scanned:
     and which of the marks that were looked for it begins with."""
 
     length: int
-    mark: Mark
-    holds: tuple[Mark, ...]
+    mark: ContentMark
+    holds: tuple[ContentMark, ...]
 
 
-def scan(chunks: Iterable[bytes], marks: Sequence[Mark]) -> Scanned:
+def scan(chunks: Iterable[bytes], marks: Sequence[ContentMark]) -> Scanned:
     """Read a content to its end, in bounded memory, and compare it with `marks`."""
     head, window, length = b"", b"", 0
     waiting = sorted(marks, key=lambda mark: mark.end)
-    holds: list[Mark] = []
+    holds: list[ContentMark] = []
     for chunk in chunks:
         if len(head) < WINDOW:
             head += chunk[: WINDOW - len(head)]
@@ -187,7 +187,7 @@ def scan(chunks: Iterable[bytes], marks: Sequence[Mark]) -> Scanned:
             if _hash(tail) == mark.tail and _hash(head[: min(mark.end, WINDOW)]) == mark.head[-1]:
                 holds.append(mark)
         window = reach[-WINDOW:]
-    return Scanned(length, Mark(length, Head(head).hashes(length), _hash(window)), tuple(holds))
+    return Scanned(length, ContentMark(length, Head(head).hashes(length), _hash(window)), tuple(holds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class Trace:
     file: str
     since: int
     device: int
-    mark: Mark | None
-    packed: Mark | None = None
+    mark: ContentMark | None
+    packed: ContentMark | None = None
     copy: str = ""
     turn: int = 0
 
@@ -217,7 +217,7 @@ class Trace:
     def from_json(data: Sequence[Any]) -> Trace:
         """The trace that `as_json` wrote."""
         file, since, device, mark, packed, copy, turn = data
-        return Trace(file, since, device, mark and Mark.from_json(mark), packed and Mark.from_json(packed), copy, turn)
+        return Trace(file, since, device, mark and ContentMark.from_json(mark), packed and ContentMark.from_json(packed), copy, turn)
 
 
 # --- names ---

@@ -22,7 +22,7 @@ _KIND, _FORMAT = "keeping", 1
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class RetentionSettings:
     """Of one lineage of a sink, as the newest run that wrote there was told."""
 
     sink: str = ""
@@ -44,12 +44,12 @@ class Keeping:
     """whether rollers that may have read another one are late; else a turn has still to be put"""
 
     @staticmethod
-    def of(sink: str, options: Mapping[str, Any]) -> Keeping:
+    def of(sink: str, options: Mapping[str, Any]) -> RetentionSettings:
         """What the sink's options say."""
         roll, close = (_filled(name, options) for name in ("roll", "close"))
         by = [part for part in options.get("partition_by") or () if not isinstance(part, str)]
         time = TimePath.of(by[0]) if by else None
-        return Keeping(
+        return RetentionSettings(
             sink,
             None if roll is None else roll["size"],
             0.0 if roll is None else roll["every"],
@@ -61,20 +61,20 @@ class Keeping:
         )
 
     @staticmethod
-    def read(place: LineageFolder) -> Keeping | None:
+    def read(place: LineageFolder) -> RetentionSettings | None:
         """What stands there; None where nothing ever had to be said. Raises StateError."""
         data = read_or_none(place.keeping)
         if data is None:
             return None
         body = unseal(data, _KIND, _FORMAT, place.keeping)
         time = None if body["time"] is None else TimePath.of(body["time"])
-        return Keeping(**{**body, "time": time, "earlier": tuple(TimePath.of(each) for each in body.get("earlier", ()))})
+        return RetentionSettings(**{**body, "time": time, "earlier": tuple(TimePath.of(each) for each in body.get("earlier", ()))})
 
     def write(self, place: LineageFolder, *, always: bool = False) -> bool:
         """Durably, where it says anything new; with what went before by another path or zone. `always`: though the folder wants
         nothing. Whether something else stood there, now or when a run was killed behind this: rollers may still go by that, until they are
         fenced."""
-        stands = Keeping.read(place)
+        stands = RetentionSettings.read(place)
         if stands is None and not (self.says_anything or always):
             return False
         before = () if stands is None else (*stands.earlier, stands.time)
@@ -92,13 +92,13 @@ class Keeping:
     @staticmethod
     def note_fenced(place: LineageFolder) -> None:
         """A turn stands behind what stands there."""
-        stands = Keeping.read(place)
+        stands = RetentionSettings.read(place)
         if stands is not None and not stands.fenced:
             changed(stands, fenced=True)._put(place)
 
     def write_to_earlier(self, place: LineageFolder) -> None:
         """Let an earlier lineage of the folder delete as the newest says; what another sink has written, never sooner than that."""
-        stands = Keeping.read(place)
+        stands = RetentionSettings.read(place)
         if stands is None:
             return
         keep_s = self.keep_s

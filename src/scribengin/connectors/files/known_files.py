@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.files.identity import FIXED, WINDOW, Trace, openings, stem, steps_of
 
 if TYPE_CHECKING:
-    from scribengin.connectors.files.identity import Head, Mark, Status
+    from scribengin.connectors.files.identity import ContentMark, FileStatus, Head
 
 
 @dataclass(slots=True, eq=False)
@@ -17,14 +17,14 @@ class KnownFile:
 
     id: str
     path: str
-    seen: Status
+    seen: FileStatus
     end: int
     """of its content, decompressed: up to where it was read"""
-    mark: Mark | None
+    mark: ContentMark | None
     """of the content up to `end`; None of one that was never read but compressed, or that was noted before there were marks"""
-    packed: Mark | None = None
+    packed: ContentMark | None = None
     """of the whole compressed file that it is now; None of a plain one"""
-    rest: Mark | None = None
+    rest: ContentMark | None = None
     """of the whole content of a compressed file, where that has more than was read"""
     copy: str = ""
     """the file that it is a copy of"""
@@ -98,7 +98,7 @@ class Contents:
         return list(self._packed.get((size, head.hash(min(size, WINDOW))), ()))
 
 
-def _first(mark: Mark) -> tuple[int, str]:
+def _first(mark: ContentMark) -> tuple[int, str]:
     """The longest prefix of a fixed length that the mark knows; length 0 where it is shorter than each."""
     at = max((index for index, step in enumerate(steps_of(mark.end)) if step in FIXED), default=-1)
     return (steps_of(mark.end)[at], mark.head[at]) if at >= 0 else (0, "")
@@ -153,6 +153,6 @@ class Names:
         return list(found.values())
 
 
-def by_end(marked: KnownFile | Mark) -> int:
+def by_end(marked: KnownFile | ContentMark) -> int:
     """For sorting."""
     return marked.end

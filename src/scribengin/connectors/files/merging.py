@@ -60,7 +60,7 @@ class FileInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedFile:
     """A finished draft, durable but for its name. `taken`: as `merge_into` says."""
 
     taken: int
@@ -69,7 +69,7 @@ class Merged:
     crc: int
 
 
-def merge(inputs: Sequence[Input], draft: Path) -> Merged:
+def merge(inputs: Sequence[Input], draft: Path) -> MergedFile:
     """Write the rows of `inputs`, in their order, to `draft`. Stops before one that has other columns than the first.
 
     Raises StateError for a segment that is not what was committed, EnvironmentFault where there is no room (then there is no draft), and
@@ -90,7 +90,7 @@ def merge(inputs: Sequence[Input], draft: Path) -> Merged:
                 out.close()
         draft.unlink(missing_ok=True)
         raise
-    return Merged(taken, sum(each.said["rows"] for each in inputs[:taken]), out.size, out.crc)
+    return MergedFile(taken, sum(each.said["rows"] for each in inputs[:taken]), out.size, out.crc)
 
 
 def merge_into(out: Any, inputs: Sequence[Input]) -> int:

@@ -24,7 +24,7 @@ _OWN = ("owner.json",)
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class OrphanFile:
     """A file that nothing needs, or nobody knows."""
 
     path: Path
@@ -42,7 +42,7 @@ class Orphan:
         return self.kind == "foreign"
 
 
-def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterator[Orphan]:
+def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanFile]:
     """Those of a sink's folder, by name; nothing where no sink has written. What a Batch under way stages is none. Raises StateError."""
     # before the records: each file that has its name then is in a record that stands there already
     outside = [*_outside(top)]
@@ -71,7 +71,7 @@ def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterat
             continue
         age_s = max(0.0, now_s() - status.st_mtime)
         used = age_s < OLD_S if path in beside else found[path] in ("attempt", "merge", "draft") and path not in settled
-        yield Orphan(path, found[path], status.st_size, age_s, used)
+        yield OrphanFile(path, found[path], status.st_size, age_s, used)
 
 
 def _kind(path: Path) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from scribengin.connectors.files.pieces import Piece
+    from scribengin.connectors.files.pieces import FilePiece
     from scribengin.core.types import Schema
     from scribengin.formats.blocks import ArrowBlock
 
@@ -46,7 +46,7 @@ def schema_of_columns(path: Path) -> pa.Schema:
         raise SourceError(f"{path} is no whole Parquet file: {error}", remedy="write it anew, or leave it out") from error
 
 
-def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
+def divide_groups(path: Path, piece: FilePiece, split_bytes: int) -> list[FilePiece]:
     """Row groups of about `split_bytes` together; the whole file where that is smaller, or has no footer (reading it will tell)."""
     whole = replace(piece, start=0, end=_ALL)
     if piece.size <= split_bytes:
@@ -55,7 +55,7 @@ def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
         footer = pq.read_metadata(path)
     except (pa.ArrowException, OSError):
         return [whole]
-    pieces: list[Piece] = []
+    pieces: list[FilePiece] = []
     start = total = 0
     for group in range(footer.num_row_groups):
         row_group = footer.row_group(group)
@@ -67,7 +67,7 @@ def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
 
 
 def read_groups(
-    file: IO[bytes], path: Path, piece: Piece, schema: Schema, learned: Collection[str] = (), *, truncate: bool = False
+    file: IO[bytes], path: Path, piece: FilePiece, schema: Schema, learned: Collection[str] = (), *, truncate: bool = False
 ) -> Iterator[ArrowBlock | DamageBlock]:
     """The rows of the piece's row groups, by the declared columns. A file whose columns can never be these is one bad record; `learned`
     ones are null then. `truncate`: of a time what is finer than microseconds is cut off."""

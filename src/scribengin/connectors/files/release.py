@@ -15,10 +15,10 @@ from scribengin.core.storage import make_folder, sync_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.connectors.files.pieces import Piece
+    from scribengin.connectors.files.pieces import FilePiece
 
 
-def release_file(root: Path, piece: Piece, archive: Path | None) -> str:
+def release_file(root: Path, piece: FilePiece, archive: Path | None) -> str:
     """Delete the file below `root`, or move it to the same place below `archive`. One that is gone is released already. Returns why it
     stays where it is, in a sentence, for one that is not exactly the recorded one: path, size and time. Raises OSError."""
     path = root / piece.path

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from scribengin.connectors.contract import ChainedSink, Sink, Source, SourceReader, StagingSink
+from scribengin.connectors.contract import ChainedSink, SinkConnector, SourceConnector, SourceReader, StagingSink
 from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import Decided, Published
-    from scribengin.connectors.group.health import MemberSeen, Turns
+    from scribengin.connectors.group.health import MemberOverrides, MemberSeen
 
 DOWN = (Unreachable, EnvironmentFault, SinkError, OSError)
 """what a place that does not take writes now raises; all else stands for data at risk, or a mistake"""
@@ -31,10 +31,11 @@ class MemberSink(StagingSink, Protocol):
         `claimed`: this flow's claim must stand there; where it does not, the place is another than it was (a disk not mounted)."""
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """As `Sink.audit`. `since`: from which Batch on `decided` names all that went to this member; None as in `Sink`."""
+        """As `SinkConnector.audit`. `since`: from which Batch on `decided` names all that went to this member;
+        None as in `SinkConnector`."""
 
 
-class MemberSource(Source, Protocol):
+class MemberSource(SourceConnector, Protocol):
     """A channel's source that can be a member."""
 
     def look(self, *, begun: bool) -> None:
@@ -51,7 +52,7 @@ class FinishingReader(SourceReader, Protocol):
 class ChoosingSink(ChainedSink, Protocol):
     """The sink of a group. `behind` says which member a Batch goes to: `{"member", "cost", "why", "behind": what that member says}`."""
 
-    turns: Callable[[], Turns]
+    turns: Callable[[], MemberOverrides]
     """what somebody says of the group while it runs, asked before each Batch"""
 
     def members(self) -> tuple[MemberSeen, ...]:
@@ -69,7 +70,7 @@ def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:
     return hasattr(reader, "finish")
 
 
-def chooses(sink: Sink) -> TypeGuard[ChoosingSink]:
+def chooses(sink: SinkConnector) -> TypeGuard[ChoosingSink]:
     """True for a ChoosingSink."""
     return hasattr(sink, "chosen")
 

@@ -16,7 +16,7 @@ MOST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class MemberOverrides:
     """What somebody says of a group while it runs: member → its cost from now on; member → why it gets no Batch from now on."""
 
     costs: Mapping[str, float] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _State:
     """why it was taken out; empty while it has its turn"""
 
 
-class Health:
+class GroupHealth:
     """Of the members of one group, in the file's order. `costs`: member → cost."""
 
     def __init__(self, costs: Mapping[str, float]) -> None:
@@ -80,7 +80,7 @@ class Health:
         self._costs = dict(costs)
         self._last = ""
 
-    def heed(self, turns: Turns) -> None:
+    def heed(self, turns: MemberOverrides) -> None:
         """From now on it is so. Costs that are none, and members that there are not, are passed over; where all are taken out, none is."""
         for member, state in self._states.items():
             cost = turns.costs.get(member, 0.0)

@@ -33,7 +33,7 @@ NEVER = ("DoNotRetryIOException", "FailedSanityCheck", "KeyValue size too large"
 """what a server of regions says, behind the answer that it is away, of a cell that it never takes"""
 
 
-class Cell(msgspec.Struct, frozen=True):
+class HBaseCell(msgspec.Struct, frozen=True):
     """`column` is `family:qualifier`, `timestamp` its version."""
 
     column: bytes
@@ -41,11 +41,11 @@ class Cell(msgspec.Struct, frozen=True):
     value: bytes = msgspec.field(name="$", default=b"")
 
 
-class Row(msgspec.Struct, frozen=True):
+class HBaseRow(msgspec.Struct, frozen=True):
     """Some cells of a row."""
 
     key: bytes
-    cells: list[Cell] = msgspec.field(name="Cell")
+    cells: list[HBaseCell] = msgspec.field(name="Cell")
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -62,12 +62,12 @@ class ValueRow(msgspec.Struct, frozen=True):
     cells: list[Value] = msgspec.field(name="Cell")
 
 
-AnyRow = TypeVar("AnyRow", Row, ValueRow)
+AnyRow = TypeVar("AnyRow", HBaseRow, ValueRow)
 Part = Literal["all", "names", "first"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScanRequest:
     """A scan: rows whose key is greater than `after`; cells of these columns or families alone (none: all). `part`: `names` is all cells
     without values, `first` the first one of a row without its value. `ahead`: rows that the gateway takes from a region at once."""
 
@@ -78,7 +78,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TableForm:
     """What a table was made with: family → TTL in seconds, and how it acknowledges."""
 
     families: Mapping[str, int]
@@ -86,7 +86,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteOutcome:
     """Of rows that were sent: `taken`; `busy` for now; `large` as one request; `gone` is the table; something of them is `refused`."""
 
     what: Literal["taken", "busy", "large", "gone", "refused"]
@@ -108,19 +108,19 @@ class Gateway(Protocol):
     def called(self) -> str:
         """`source "in"`."""
 
-    def schema(self, table: str) -> Form | None:
+    def schema(self, table: str) -> TableForm | None:
         """What the table was made with; None where there is none."""
 
     def make(self, table: str, families: Sequence[str]) -> None:
         """Make it, each cell in its newest version; one that is made meanwhile stays."""
 
-    def row(self, table: str, key: str) -> Row | None:
+    def row(self, table: str, key: str) -> HBaseRow | None:
         """All cells of a row; None where it, or the table, is not there."""
 
-    def put_if(self, table: str, row: Row, expected: Cell) -> bool:
+    def put_if(self, table: str, row: HBaseRow, expected: HBaseCell) -> bool:
         """Write the cells if `expected` stands there (no value: if there is no such cell), which is one of their columns; else False."""
 
-    def put(self, table: str, cells: Cells) -> Outcome:
+    def put(self, table: str, cells: Cells) -> WriteOutcome:
         """Write all of them, in one request."""
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
@@ -132,7 +132,7 @@ class Gateway(Protocol):
     def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
         """The last row that has a cell in these columns or families (any, where there are none); None where there is no such row."""
 
-    def open_scanner(self, table: str, asked: Asked) -> Any:
+    def open_scanner(self, table: str, asked: ScanRequest) -> Any:
         """What `next_of` takes: it lives in one of the servers."""
 
     def next_of(self, scanner: Any, most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:

@@ -12,7 +12,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic
 
-from scribengin.connectors.hbase.gateway import CODES, AnyRow, Asked
+from scribengin.connectors.hbase.gateway import CODES, AnyRow, ScanRequest
 from scribengin.core.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _ANSWER_BYTES = 4 << 20
 """a gateway holds a whole answer, and so do we"""
 
 
-class Scan(Generic[AnyRow]):
+class HBaseScan(Generic[AnyRow]):
     """Of one table, used by one thread. `columns`: FAMILY:QUALIFIER or FAMILY, of which a row must have one to be seen; none: all. `page`:
     rows that a server answers with at most; they are fewer where they are large. `part`: see Asked."""
 
@@ -108,7 +108,7 @@ class Scan(Generic[AnyRow]):
     def _opened(self, after: bytes, part: Part, ahead: int, *, by_family: bool) -> Any:
         """A server that is asked for columns seeks each in each row: two to four times the work, where they are all that is there."""
         columns = sorted({column.partition(b":")[0] for column in self._columns}) if by_family else self._columns
-        return self._cluster.open_scanner(self._table, Asked(after, columns, part, ahead))
+        return self._cluster.open_scanner(self._table, ScanRequest(after, columns, part, ahead))
 
     def _has_no_others(self, after: bytes) -> bool:
         """By a look at the names of some cells: what else is there may be large."""

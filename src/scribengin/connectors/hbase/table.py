@@ -24,7 +24,7 @@ _INSTEAD = f"restore it; or say on_change: ignore to go on with what is there no
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Wanted:
+class ExpectedTable:
     """What a flow asks of its table. Raises SourceError where that is at odds with itself."""
 
     def __init__(self, cluster: Gateway, options: Mapping[str, Any], schema: Schema | None) -> None:
@@ -63,9 +63,9 @@ class Wanted:
             )
             raise unlike(cluster, said)
 
-    def digest(self) -> Digest:
+    def digest(self) -> HBaseDigest:
         """Of rows, nothing yet."""
-        return Digest(keys_only=not self.cells)
+        return HBaseDigest(keys_only=not self.cells)
 
     @property
     def columns(self) -> Sequence[bytes]:
@@ -87,7 +87,7 @@ def changed(cluster: Gateway, what: str, how: str) -> SourceError:
     return SourceError(said, remedy=_INSTEAD, code="hbase-changed", node=cluster.node)
 
 
-class Digest:
+class HBaseDigest:
     """Of rows, in their order; the same whatever pages they came in."""
 
     def __init__(self, *, keys_only: bool = False) -> None:

@@ -95,7 +95,7 @@ _INVALID = -1001
 _ELECTED_AFTER_S = 0.1
 
 
-class Cluster:
+class KafkaBrokers:
     """Questions to the brokers. `role` and `node` are for messages; each call takes at most the node's `timeout`.
 
     Raises Unreachable, or SourceError or SinkError for what no later try mends.
@@ -117,9 +117,9 @@ class Cluster:
         # the client tells of brokers that are away, or that refuse a login, beside the call that then times out
         return module.AdminClient(settings(self._options) | {"error_cb": self._hear}, logger=SILENT)
 
-    def __reduce__(self) -> tuple[type[Cluster], tuple[str, Mapping[str, Any], Role]]:
+    def __reduce__(self) -> tuple[type[KafkaBrokers], tuple[str, Mapping[str, Any], Role]]:
         # Spark pickles readers; a connection stays where it is, the copy makes its own
-        return Cluster, (self._node, self._options, self._role)
+        return KafkaBrokers, (self._node, self._options, self._role)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that are there."""

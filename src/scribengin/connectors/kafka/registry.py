@@ -37,7 +37,7 @@ _schemas: dict[tuple[str, int], WriterSchema] = {}
 """(registry, id) → its schema, in this process: an id never changes its meaning"""
 
 
-class Registry:
+class SchemaRegistry:
     """A `Lookup`. `options` are those of a node, with `registry`, `registry_config` and `timeout`; `role` (source, sink) is for messages.
 
     Raises SourceError, of a sink SinkError, for settings that the client refuses, EnvironmentFault where a package is missing.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.avro_values import AvroValues
-from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.client import KafkaBrokers
 from scribengin.connectors.kafka.markers import OPENING, SLOTS, Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.contract import BatchId, ConnectorContext, Decided, Published
     from scribengin.connectors.kafka.message_stream import OriginMaker, RowMaker
     from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.types import Schema
@@ -51,7 +51,7 @@ class KafkaSink:
     exactly_once = True
     units = SLOTS - 1
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectorContext) -> None:
         self.node = place.node
         self._options = SINK.filled(place.options)
         self._flow = place.flow
@@ -66,7 +66,7 @@ class KafkaSink:
         self._after: dict[int, int | None] = {}
         """slot → the number of its newest marker, as far as this process knows; None where there is none"""
         self._gaps = bool(place.member)
-        self._near = Cluster(self.node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])}, "sink")
+        self._near = KafkaBrokers(self.node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])}, "sink")
 
     # --- the claim ---
 

@@ -52,8 +52,8 @@ class KeyedRows:
     made_of: Sequence[str]
     version: int
     columns: pa.RecordBatch
-    """the flow's columns; of a store that takes JSON only `doc` (BINARY), the row as a JSON object, and where its sink has `Parts` also
-    `part` (STRING), which one the row comes to"""
+    """the flow's columns; of a store that takes JSON only `doc` (BINARY), the row as a JSON object, and where its sink has
+    `PartitionedPlace` also `part` (STRING), which one the row comes to"""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -64,7 +64,7 @@ class KeyedRows:
         return KeyedRows(ids, made_of, self.version + first, self.columns.slice(first, rows))
 
 
-class Parts(Protocol):
+class PartitionedPlace(Protocol):
     """A place in parts, of which a row's own depends on one of its columns and on nothing else: an index for each day."""
 
     @property
@@ -76,7 +76,7 @@ class Parts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WriteAnswer:
     """What became of `KeyedRows` that were sent. Of what stands in neither list the place holds this version, or a later one."""
 
     refused: Sequence[tuple[int, str, str]] = ()
@@ -92,7 +92,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WriterRecord:
     """The record of who writes here, and what was written last. `tag` is the store's own: what it is exchanged by."""
 
     body: Mapping[str, Any]
@@ -111,10 +111,10 @@ class KeyedStore(Protocol):
     def __str__(self) -> str:
         """Where it is, for messages; nothing secret."""
 
-    def read_record(self) -> Held | None:
+    def read_record(self) -> WriterRecord | None:
         """Who writes here; None where nobody of us does. Never a stale answer."""
 
-    def write_record(self, body: Mapping[str, Any], held: Held | None) -> bool:
+    def write_record(self, body: Mapping[str, Any], held: WriterRecord | None) -> bool:
         """Exchange the record for another, durably, if `held` still stands there (None: if nothing does); else False."""
 
     def make(self, schema: Schema) -> None:
@@ -129,7 +129,7 @@ class KeyedStore(Protocol):
     def is_empty(self) -> bool:
         """True where no row stands here; also where there is no place yet."""
 
-    def send(self, rows: KeyedRows) -> Answer:
+    def send(self, rows: KeyedRows) -> WriteAnswer:
         """Write those whose versions are above what stands there, each by itself, durably. By several threads at once."""
 
     def versions(self) -> Iterator[Sequence[int]]:

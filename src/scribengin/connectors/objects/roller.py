@@ -20,7 +20,7 @@ from scribengin.connectors.objects.later import complete, later_of
 from scribengin.connectors.objects.manifests import DATA, Manifests
 from scribengin.connectors.objects.ranges import RangedFile
 from scribengin.connectors.objects.readers import someone_reads
-from scribengin.connectors.objects.turns import Frontier, Turns, hidden_root, place_of
+from scribengin.connectors.objects.turns import CompactionLog, ObjectFrontier, hidden_root, place_of
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.remedies import start_over
@@ -46,7 +46,7 @@ _WHOLE = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Rolling:
+class CompactionOptions:
     """What a sink wants to be merged."""
 
     size: int = 2**62
@@ -56,12 +56,12 @@ class Rolling:
 
 
 @dataclass(slots=True)
-class Roller:
+class ObjectCompactor:
     """Of one lineage at one place. Kept from look to look it reads each manifest once."""
 
     store: Store
     lineage: str
-    wants: Rolling
+    wants: CompactionOptions
     now_s: Callable[[], float] = time.time
     open: OpenFolders | None = None
     """of a sink that closes its folders by time, where this lineage is the one that writes there"""
@@ -87,11 +87,11 @@ class Roller:
         done = RollDone()
         lost = 0
         while lost < _TRIES:
-            turns = Turns(self.store, self.lineage)
+            turns = CompactionLog(self.store, self.lineage)
             number, turn = turns.newest()
             if turn is not None and number > self._settled:
                 self.settle(turns, number, turn)
-            frontier = Frontier.of(turn)
+            frontier = ObjectFrontier.of(turn)
             counts = self.open if not frontier.ended else None
             if counts is not None:
                 counts.follow(frontier)
@@ -128,7 +128,7 @@ class Roller:
     def _root(self) -> str:
         return "" if self.wants.listed else f"{DATA}/"
 
-    def _look(self, frontier: Frontier) -> None:
+    def _look(self, frontier: ObjectFrontier) -> None:
         """Bring `_waiting` up to date."""
         for folder, runs in list(self._waiting.items()):
             left = [[each for each in run if not frontier.is_done(folder, each.place)] for run in runs]
@@ -195,7 +195,7 @@ class Roller:
 
     # --- the next turn ---
 
-    def _merge_all(self, turns: Turns, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
+    def _merge_all(self, turns: CompactionLog, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
         """What a turn makes; None where another roller was faster."""
         outputs: list[dict[str, Any]] = []
         self._making = []
@@ -223,7 +223,7 @@ class Roller:
             raise
         return outputs
 
-    def _merge_one(self, turns: Turns, number: int, nth: int, group: Sequence[Segment]) -> dict[str, Any]:
+    def _merge_one(self, turns: CompactionLog, number: int, nth: int, group: Sequence[Segment]) -> dict[str, Any]:
         first = group[0]
         suffix = first.file["name"].rpartition("/")[2].partition(".")[2]
         folder = place_of(first.file["name"])
@@ -243,7 +243,7 @@ class Roller:
         said = {"name": name, "rows": sum(rows for *_, rows in inputs), "bytes": writer.size, "crc": writer.crc, "inputs": inputs}
         return said if later is None else said | {"upload": later.upload, "etags": later.etags}
 
-    def _after(self, frontier: Frontier, outputs: Sequence[Mapping[str, Any]], cleared: int) -> Frontier:
+    def _after(self, frontier: ObjectFrontier, outputs: Sequence[Mapping[str, Any]], cleared: int) -> ObjectFrontier:
         merged = {(batch, nth) for output in outputs for batch, nth, _, _ in output["inputs"]}
         done = dict(frontier.done)
         for output in outputs:
@@ -256,7 +256,7 @@ class Roller:
         waiting = (each.number for runs in self._waiting.values() for run in runs for each in run if each.place not in merged)
         return min(waiting, default=self._next)
 
-    def _put(self, turns: Turns, number: int, record: dict[str, Any]) -> bool:
+    def _put(self, turns: CompactionLog, number: int, record: dict[str, Any]) -> bool:
         """Whether this roller's turn is the one that counts; then it is finished, too."""
         faults.reached("roll.record.before")
         try:
@@ -270,14 +270,14 @@ class Roller:
         self.settle(turns, number, record)
         return True
 
-    def _throw_away(self, turns: Turns, number: int) -> None:
+    def _throw_away(self, turns: CompactionLog, number: int) -> None:
         """What this one has made for a turn that is another's, or nobody's; as far as the store can be reached, else who puts it does."""
         with suppress(Exception):
             turns.notes.sweep(number, self._making)
 
     # --- what a turn says ---
 
-    def settle(self, turns: Turns, number: int, turn: Mapping[str, Any]) -> None:
+    def settle(self, turns: CompactionLog, number: int, turn: Mapping[str, Any]) -> None:
         """Do what the turn says, as far as it is not done."""
         for output in turn["outputs"]:
             if "upload" in output:
@@ -294,7 +294,7 @@ class Roller:
             turns.log.fold(summarize)
         self._settled = number
 
-    def _clear(self, turns: Turns, cleared: int, newest: int, done: RollDone) -> int:
+    def _clear(self, turns: CompactionLog, cleared: int, newest: int, done: RollDone) -> int:
         """Delete segments that were merged so long ago that nobody reads them; returns of turns up to which."""
         if newest == self._weighed and self.now_s() < self.ripe_s:
             return cleared

@@ -12,15 +12,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
-from scribengin.connectors.opensearch.view import Digest, Gone, Views
+from scribengin.connectors.opensearch.view import DocumentDigest, Gone, Views
 from scribengin.core.errors import ScribenginError, SourceError
 from scribengin.core.remedies import start_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scribengin.connectors.contract import Limits
-    from scribengin.connectors.opensearch.client import Cluster
+    from scribengin.connectors.contract import BatchLimits
+    from scribengin.connectors.opensearch.client import OpenSearchCluster
 
 _Part = tuple[int, int]
 """(index, shard), by their places in the plan"""
@@ -31,7 +31,7 @@ _Range = tuple[_Part, int, int, int, str | None]
 class IndexReader:
     """One per source and Query; used by one thread."""
 
-    def __init__(self, cluster: Cluster, views: Views, options: Mapping[str, Any], names: Sequence[str]) -> None:
+    def __init__(self, cluster: OpenSearchCluster, views: Views, options: Mapping[str, Any], names: Sequence[str]) -> None:
         self._cluster = cluster
         self._views = views
         self._index: str = options["index"]
@@ -57,7 +57,7 @@ class IndexReader:
                 self._handed[part] = self._handed.get(part, 0) + (stream.rows or 0)
                 self._done = place["last"]
 
-    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (what is there stays)
+    def split(self, limits: BatchLimits, *, final: bool = False) -> list[SourceStream]:  # noqa: ARG002 (what is there stays)
         """The next ranges; [] when all of the snapshot was handed out. Raises SourceError where the rest of it is not what it was,
         Unreachable where the cluster is away."""
         if self._done:
@@ -123,7 +123,7 @@ class IndexReader:
                 rows = self._views.count(view, slice_, -1, upto)
                 tail: list[Any] = [last, 0, ""]
                 if last > upto:
-                    digest = Digest()
+                    digest = DocumentDigest()
                     for hits in self._views.pages(view, slice_, upto, last, whole=False):
                         digest.add(hits)
                         tail[1] += len(hits)
@@ -184,7 +184,7 @@ class IndexReader:
         return changed(self._cluster, self._index, what)
 
 
-def changed(cluster: Cluster, index: str, what: str) -> SourceError:
+def changed(cluster: OpenSearchCluster, index: str, what: str) -> SourceError:
     """What was handed out, or belongs to the same snapshot, is not there any more."""
     return SourceError(
         f"{cluster.called}: {index} changed since its snapshot was begun, of which the server does not hold the view any more: {what}",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FORMAT = 1
 
 
-class Mark(msgspec.Struct, frozen=True):
+class BatchMark(msgspec.Struct, frozen=True):
     """A Batch that the place has taken. `tries`: how often its rows were begun to be handed over."""
 
     hash: str
@@ -39,20 +39,20 @@ class Marks:
         self._path = work / lineage
         self.log = NumberedLog(self._path / "written", "written")
 
-    def read(self, number: int) -> Mark | None:
+    def read(self, number: int) -> BatchMark | None:
         """Of that Batch, or None."""
         body = self.log.read(number)
-        return None if body is None else msgspec.convert(body, Mark)
+        return None if body is None else msgspec.convert(body, BatchMark)
 
-    def newest(self) -> tuple[int, Mark] | None:
+    def newest(self) -> tuple[int, BatchMark] | None:
         """The last one."""
         number = self.log.newest()
         mark = None if number is None else self.read(number)
         return None if number is None or mark is None else (number, mark)
 
-    def put(self, number: int, mark: Mark) -> Mark:
+    def put(self, number: int, mark: BatchMark) -> BatchMark:
         """Write it durably, if none stands there; returns the one that does."""
-        stored: Mark = msgspec.convert(self.log.put(number, msgspec.to_builtins(mark)), Mark)
+        stored: BatchMark = msgspec.convert(self.log.put(number, msgspec.to_builtins(mark)), BatchMark)
         if self.log.wants_folding(number, gaps=True):
             self.log.fold(_summarize)
         return stored

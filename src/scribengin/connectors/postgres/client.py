@@ -42,7 +42,7 @@ def driver() -> Any:
     return psycopg
 
 
-class Server:
+class PostgresServer:
     """Where to connect to, and as whom. Travels to executors with its secrets; `str` shows none."""
 
     def __init__(self, node: str, options: Mapping[str, Any], role: Literal["source", "sink"] = "sink") -> None:

@@ -23,7 +23,7 @@ XMIN = "\0xmin"
 """a column besides: the transaction that wrote the row"""
 
 
-class RowParser:
+class PostgresRowParser:
     """Of one stream. `with_xmin`: the rows end in one column more, the transaction that wrote them."""
 
     def __init__(self, file: str, schema: Schema, *, with_xmin: bool) -> None:

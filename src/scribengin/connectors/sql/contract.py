@@ -3,7 +3,7 @@
 A task puts the rows of its unit into a *staging table* of its own, which has the target's columns and its rules about single rows. So it
 is the database that says which rows it never takes, before the Batch is decided. Then one transaction locks the claim of the target,
 compares, moves the rows of the decided staging tables into the target, and records the Batch. To add a database, write a `Database`, and
-a `Session` where the connections of its client are none. What the sink relies on:
+a `SqlSession` where the connections of its client are none. What the sink relies on:
 
 - A transaction is there as a whole or not at all, also after a crash, once its commit has returned.
 - Of two transactions that lock one row of `claims` the second waits, and then sees all that the first has committed. READ COMMITTED does.
@@ -76,7 +76,7 @@ class Target:
         return ".".join(self.names)
 
 
-class Found(Protocol):
+class SqlResult(Protocol):
     """What a statement has found, or done."""
 
     @property
@@ -90,10 +90,10 @@ class Found(Protocol):
         """All of them."""
 
 
-class Session(Protocol):
+class SqlSession(Protocol):
     """A connection. Outside of `transaction` each statement is a transaction of its own. Raises its client's errors."""
 
-    def execute(self, statement: str, values: Sequence[Any] | None = None, /) -> Found:
+    def execute(self, statement: str, values: Sequence[Any] | None = None, /) -> SqlResult:
         """`values`: what its marks stand for."""
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -111,7 +111,7 @@ class Staging(Protocol):
         nothing of `batch` is there then. The one call that comes for each batch of rows: as quick as the database can."""
 
 
-S = TypeVar("S", bound=Session)
+S = TypeVar("S", bound=SqlSession)
 
 
 class Database(Protocol[S]):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.connectors.sql.commits import Commits
-    from scribengin.connectors.sql.contract import Database, Session, Target
+    from scribengin.connectors.sql.contract import Database, SqlSession, Target
     from scribengin.core.types import Schema
 
 
@@ -55,7 +55,7 @@ class TableStream(ABC):
     def _put(self, batch: pa.RecordBatch) -> int:
         """All rows in one step; how many bytes. Raises NotTaken where a row is at fault; nothing of `batch` is there then."""
 
-    def _make_table(self, session: Session) -> None:
+    def _make_table(self, session: SqlSession) -> None:
         """The table itself, where it was never there. One that is there was compared with the columns before the run."""
         if not self._database.is_there(session, *self._target.names):
             if self._commits.wrote(session):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.connectors.contract import BatchId
-    from scribengin.connectors.sql.commits import Claim, Commits
-    from scribengin.connectors.sql.contract import LoadingDatabase, Session, Staging, Target
+    from scribengin.connectors.sql.commits import Commits, TableClaim
+    from scribengin.connectors.sql.contract import LoadingDatabase, SqlSession, Staging, Target
     from scribengin.core.errors import FencedError
     from scribengin.core.types import Schema
 
@@ -115,7 +115,7 @@ class SqlUnitStream(TableStream):
         else:
             ending.__exit__(_Undone, _Undone(), None)
 
-    def _check(self, session: Session, held: Claim | None) -> None:
+    def _check(self, session: SqlSession, held: TableClaim | None) -> None:
         """Returns where this unit is still to be written. Raises AlreadyCommitted where it is, else FencedError or StateError."""
         unit, batch = self._unit, self._unit.batch
         if held is None or (held.owner, held.lineage) != (unit.owner, batch.lineage):
@@ -135,7 +135,7 @@ class SqlUnitStream(TableStream):
             )
         raise self._fenced(f"batch {newest.number} exists already, under term {newest.term}")
 
-    def _found(self, session: Session) -> AlreadyCommitted | FencedError | None:
+    def _found(self, session: SqlSession) -> AlreadyCommitted | FencedError | None:
         """What there is to say where the unit is committed."""
         said = self._units.report(session, self._unit.batch, self._unit.number)
         if said is None:

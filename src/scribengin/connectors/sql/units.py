@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.connectors.contract import BatchId
-    from scribengin.connectors.sql.contract import LoadingDatabase, Session
+    from scribengin.connectors.sql.contract import LoadingDatabase, SqlSession
 
 
 class Units:
@@ -30,17 +30,17 @@ class Units:
         self._units, self._parts = (database.escaped(*database.own(name)) for name in UNIT_OWN)
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
 
-    def there(self, session: Session) -> bool:
+    def there(self, session: SqlSession) -> bool:
         """False where no sink of this version has claimed a table yet."""
         return self._database.is_there(session, *self._database.own(UNIT_OWN[-1]))
 
-    def put(self, session: Session, batch: BatchId, unit: int, attempt: str, part: int, rows: int) -> None:
+    def put(self, session: SqlSession, batch: BatchId, unit: int, attempt: str, part: int, rows: int) -> None:
         """Say that this step of the unit's transaction, the `part`th, has put so many rows into the table."""
         marks = ", ".join([self._database.mark] * 7)
         values = (self.table, batch.lineage, batch.number, unit, attempt, part, rows)
         session.execute(f"INSERT INTO {self._parts} VALUES ({marks})", values)
 
-    def commit(self, session: Session, batch: BatchId, unit: int, input_hash: str, rows: int, report: Mapping[str, Any]) -> bool:
+    def commit(self, session: SqlSession, batch: BatchId, unit: int, input_hash: str, rows: int, report: Mapping[str, Any]) -> bool:
         """Record the unit that this transaction writes. False where another attempt has committed it; one about to is waited for."""
         marks = ", ".join([self._database.mark] * 8)
         said = msgspec.json.encode(report).decode()
@@ -50,7 +50,7 @@ class Units:
         )
         return done.rowcount == 1
 
-    def report(self, session: Session, batch: BatchId, unit: int) -> tuple[str, Mapping[str, Any]] | None:
+    def report(self, session: SqlSession, batch: BatchId, unit: int) -> tuple[str, Mapping[str, Any]] | None:
         """(input hash, what its task has reported) of a unit that is committed."""
         m = self._database.mark
         found = session.execute(
@@ -59,7 +59,7 @@ class Units:
         ).fetchone()
         return None if found is None else (found[0], msgspec.json.decode(found[1]))
 
-    def of_batch(self, session: Session, lineage: str, number: int) -> dict[int, tuple[str, int]]:
+    def of_batch(self, session: SqlSession, lineage: str, number: int) -> dict[int, tuple[str, int]]:
         """Unit → (input hash, rows), of those that are committed."""
         m = self._database.mark
         found = session.execute(
@@ -68,7 +68,7 @@ class Units:
         )
         return {unit: (hash_, rows) for unit, hash_, rows in found.fetchall()}
 
-    def transactions(self, session: Session) -> dict[tuple[str, int], list[int]]:
+    def transactions(self, session: SqlSession) -> dict[tuple[str, int], list[int]]:
         """(lineage, number) of each Batch → the transactions of its parts, as rows tell them; of those that are not folded."""
         found = session.execute(
             f"SELECT lineage, {self._number}, {self._database.row_transaction} FROM {self._parts} WHERE target = {self._database.mark}",
@@ -79,13 +79,13 @@ class Units:
             told[lineage, number].append(xid)
         return told
 
-    def wrote(self, session: Session) -> bool:
+    def wrote(self, session: SqlSession) -> bool:
         """Whether rows of a unit must stand in the table."""
         m = self._database.mark
         some = f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._parts} WHERE target = {m})"
         return session.execute(some, (self.table,)).fetchone() is not None
 
-    def fold(self, session: Session, lineage: str, number: int) -> None:
+    def fold(self, session: SqlSession, lineage: str, number: int) -> None:
         """Forget those of Batches up to that one."""
         m = self._database.mark
         for place in (self._units, self._parts):
@@ -93,7 +93,7 @@ class Units:
                 f"DELETE FROM {place} WHERE target = {m} AND lineage = {m} AND {self._number} <= {m}", (self.table, lineage, number)
             )
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: SqlSession) -> None:
         """All of them."""
         for place in (self._units, self._parts):
             session.execute(f"DELETE FROM {place} WHERE target = {self._database.mark}", (self.table,))
