@@ -1,7 +1,8 @@
-"""Writes the generated pages of this folder: `python docs/generate.py`. A test tells when they are old."""
+"""Writes the generated pages of this folder: `python docs/generate.py`. A test fails when they are old."""
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from harness.pages.flow_file import flow_file_page, problems_page
@@ -42,6 +43,31 @@ def reasons_part() -> str:
     return "\n".join(lines) + "\n"
 
 
+def glossary_page() -> str:
+    """The terms of glossary.toml with their definitions, and the words that texts do not use."""
+    glossary = tomllib.loads(Path(__file__).with_name("glossary.toml").read_text(encoding="utf-8"))
+    lines = [
+        "# Glossary",
+        "",
+        "The terms of Scribengin, and what other systems call them. Texts of the program and these pages use one term for one thing.",
+    ]
+    for term in glossary["term"]:
+        lines += ["", f"### {term['name']}", "", term["means"], "", f"- Elsewhere: {term['elsewhere']}."]
+        if "not" in term:
+            lines.append(f"- Not used: {', '.join(f'`{word}`' for word in term['not'])}.")
+    lines += [
+        "",
+        "## Words not used",
+        "",
+        "A test holds help texts, messages and pages to this list, which [glossary.toml](glossary.toml) contains as patterns.",
+        "",
+        "| not | but |",
+        "| --- | --- |",
+        *(f"| `{rule['words']}` | {rule['instead']} |" for rule in glossary["rule"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def pages() -> dict[str, str]:
     """File name → text, of every generated page."""
     return {
@@ -51,6 +77,7 @@ def pages() -> dict[str, str]:
         "openapi.json": openapi_text(),
         "metrics.md": metrics_page(),
         "cookbook.md": cookbook_page(),
+        "glossary.md": glossary_page(),
     }
 
 

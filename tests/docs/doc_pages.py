@@ -17,6 +17,7 @@ GENERATED = (
     "docs/metrics.md",
     "docs/cookbook.md",
     "docs/formats.md",
+    "docs/glossary.md",
 )  # their own tests hold their blocks to account
 PAGES = sorted(str(page.relative_to(ROOT)) for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md") for page in ROOT.glob(pattern))
 WRITTEN = [page for page in PAGES if page not in GENERATED]

@@ -23,114 +23,114 @@ sinks: {kept: {from: large, type: files, path: out, format: parquet, max_files: 
 """
 COMMANDS = (
     ("init shop", "Makes a folder with a flow and its data."),
-    ("validate shop/flow.yaml mistakes.yaml", "One row a file in `result`, every mistake in `problems`; exit status 2."),
+    ("validate shop/flow.yaml mistakes.yaml", "One row a file in `result`, every error in `problems`; exit status 2."),
     (
         "validate --env shop/flow.yaml",
-        "One object a source or sink in `places` of each file: `state` is ok, wrong (exit status 2), unreached (no answer: a warning, "
-        "exit\nstatus 3) or unchecked (the connector cannot look before a run).",
+        "One object a source or sink in `places` of each file. `state` is ok, wrong (exit status 2), unreached (no answer: a "
+        "warning, exit status 3) or\nunchecked (the connector cannot check before a run).",
     ),
     (
         "plan shop/flow.yaml",
-        "What would run, and what it would change against the state that is there. `again` of a change that is `refused`: for each source, "
-        "how much a\nQuery that starts over would read again, and whether those files are still there. What `run` would refuse is in "
-        "`problems`, with exit status 2.",
+        "The parts of a run, and its changes to the existing state. `again` of a change that is `refused` says for each source "
+        "how much a query that starts\nover would read again, and whether those files still exist. Errors that would stop `run` "
+        "are in `problems`, with exit status 2.",
     ),
     (
         "preview shop/flow.yaml --rows 2 --at paid",
-        "Each node on the way of the sample; with `--at` one. `rows` have a `fate` (kept, dropped, dead; `made` where none stands "
-        "behind it), the\nrow `before`, and `after` with the `branch` each went to. `dropped` is null where rows in and out cannot be "
-        "matched: then `came`\nhas what came in. `failure` says why there is nothing.",
+        "Each node on the path of the sample; with `--at` one. `rows` have a `fate` (kept, dropped, dead; `made` if no input "
+        "row is behind it), the row\n`before`, and `after` with its `branch`. `dropped` is null if rows in and out cannot be "
+        "matched: then `came` has the input rows. `failure` is the\nreason if there are none.",
     ),
     (
         "run shop/flow.yaml --once",
-        "`rows` is the lineage's total, over all runs; `this_run` this process's share. `state` is finished, stopped or failed. "
-        "`lag` is what\nwaited at the last look; `catch_up_s` how long until nothing waits, as things went: null where nothing waits "
-        "beyond the last Batch, and\nwhere `falls_behind`, because more came than was read.",
+        "`rows` is the lineage's total, over all runs; `this_run` is this process's share. `state` is finished, stopped or "
+        "failed. `lag` is the backlog at the\nlast poll; `catch_up_s` is the estimated time until it is empty. It is null if "
+        "there is no backlog beyond the last Batch, and if `falls_behind`,\nbecause more rows came than were read.",
     ),
     (
         "audit shop/flow.yaml",
-        "`decided` is what the decision records say, `found` what was read again. `losses` is what was gone before it was read: `source`, "
-        "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. `others` is what a sink's place holds besides, of which "
-        "this state knows nothing: rows\nof other lineages, and files that no record names; each is a warning too (`audit-others`). "
-        "It is null where that is not "
-        "looked for (Kafka,\nHTTP, groups of these, what Spark writes). "
-        "`left_out` is the newest Batch where a run is still at\nit, null where all is covered. `lines` is the ledger as people add it "
-        "up: in + made = out + filtered +\nfolded + dead + late, without what is looked up in static tables (`lookup`); `held` is "
-        "beside the sum. Where there are any losses, counts\nof rows have `lost` and "
-        "`lost_unknown` too. A sink\nthat goes to a group has `members` beside `found`: each one's Batches, of those whose details are "
-        "there. `channels` (none in a flow that is\nnot cut): for each reader of a channel, of how many of the feeder's Batches both ends "
-        "were compared, of how many they could not be, and how\nmany differ.",
+        "`decided` is the count of the decision records, `found` the count of the verification. `losses` lists records that "
+        "were deleted before they were read:\n`source`, `entry` of its log, `rows` at most (null if unknown), `what`. `others` "
+        "lists contents of a sink's place that this state does not know: rows\nof other lineages, and files that no record "
+        "names; each is a warning too (`audit-others`). It is null if that is not checked (Kafka, HTTP, groups of\nthese, "
+        "writers of Spark). `left_out` is the newest Batch if a run is in progress, null if all Batches are covered. `lines` is"
+        " the ledger as a sum: in\n+ made = out + filtered + folded + dead + late, without rows of static tables (`lookup`); "
+        "`held` is beside the sum. If there are losses, counts of\nrows have `lost` and `lost_unknown` too. A sink that goes to "
+        "a group has `members` beside `found`: the Batches of each member whose details exist.\n`channels` (empty if the flow "
+        "has no tiers) says for each reader of a channel how many Batches of the upstream tier were compared at both ends, "
+        "how\nmany could not be, and how many differ.",
     ),
     (
         "status shop/flow.yaml",
-        "How far each tier is, what waits between them (`edges`; none in a flow that is not cut), and what is acknowledged: committed at "
-        "the ends of\nthe flow. Numbers of Batches are null where there is none; `holder` where nobody runs the tier; "
-        "`lag` (`rows`, `bytes`, `seconds`) of a\nQuery that reads no channel.",
+        "The progress of each tier, the backlog between tiers (`edges`; empty if the flow has no tiers), and acknowledged "
+        "Batches: committed at the ends of the\nflow. Numbers of Batches are null if there is none, `holder` if no process runs "
+        "the tier, `lag` (`rows`, `bytes`, `seconds`) for a query that reads no\nchannel.",
     ),
     (
         "graph shop/flow.yaml --live",
-        "Nodes, arrows, tiers and channels of a flow file. `counts` (null without `--live`) are of the last run: of native steps that are "
-        "counted as\none at the first of them, with `run`; `rows` of an arrow is text, for Queries that read for themselves may differ.",
+        "Nodes, edges, tiers and channels of a flow file. `counts` (null without `--live`) are of the last run. Those of a "
+        "Spark SQL stage are at its first\nstep, with `run`. `rows` of an edge is text, because queries that read separately may"
+        " differ.",
     ),
     (
         "trace shop/flow.yaml orders/orders.jsonl+0",
-        "The sinks (`arrivals`) and dead letters that a record reached, each with `hops`, and the Batches that read it. `notes` say why "
-        "something\nis not known; `trace` is the share of records whose way is kept.",
+        "The sinks (`arrivals`) and dead letters that a record reached, each with `hops`, and the Batches that read it. `notes`"
+        " give the reason for unknown\nparts; `trace` is the share of records whose path is kept.",
     ),
-    ("dead list shop/flow.yaml", "Dead letters by Query, step and reason."),
-    ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is no UTF-8 is `payload_base64` instead."),
+    ("dead list shop/flow.yaml", "Dead letters by query, step and reason."),
+    ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is not UTF-8 is `payload_base64` instead."),
     (
         "dead replay shop/flow.yaml --dry-run",
-        "How many letters go on, and where they enter. `unchecked` of them enter where only Spark knows the columns. `already` were "
-        "replayed before; `refused`\nstay, and `refusals` say why of some. `requests` (none here) are Query and number of "
-        "what a run takes up; `running` whether one does.",
+        "The number of dead letters to replay, and their replay points. `unchecked` of them enter at a step whose columns only "
+        "Spark knows. `already` were\nreplayed before; `refused` stay, and `refusals` give reasons for some. `requests` (none "
+        "here) are query and number of a request that a run takes;\n`running` says whether a run is in progress.",
     ),
-    ("source show shop/flow.yaml", "How far each source is read: entries of its log that are committed, and that are logged."),
-    ("source skip shop/flow.yaml late.jsonl", "Gives up a file that was taken, is gone, and is not committed."),
-    ("source set shop/flow.yaml orders end --yes", "Passes over what is there now and not yet read; while nothing runs."),
+    ("source show shop/flow.yaml", "The position of each source: entries of its log that are committed, and that are logged."),
+    ("source skip shop/flow.yaml late.jsonl", "Skips a file that is assigned, missing and not committed."),
+    ("source set shop/flow.yaml orders end --yes", "Skips the present unread records; only while no run is in progress."),
     (
         "source set shop/flow.yaml orders 0 --yes",
         "Goes back: the next run reads from there again, in a new lineage. `doubled` says how many rows at most will be duplicated.",
     ),
     (
         "package shop -o shop.package",
-        "Short for `package make`. `size` is in bytes, of the file and of each in it. `relative` are the places of a flow that need\n"
-        "a base where it runs; null where something is not set here that they may depend on.",
+        "Short for `package make`. `size` is in bytes, of the file and of each in it. `relative` are the places of a flow that "
+        "need a base on its host; null if\nthey may depend on a variable that is not set here.",
     ),
     ("package show shop.package", "The same, read again and verified; without `relative`."),
     (
         "infer shop/data",
-        "A proposal, and what it would make of the records that were looked at. `whole` is true where these are all; `yaml` is a source "
-        "for the\nflow file. `distinct` counts to 1,000. `dead_letters` are the first of `dead`.",
+        "A proposal, and its result for the records that were read. `whole` is true if these are all records; `yaml` is a "
+        "source for the flow file. `distinct`\ncounts to 1,000. `dead_letters` are the first of `dead`.",
     ),
     ("show shop/flow.yaml --resolved", "The flow with every default."),
-    ("fmt shop/flow.yaml", "Which files were laid out anew."),
-    ("config show", "Every system setting, its value and where it comes from."),
-    ("doctor", "What this machine has; what is missing is a problem, with exit status 3."),
+    ("fmt shop/flow.yaml", "The files that were formatted."),
+    ("config show", "Every system setting, its value and its origin."),
+    ("doctor", "The programs and libraries of this machine. A missing one is a problem, with exit status 3."),
     ("services start zookeeper", "`state` is running, silent (it is running and does not answer), dead (it ended by itself) or stopped."),
-    ("services status", "Exit status 1 where one is dead or silent. One that was never started has no address and no log."),
+    ("services status", "Exit status 1 if one is dead or silent. A service that was never started has no address and no log."),
     ("services stop zookeeper", "Its data and its address stay."),
-    ("jars fetch spark-kafka", "`fetched` is how many the cache lacked."),
+    ("jars fetch spark-kafka", "`fetched` is the number of files that the cache lacked."),
     ("version", ""),
     ("completion bash", ""),
     ("schema", "`result` is the JSON Schema itself; most of it is left out here."),
     (
         "reset shop/flow.yaml --outputs --yes",
-        "What was removed, and until when `reset --undo` brings it back. `--dry-run` gives the same without `trash`. `items` are files, or "
-        "rows where a\nsink has no files; what is not `restorable` is deleted for good. `earlier` says what of it is of lineages "
-        "that the state does not know, as `others` of `audit`.",
+        "The removed items, and the time until which `reset --undo` restores them. `--dry-run` gives the same without `trash`. "
+        "`items` are files, or rows if a\nsink has no files; an item that is not `restorable` is deleted for good. `earlier` is "
+        "the part of lineages that the state does not know, as `others`\nof `audit`.",
     ),
 )
-HEAD = """# What `--json` prints
+HEAD = """# JSON output
 
-Every command knows `--json`: stdout then carries exactly one object, whatever else is printed; progress and logs go to stderr.
+Every command has `--json`: stdout then has exactly one object, whatever else is printed; progress and logs go to stderr.
 
 - `command`: the command's name
-- `ok`: true where the exit status is 0 (1: the flow failed or does not balance; 2: the input is wrong; 3: the environment; 130: a
+- `ok`: true if the exit status is 0 (1: the flow failed or does not balance; 2: the input is wrong; 3: the environment; 130: a
   second Ctrl-C)
-- `result`: the command's own; null where it did not come to one
-- `problems`: mistakes and warnings, each with `severity` (`error`, `warning`), `code` (stable, see [problems](problems.md)), `file`,
-  `line`, `column` (from 1; 0 where there is no line), `message` and `remedy`
+- `result`: the command's own; null if there is none
+- `problems`: errors and warnings, each with `severity` (`error`, `warning`), `code` (stable, see [problems](problems.md)), `file`,
+  `line`, `column` (from 1; 0 if there is no line), `message` and `remedy`
 
 Below is one real answer of each command, to the flow that `scribengin init` makes.
 """

@@ -42,19 +42,19 @@ os.rename("app/.more.jsonl", "app/more.jsonl")
 """
 HEAD = """# The founding picture
 
-The first document of Scribengin draws sources and sinks of different kinds, dataflows between them that are cut apart by Kafka, a master
-and workers that keep their tasks in a tree of ZooKeeper. It asks that flows know each other, that a failed worker is followed by another,
-and that somebody can say which way a record went. This page is what [examples/pipeline](../examples/pipeline/README.md) printed, run by
-`scribengin up` on one machine; `python tests/docs/record_picture.py` writes it anew.
+The first document of Scribengin draws sources and sinks of different kinds, dataflows between them that are separated by Kafka, a master
+and workers that keep their tasks in a tree of ZooKeeper. It requires that flows know each other, that another worker replaces a failed one,
+and that the path of a record can be found. This page is the output of [examples/pipeline](../examples/pipeline/README.md), run by
+`scribengin up` on one machine; `python tests/docs/record_picture.py` writes it again.
 
 | in the picture | here |
 |---|---|
 | source, sink | `gather` reads files of an application and of HDFS; `payments` writes files of HDFS, `visits` a table of PostgreSQL |
 | dataflow | each of the four flow files |
-| Kafka between dataflows | the topics `events`, `payments`, `visits`: flows meet there, and need not name each other |
+| Kafka between dataflows | the topics `events`, `payments`, `visits`: they connect the flows, which need not name each other |
 | master | the process of `up`; with `scribengin master` several, of which one leads |
 | worker, container | a process for each tier of a flow, which a node starts: `flow.tier-number` |
-| ZooKeeper | [the registry](registry.md): the desired state, who runs what, how far it is |
+| ZooKeeper | [the registry](registry.md): the desired state, workers and their tiers, progress |
 """
 
 
@@ -118,7 +118,7 @@ class Picture:
         with Home(self.home).registry() as registry:
             lines = [line for root in roots for line in _names(registry, root)]
         heading = "The tree"
-        about = "Names below the registry's root. What each record says, and who writes it: [the registry](registry.md)."
+        about = "Names below the registry's root. [The registry](registry.md) describes each record and its writer."
         self.parts.append((heading, about, [("", "\n".join(lines))]))
 
     def _looked(self) -> list[str]:
@@ -151,14 +151,14 @@ def record(folder: Path) -> Picture:
         with picture.up():
             picture.part(
                 "The flows, submitted at once",
-                "They wait for topics that others have still to make.",
+                "They wait for topics that other flows still have to make.",
                 "python generate.py",
                 f"scribengin apply {files} --wait 8m",
             )
             picture.come(400)
             picture.part(
                 "They know each other",
-                "Nobody has written down that they meet: each names its topics only.",
+                "The connections are not declared: each flow names its topics only.",
                 "scribengin list",
                 "scribengin graph split",
                 "scribengin status payments",
@@ -169,18 +169,18 @@ def record(folder: Path) -> Picture:
             picture.come(600)
             picture.part(
                 "A worker is killed",
-                "The worker of `split` was ended by SIGKILL, and a thousand more events came. Another one took over; each event is at "
-                "its end once.",
+                "SIGKILL ended the worker of `split`, and a thousand more events came. Another worker took over; each event is at "
+                "its sink once.",
                 "python look.py",
                 "scribengin status split",
             )
             picture.part(
-                "The way of a record",
-                "From the third flow back to the file or object where it began, and on to where it came.",
+                "The path of a record",
+                "The trace goes from the third flow back to the file or object of the record, and on to the sink.",
                 "scribengin trace payments 'payments/payments-0@0'",
             )
             picture.tree("logicalnodes", "physicalnodes", "flows/split", "acks")
-            picture.part("All of it is read again", "", *(f"scribengin audit {flow}" for flow in FLOWS))
+            picture.part("Verification", "", *(f"scribengin audit {flow}" for flow in FLOWS))
     finally:
         services.stop(services.NAMES, folder / ".scribengin")
     return picture
