@@ -31,7 +31,7 @@ COMMANDS = (
     ),
     (
         "plan shop/flow.yaml",
-        "What would run, and what it would change against the state that is there. `again` of a change that is `refused`: for each source, "
+        "What would run, and what it would change in the stored state. `again` of a change that is `refused`: for each source, "
         "how much a\nQuery that starts over would read again, and whether those files are still there. What `run` would refuse is in "
         "`problems`, with exit status 2.",
     ),
