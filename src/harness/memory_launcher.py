@@ -1,4 +1,4 @@
-"""The launcher without processes: its workers are entries. For tests of what stands on a launcher.
+"""The launcher without processes: its workers are entries. For tests of code that uses a launcher.
 
 It keeps the contract that the real ones keep (one suite of tests holds for all), and does on demand what real ones do on bad days.
 """
@@ -53,7 +53,7 @@ class MemoryLauncher:
         self._now_s = now_s
 
     def start(self, order: LaunchOrder) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
         self._settle()
         if order.worker in self.cluster.workers:
             return
@@ -62,8 +62,8 @@ class MemoryLauncher:
         used = sum(other.order.cores for other in self.cluster.workers.values() if other.seen.state in ("starting", "running"))
         if used + order.cores > self.cluster.cores:
             raise EnvironmentFault(
-                f"{order.worker} needs {order.cores} cores, {self.cluster.cores - used} of {self.cluster.cores} are free",
-                remedy="stop another worker, or give it fewer cores",
+                f"{order.worker} needs {order.cores} cores; {self.cluster.cores - used} of {self.cluster.cores} are free",
+                remedy="stop another worker, or give this one fewer cores",
                 code="launcher-full",
             )
         now_s = self._now_s()
@@ -72,7 +72,7 @@ class MemoryLauncher:
         self.cluster.orders.append(order)
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
         self._settle()
         entry = self.cluster.workers.get(worker)
         if entry is None or entry.seen.state not in ("starting", "running"):
@@ -84,17 +84,17 @@ class MemoryLauncher:
         entry.seen = replace(entry.seen, stopping=True)
 
     def kill(self, worker: str) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
         self._settle()
         entry = self.cluster.workers.get(worker)
         if entry is None:
             return
         if entry.seen.state in ("starting", "running"):
-            self._over(entry, "exited", self._now_s(), status=_KILLED, reason="killed, as was asked")
+            self._over(entry, "exited", self._now_s(), status=_KILLED, reason="killed, as requested")
         entry.seen = replace(entry.seen, strays=())
 
     def look(self) -> list[ObservedWorker]:
-        """As the contract says."""
+        """See `Launcher`."""
         self._settle()
         return [entry.seen for _, entry in sorted(self.cluster.workers.items())]
 
@@ -103,14 +103,14 @@ class MemoryLauncher:
         return (f"memory: {worker}",) if worker in self.cluster.workers else ()
 
     def forget(self, worker: str) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
         self._settle()
         entry = self.cluster.workers.get(worker)
         if entry is not None and entry.seen.state in ("exited", "gone"):
             del self.cluster.workers[worker]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there are no resources."""
 
     # --- what happens to workers from outside ---
 
@@ -123,9 +123,9 @@ class MemoryLauncher:
         entry.seen = replace(entry.seen, strays=strays)
 
     def lose(self, worker: str) -> None:
-        """The worker is not there any more, and nobody saw how it ended."""
+        """The worker no longer exists, and its exit status is unknown."""
         self._settle()
-        self._over(self.cluster.workers[worker], "gone", self._now_s(), reason="nobody saw how it ended")
+        self._over(self.cluster.workers[worker], "gone", self._now_s(), reason="its exit status is unknown")
 
     # --- pieces ---
 
@@ -141,7 +141,7 @@ class MemoryLauncher:
             if asked is not None and asked <= now_s and (struck is None or asked <= struck):
                 self._over(entry, "exited", asked, status=0, reason="")
             elif struck is not None and struck <= now_s:
-                self._over(entry, "exited", struck, status=_KILLED, reason="killed: it had not ended in the time that it was given")
+                self._over(entry, "exited", struck, status=_KILLED, reason="killed: it did not stop in the given time")
 
     def _over(self, entry: _Entry, state: State, at_s: float, **facts: Any) -> None:
         entry.seen = replace(entry.seen, state=state, since_s=at_s, **facts)

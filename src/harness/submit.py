@@ -1,4 +1,4 @@
-"""Flow files, folders and packages as submissions: packed, checked, planned, their packages in the store."""
+"""Flow files, folders and packages as submissions: packed, checked, planned, with their packages in the store."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def submission(path: Path, packages: PackageStore, state: Path) -> tuple[Submiss
 def submissions(
     places: Sequence[Path], packages: PackageStore, state: Path, *, base: Path | None = None
 ) -> tuple[list[Submission], list[Problem]]:
-    """Submit flow files, folders (all flows in them) and packages (all of theirs); with the warnings. The folder of a file is packed with
-    its code. Relative paths of data start at `base`, by default where the files lie now; of a package in the working folder.
+    """Submit flow files, folders (all flows in them) and packages (all of theirs); returns the warnings too. The folder of a file is packed
+    with its code. Relative paths of data start at `base`, by default in the folder of the files; for a package, in the working folder.
 
-    Raises InputError with every problem of every flow that is submitted; one that lies beside a file and has errors is left out, with a
-    warning. Refused for what is no package.
+    Raises InputError with every problem of every submitted flow; another flow beside a file that has errors is left out, with a warning.
+    Refused if it is not a package.
     """
     found: list[Submission] = []
     told: list[Problem] = []
@@ -65,7 +65,7 @@ def _of_package(package: Package, chosen: str | None, place: Path, base: Path, p
     """Its flows, or the one in the file `chosen`. Raises InputError with every problem of all."""
     packed = [flow for flow in package.manifest.flows if chosen in (None, flow.path)]
     if not packed:
-        raise InputError([Problem("flow-missing", Place(str(place)), "this is no flow file", "name one that has sources or sinks")])
+        raise InputError([Problem("flow-missing", Place(str(place)), "this is not a flow file", "name a file that has sources or sinks")])
     found, problems = [], list[Problem]()
     for flow in packed:
         try:

@@ -163,7 +163,7 @@ def test_an_answer_has_bounds(bench: Bench) -> None:
     submits(bench)
     buries(master, *["odd"] * 1000)
     way = bench.client().trace("numbers", "numbers/data")
-    assert (len(way["dead"]), way["notes"]) == (1000, ["there are more than these 1,000: write more of the id"])
+    assert (len(way["dead"]), way["notes"]) == (1000, ["more than 1,000 found: write more of the id"])
     way = bench.client().trace("numbers", "numbers/data/a.jsonl+100")
     assert [each["id"] for each in way["dead"]] == ["numbers/data/a.jsonl+100"]
     answer = master.ask("GET", "/v1/flows/numbers/trace?record=")
@@ -236,7 +236,7 @@ def test_a_flow_is_shown_as_a_graph_with_how_it_goes(bench: Bench, says: Says) -
 def test_the_counts_of_the_last_run_stand_on_the_arrows_of_the_graph(bench: Bench, says: Says) -> None:
     master = bench.master()
     submits(bench)
-    assert says("graph", "numbers", "--live")["counts"]["caption"] == "it has not run yet: there is nothing to count"
+    assert says("graph", "numbers", "--live")["counts"]["caption"] == "no counts: the flow has not run yet"
     folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
     part = folder.query("kept")
     lineage = open_lineage(part, owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["numbers"])

@@ -38,7 +38,7 @@ def test_a_text_becomes_a_package_and_its_relative_paths_start_where_it_says_or_
         plan_file(master.plane, "numbers", FlowFile(text=TEXT))
     assert "path of numbers (data), path of kept (out)" in told.value.message
     assert told.value.code == "flow-file-base"
-    with pytest.raises(Refused, match='has "base": "data", which is no absolute path'):
+    with pytest.raises(Refused, match='has "base": "data", which is not an absolute path'):
         plan_file(master.plane, "numbers", FlowFile(text=TEXT, base="data"))
     plan, (made,) = plan_file(master.plane, "numbers", FlowFile(text=TEXT, base=str(tmp_path)))
     assert (plan.flows[0].version, made.base, made.path) == (0, str(tmp_path), "numbers.yaml")

@@ -102,7 +102,7 @@ def test_members_are_seen_taken_out_and_let_back(bench: Bench, capfd: pytest.Cap
 
     with pytest.raises(SystemExit):
         main(["groups", "set", "disks", "far", "--out", "--master", master.url])
-    assert "far  cost 2, out: taken out by" in capfd.readouterr().out
+    assert "far  cost 2, out: disabled by" in capfd.readouterr().out
     with pytest.raises(SystemExit):
         main(["groups", "list", "--master", master.url, "--json"])
     assert json.loads(capfd.readouterr().out)["result"][0]["members"][1]["out"] is True
@@ -113,7 +113,7 @@ def test_all_members_out_by_hand_is_refused_beside_and_holds_not(bench: Bench) -
     submits(bench)
     bench.person.commit(Create("groups", {}))
     bench.person.commit(Create("groups/disks", {"format": 1, "members": {}, "out": {"near": "", "far": ""}}))
-    assert bench.client().group("disks").refused == "all members that numbers may use are out: there none is"
+    assert bench.client().group("disks").refused == "all members that numbers may use are disabled; the disabling is ignored there"
 
 
 def test_members_are_taken_out_by_operators_of_all_flows_only(bench: Bench) -> None:
@@ -127,7 +127,7 @@ def test_members_are_taken_out_by_operators_of_all_flows_only(bench: Bench) -> N
             bench.client(token=tokens[name]).set_member("disks", "near", SetMember(out=True))
         assert refused.value.code == "role-lacking"
     assert bench.client(token=tokens["lisa"]).groups() == [], "none of the flows that she may see has any"
-    assert bench.client(token=tokens["otto"]).set_member("disks", "near", SetMember(out=True)).members[0].why == "taken out by otto"
+    assert bench.client(token=tokens["otto"]).set_member("disks", "near", SetMember(out=True)).members[0].why == "disabled by otto"
 
 
 def test_members_that_only_flows_of_others_name_are_shown_to_none_who_may_not_see_these(bench: Bench) -> None:

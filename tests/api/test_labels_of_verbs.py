@@ -63,7 +63,10 @@ def test_what_fails_for_one_is_told_of_it_and_the_others_are_done(typed: Typed, 
     assert said["status"] == 2
     assert [(each["flow"], each["ok"]) for each in said["result"]] == [("ads", False), ("bids", True)]
     [problem] = said["problems"]
-    assert (problem["code"], problem["message"].startswith("flow ads: version 1 of flow ads is wanted already")) == ("version-same", True)
+    assert (problem["code"], problem["message"].startswith("flow ads: version 1 is already the desired version of flow ads")) == (
+        "version-same",
+        True,
+    )
     assert [admin.read_flow(bench.person, flow).desired.version for flow in ("ads", "bids", "carts")] == [1, 1, 2]
 
 

@@ -146,7 +146,7 @@ def test_where_the_peer_is_silent_its_last_word_stays_and_what_is_written_since_
     assert world.waiting["berlin/store", "in"].rows == 390
     assert sites.shares(world) == {"out": 0.0}
     told = held_text(world, held_back(world, world.flows["collect"]))
-    assert "peer berlin does not answer since 1970-01-12T13:46:50+00:00: no master answers" in told
+    assert "peer berlin has not answered since 1970-01-12T13:46:50+00:00: no master answers" in told
     sites.now += 10
     sites.look()
     sites.watch = sites.here.master().plane.watch  # another leads, and has not seen who wrote what
@@ -260,11 +260,11 @@ def test_a_token_of_a_peer_is_sent_and_one_that_others_may_read_is_refused(sites
     token.write_text("s3cret")
     token.chmod(0o644)
     sites.look()
-    assert f"{token} holds a secret, and others of this machine may read it" in sites.why
+    assert f"{token} holds a secret, and other users of this machine can read it" in sites.why
     token.chmod(0o600)
     sites.look()
     assert "s3cret" not in sites.why
-    assert sites.why == "it says: this token is not known here"
+    assert sites.why == "it answered: this token is not valid here"
 
 
 def test_a_master_that_leads_no_more_notes_nothing(sites: Sites) -> None:

@@ -210,7 +210,7 @@ def test_what_takes_another_role_is_done_with_the_token_that_the_command_makes(
     monkeypatch.setenv("SCRIBENGIN_TOKEN", tokens["viewer"])
     said = typed("pause", flow)
     [command] = commands_in(said, "role-lacking", NAME="ann", ROLE="operator")
-    assert "this takes operator" in said["problems"][0]["message"]
+    assert "this needs role operator" in said["problems"][0]["message"]
     monkeypatch.setenv("SCRIBENGIN_TOKEN", tokens["admin"])
     made = typed(*command)["result"]["token"]
     monkeypatch.setenv("SCRIBENGIN_TOKEN", made)

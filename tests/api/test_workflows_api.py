@@ -153,7 +153,7 @@ def test_a_circle_through_flows_that_are_there_is_refused_with_its_way(bench: Be
     (problem,) = circle.value.problems
     assert problem.code == "flows-circle"
     assert "back.out -> orders.in, orders.out -> bills.in, bills.out -> mail.in, mail.out -> back.in" in problem.message
-    assert "orders and bills and mail are there already" in problem.message
+    assert "orders and bills and mail exist already" in problem.message
     assert bench.person.sync() == before, "nothing is written"
     submitted(bench, "mail", "/bills", "/elsewhere")
     submitted(bench, "back", "/mail", "/in")

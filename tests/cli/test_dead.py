@@ -344,14 +344,14 @@ def test_letters_of_a_query_that_no_run_would_take_up_stay_and_are_not_promised(
         assert (found["replayed"], found["refused"], found["requests"]) == (0, 2, [])
         assert {(row["why"], row["remedy"]) for row in found["refusals"]} == {(refused["message"], refused["remedy"])}
     text = command("dead", "replay", flow, "--dry-run").out
-    assert text.startswith('kept:0:0, kept:0:1 stay: query "kept": a stateful step, or what feeds it, has changed')
+    assert text.startswith('kept:0:0, kept:0:1 stay: query "kept": a stateful step or its input has changed')
     assert text.endswith("0 to be replayed, 2 stay\n")
 
 
 def test_what_stays_is_said_before_a_person_agrees(command, flow):
     bury(flow, [letter(1, payload=b'{"id": 1}'), letter(2, payload=b"{")])
     (problem,) = command("dead", "replay", flow, "--json").object["problems"]
-    assert "this replays all open dead letters: 1 dead letter; 1 stay: source orders does not take it: " in problem["message"]
+    assert "this replays all open dead letters: 1 dead letter; 1 stay: source orders rejects it: " in problem["message"]
 
 
 def test_it_is_said_of_which_letters_only_spark_knows_whether_they_fit(command, flow):
@@ -374,7 +374,7 @@ def test_letters_that_stay_for_one_reason_are_one_line_and_hide_no_other_reason(
     listed = command("dead", "replay", flow, "--dry-run", "--json").object["result"]
     assert (listed["refused"], len(listed["refusals"])) == (26, 21)
     first, second, *_, bulk, last = command("dead", "replay", flow, "--dry-run").out.splitlines()
-    assert first.startswith("kept:0:0, kept:0:1, kept:0:2 and 17 more stay: source orders does not take it: not a JSON object")
+    assert first.startswith("kept:0:0, kept:0:1, kept:0:2 and 17 more stay: source orders rejects it: not a JSON object")
     assert first.endswith(f"scribengin dead edit {flow} kept:0:0")
     assert second.startswith("kept:0:25 stays: ")
     assert bulk == (

@@ -31,7 +31,7 @@ def test_a_test_that_fails_is_told_in_every_form_and_updated(command, tmp_path):
     assert (result["passed"], result["failed"], result["updated"]) == (1, 1, [str(file)])
     (difference,) = result["tests"][1]["differences"]
     assert difference["pairs"] == [{"expected": {"id": 1}, "got": None, "differ": []}]
-    assert "(amount > 100) let it go" in difference["parted"][0]
+    assert "(amount > 100) dropped it" in difference["parted"][0]
     assert result["tests"][1]["ledger"]["big"]["filtered"] == 1
     suite = ElementTree.parse(tmp_path / "report.xml").getroot()[0]
     assert [case.get("name") for case in suite] == ["right", "wrong"]

@@ -22,7 +22,7 @@ def flow(tmp_path: Path) -> Path:
 
 def test_a_file_is_drawn_as_text_mermaid_and_a_picture(command, flow, tmp_path):
     shown = command("graph", flow, "--live").out
-    assert shown.startswith("flow small\nit has not run yet: there is nothing to count\n")
+    assert shown.startswith("flow small\nno counts: the flow has not run yet\n")
     assert shown.count("▼") == 2
     assert command("graph", flow, "--mermaid").out.startswith('flowchart LR\n  numbers_(["')
     assert command("graph", flow, "--svg", "small.svg").out == "wrote small.svg\n"

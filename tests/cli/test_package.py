@@ -59,7 +59,7 @@ def test_mistakes_are_told_with_status_2_and_nothing_is_written(command, folder,
     (folder / "flow.yaml").write_text(GOOD)
     ended = command("package", folder)
     assert ended.status == 2
-    assert f"{folder / 'more.yaml'}: error: this file and {folder / 'flow.yaml'} are both flow" in ended.err
+    assert f"{folder / 'more.yaml'}: error: this file and {folder / 'flow.yaml'} both define flow" in ended.err
     (tmp_path / "empty").mkdir()
     assert command("package", tmp_path / "empty", "--json").codes == ["package-empty"]
     assert command("package", tmp_path / "nowhere", "--json").codes == ["package-folder"]

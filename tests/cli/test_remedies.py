@@ -174,10 +174,10 @@ def test_the_plan_says_what_would_be_computed_again_and_whether_it_is_still_ther
         return change.again
 
     (sentence,) = says()
-    assert re.fullmatch(r"rows from its start, 2 files, [0-9.]+ KiB: all of them are there", sentence)
+    assert re.fullmatch(r"rows from its start, 2 files, [0-9.]+ KiB: all of them exist", sentence)
     (folder.path / "data" / "b.jsonl").unlink()
     (sentence,) = says()
-    assert sentence.endswith("b.jsonl is not there any more")
+    assert sentence.endswith("b.jsonl no longer exists")
 
 
 def test_a_new_sink_beside_the_old_one_loses_nothing(folder):
@@ -202,7 +202,7 @@ def state(tmp_path):
 
 @pytest.fixture
 def away(folder, command, monkeypatch):
-    """A folder with a flow of whose four records three are dead letters, and whose state is not at the default place; `run` runs it as
+    """A folder with a flow of whose four records three are dead letters; and whose state is not at the default place; `run` runs it as
     `scribengin run` does, in the Spark of the tests."""
     folder.flow(ROWS).data("data/a.jsonl", [{"id": 1, "kind": "x"}, "no", "record", "here"])
 
@@ -350,7 +350,7 @@ def failing(folder, state):
 def test_max_dead(away, command, state, corrected):
     """A wrong file that is corrected, or removed with another one beside it, is read as a new one."""
     problem = failing(away, state)
-    assert "correct or remove it, then give up what was taken of it: " in problem.remedy
+    assert "correct or remove it, then skip the file: " in problem.remedy
     (away.path / "data/a.jsonl").unlink()
     away.data(f"data/{corrected}.jsonl", [{"id": 5, "kind": "x"}])
     assert command(*(word.replace("FILE", "data/a.jsonl") for word in printed(problem.remedy))).status == 0

@@ -146,9 +146,9 @@ def test_after_a_reset_of_the_state_alone_the_refusal_says_how_to_undo_it(shop, 
     assert command("reset", "flow.yaml", "--yes").status == 0
     with pytest.raises(Exception, match="another lineage") as refused:
         shop.run()
-    assert refused.value.remedy.startswith("bring back what a reset removed: scribengin reset FLOW --undo; or start over")
+    assert refused.value.remedy.startswith("restore the data that a reset removed: scribengin reset FLOW --undo; or start over")
     (told,) = command("audit", "flow.yaml", "--json").object["problems"]
-    assert told["remedy"] == "bring back what a reset removed: scribengin reset flow.yaml --undo"
+    assert told["remedy"] == "restore the data that a reset removed: scribengin reset flow.yaml --undo"
     assert command(*shlex.split(told["remedy"].partition(": scribengin ")[2])).status == 0
     assert shop.run().balanced
     assert ids(shop) == [1, 2, 3]
@@ -168,7 +168,7 @@ def test_a_query_whose_sink_is_not_in_the_flow_leaves_what_it_wrote(shop, comman
     shop.flow(FLOW.replace("kept: {", "other: {").replace("path: out,", "path: elsewhere,"))
     (line,) = command("reset", "flow.yaml", "--outputs", "--dry-run").out.splitlines()
     assert line.startswith("query kept: ")
-    assert line.endswith("; no sink of the flow makes it any more, and what it wrote stays")
+    assert line.endswith("; no sink of the flow uses it any more, and its output is kept")
 
 
 def killed(folder: Path, point: str, *words: str) -> int:

@@ -59,7 +59,7 @@ def test_a_flow_that_is_stopped_is_quiet() -> None:
 
 
 def test_what_holds_a_flow_up_that_is_behind_is_told_once() -> None:
-    line = drawn(state="degraded", reason="it is behind: the oldest that waits is 64s old; enrich takes 80% of the Batch")
+    line = drawn(state="degraded", reason="it is behind: the oldest waiting entry is 64s old; enrich takes 80% of the Batch")
     assert "it is behind; enrich takes 81%" in line
     assert "80%" not in line
 

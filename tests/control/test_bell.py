@@ -128,7 +128,7 @@ def test_an_alert_is_sent_when_it_fires_and_when_it_ends_and_once_each(web: Web)
     for _ in range(5):
         house.looks()
     assert states(web) == ["firing"]
-    assert web.got[0]["value"].startswith("no worker of main was heard for 1m")
+    assert web.got[0]["value"].startswith("no worker of main has reported for 1m")
     house.flows = {"tweets": flow(goal="stopped", stuck=AlertSpec(when="no progress for 1m", webhook=web.url))}
     house.looks()
     until(lambda: len(web.got) == 2, "the resolved one")

@@ -54,8 +54,8 @@ BAD = {
     b"[]": "is not a JSON object",
     b'{"state": "flying", "version": 1}': "flying",
     b'{"state": "paused"}': "version",
-    b'{"state": "paused", "version": 7}': "wants version 7, which is not there; there are 1",
-    b'{"state": "paused", "version": 0}': "wants version 0; versions count from 1",
+    b'{"state": "paused", "version": 7}': "names version 7, which does not exist; there are 1",
+    b'{"state": "paused", "version": 0}': "names version 0; versions count from 1",
     b'{"state": "paused", "version": -3}': "wants version -3",
     b'{"format": 9, "wish": "paused"}': "newer Scribengin",
     b"": "is empty",
@@ -123,7 +123,7 @@ def test_a_wish_by_hand_is_taken_up_like_a_verb_and_its_keys_and_neighbours_stay
 def test_a_flow_whose_wish_was_removed_by_hand_goes_on(store: MemoryStore, plane: Plane) -> None:
     plane.person.commit(Delete(DESIRED("tweets").path))
     refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
-    assert refused[DESIRED("tweets").path]["why"] == "was removed, and the flow was not deleted"
+    assert refused[DESIRED("tweets").path]["why"] == "was removed, but the flow was not deleted"
     assert len(plane.workers()) == 3
     plane.want("tweets", "stopped")
     assert plane.comes_to("tweets", "stopped").refused == {}
@@ -135,7 +135,7 @@ def test_a_flow_whose_version_is_damaged_is_left_as_it_is_and_says_so(store: Mem
     assert isinstance(spec, RegistryEntry)
     store.write_raw(SPEC("tweets", "1").path, b"oops")
     status = plane.comes_to("tweets", "degraded")
-    assert status.reason.startswith("it is left as it is: flows/tweets/desired wants version 1, whose record is not valid JSON")
+    assert status.reason.startswith("the flow is left unchanged: flows/tweets/desired names version 1, whose record is not valid JSON")
     assert "apply the flow again" in status.next
     plane.lose("tweets", "core")
     plane.rests()
@@ -240,7 +240,7 @@ def test_a_binding_to_a_node_that_never_was_is_refused_until_it_registers(store:
     spot = MAPPED("ghost", "tweets.core")
     plane.person.commit(spot.create(Mapped(by="hand")))
     refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
-    assert refused[spot.path]["why"] == "binds to node ghost, which has never registered; there are: here, there"
+    assert refused[spot.path]["why"] == "binds to node ghost, which has never registered; known nodes: here, there"
     assert spot.path in plane.master.problems
     plane.rests()
     assert len(plane.workers()) == 3
@@ -324,7 +324,7 @@ def test_a_group_by_hand_that_the_flow_has_not_is_refused_beside_it(plane: Plane
     plane.person.commit(put(plane.person, NODE_GROUP("grouped.main"), GroupName(group="south")))
     status = plane.comes_to("grouped", "running", lambda status: bool(status.refused))
     (refused,) = status.refused.values()
-    assert refused["why"] == 'names group "south", which is no group of hosts of flow grouped'
+    assert refused["why"] == 'names group "south", which is not a group of hosts of flow grouped'
     assert refused["remedy"] == "write one of these, or remove it: far, near"
     assert plane.node("grouped", "main") == "here"
 
@@ -337,7 +337,7 @@ def test_of_two_nodes_that_claim_a_tier_the_first_has_it_and_the_other_is_refuse
     plane.person.commit(MAPPED(second, "other.main").create(Mapped()))
     refused = plane.comes_to("other", "running", lambda status: bool(status.refused)).refused
     path = MAPPED(second, "other.main").path
-    assert refused[path]["why"] == f"binds other.main to {second}; it is bound to {first} already"
+    assert refused[path]["why"] == f"binds other.main to {second}, but it is already bound to {first}"
     assert MAPPED(first, "other.main").path in refused[path]["remedy"]
     plane.rests()
     assert plane.node("other", "main") == first
@@ -353,7 +353,7 @@ def test_bindings_that_say_nothing_or_name_no_tier_are_refused_and_others_hold(s
         MAPPED("here", "unknown.main").create(Mapped()),
     )
     refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
-    assert refused[MAPPED("here", "tweets.cor").path]["why"] == "binds a tier that flow tweets has not; it has core, edge"
+    assert refused[MAPPED("here", "tweets.cor").path]["why"] == "binds a tier that flow tweets does not have; it has core, edge"
     assert "$.by" in refused[MAPPED("here", "tweets.core").path]["why"]
     assert len(refused) == 2
 
@@ -362,7 +362,7 @@ def test_of_many_refused_records_a_status_tells_of_some_and_says_how_many_more()
     refused = {f"physicalnodes/ghost/lns/f.t{number}": {"why": "x", "remedy": "y"} for number in range(500)}
     told = some_of(refused)
     assert len(told) == MOST + 1
-    assert told["…"]["why"] == "480 more records cannot be"
+    assert told["…"]["why"] == "480 more records are invalid"
     assert some_of({"a": {"why": "x"}}) == {"a": {"why": "x"}}
 
 
@@ -374,7 +374,7 @@ def test_limits_and_groups_that_say_nothing_are_told(store: MemoryStore, plane: 
     assert "$.rows_per_s" in refused[LIMIT("tweets").path]["why"]
     assert "$.members" in plane.master.problems[GROUP("hosts").path]
     store.write_raw(LIMIT("tweets").path, b'{"rows_per_s": -5, "sources": {"a": {"bytes_per_s": 7, "row_per_s": 1}}}')
-    said = "limits nothing by rows_per_s, sources.a.row_per_s: rows_per_s and bytes_per_s are above 0"
+    said = "has invalid limits, which are ignored: rows_per_s, sources.a.row_per_s; rows_per_s and bytes_per_s must be above 0"
     plane.comes_to("tweets", "running", lambda status: said in [each["why"] for each in status.refused.values()])
     plane.person.commit(Delete(LIMIT("tweets").path))
     plane.comes_to("tweets", "running", lambda status: not status.refused)

@@ -105,8 +105,8 @@ def test_other_columns_than_a_folder_holds_need_a_word_that_is_an_event(person: 
         assert sorted(lines) == ['{"id":"2"}', '{"id":1}']
         until(lambda: events(person), "the event")
         (said,) = events(person)
-        assert said.startswith('sink "kept" writes other columns from here on, as ')
-        assert said.endswith("files that are there stay as they are: who reads all of it meets both")
+        assert said.startswith('sink "kept" writes different columns from now on, accepted by ')
+        assert said.endswith("existing files stay unchanged: a reader of the whole output finds both")
         (row,) = person.says("status", "orders")["accepted"]
         assert (row["tier"], row["sink"], row["columns"]) == ("main", "kept", "id STRING")
 

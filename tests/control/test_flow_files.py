@@ -170,7 +170,7 @@ def test_a_text_that_changes_nothing_makes_no_version() -> None:
 
 
 ILL = {
-    b"tiers: {": ("line 3: this is not closed (write }); line 9: there are no sinks", "mend it"),
+    b"tiers: {": ("line 3: this is not closed (write }); line 9: there are no sinks", "fix the text"),
     b'{"text": 5}': ("does not fit", '"base"'),
     b'{"text": ': ("is not valid JSON", '"base"'),
     b'{"text": "one", "state": "flying"}': ("flying", '"base"'),

@@ -116,7 +116,7 @@ def test_what_a_worker_may_not_read_changes_nothing_and_is_told_once() -> None:
         assert live() == FlowLimits(RateLimit(rows_per_s=5))
         assert sorted(text.partition(":")[0] for text in told) == [
             "limits stay as they were",
-            "what is said of group disks stays as it was",
+            "the settings of group disks stay as they were",
         ]
         master.commit(Delete(GROUP("disks").path), Delete(SHARE("tiered").path))
         master.commit(
@@ -189,8 +189,8 @@ def test_a_query_works_for_the_share_of_its_time_that_readers_of_its_sinks_leave
         held.begun()
         clock[0] += 3.0
         held.committed(SimpleNamespace(decision=SimpleNamespace(counts={}, receipts=[]), streams={}))  # type: ignore[arg-type]
-    limits[0] = FlowLimits(held={"kept": FeedShare(0.25, "slowed to 25%: much waits")})
-    assert (back.admit().wait_s, back.admit().why) == (pytest.approx(9.0), "slowed to 25%: much waits")
+    limits[0] = FlowLimits(held={"kept": FeedShare(0.25, "throttled to 25%: much waits")})
+    assert (back.admit().wait_s, back.admit().why) == (pytest.approx(9.0), "throttled to 25%: much waits")
     assert (front.admit().wait_s, front.admit().why) == (0.0, ""), "it feeds a channel, which has its own levels"
     clock[0] += 9.0
     assert back.admit().wait_s == 0.0

@@ -316,7 +316,7 @@ def test_a_recut_waits_for_a_reader_and_given_up_the_version_before_goes_on() ->
         cut_otherwise(plane)
     status = reading.read_flow(plane.person, "f").status
     assert status is not None
-    assert (status.state, "waits for store to read all that waits in channels" in status.reason) == ("draining", True)
+    assert (status.state, "waits for store to read the backlog of its channels" in status.reason) == ("draining", True)
     assert "scribengin ops cancel f 1" in status.next
     plane._obey = obey  # type: ignore[method-assign]
     cancel(plane.person, "f", "1", by="me")
@@ -333,7 +333,7 @@ def test_a_reader_that_has_failed_for_good_is_to_be_fixed_before_its_channels_go
     for _ in range(20):
         plane.turn()
     with pytest.raises(
-        Refused, match="tier store is to read all that waits in its channels before they go, and has failed: the store refuses it"
+        Refused, match="tier store must read the backlog of its channels before they are removed, and has failed: the store refuses it"
     ):
         cut_otherwise(plane)
     assert reading.read_flow(plane.person, "f").desired.version == 1
@@ -345,6 +345,6 @@ def test_a_recut_that_fails_leaves_the_version_before(kind: str) -> None:
     assert end["wanted"] == ("running", 1)
     assert end["state"] == ("running", 1)
     assert end["operation"][1] in (
-        "tier store could not read all that waits in its channels: the store refuses it",
+        "tier store could not read the backlog of its channels: the store refuses it",
         "tier store: 7 rows have not been read",
     )

@@ -127,7 +127,7 @@ def test_a_link_that_is_cut_costs_delay_and_neither_records_nor_room(sites: Site
 
     def held() -> bool:
         reason = sites.standing()["status"]["reason"]
-        return bool(reason.startswith("paused: ") and "peer berlin does not answer since " in reason)
+        return bool(reason.startswith("paused: ") and "peer berlin has not answered since " in reason)
 
     until(held, "the feeder paused, and why")
     until(lambda: sites.tokyo.asks("/v1/flows/collect/metrics")["tiers"][0]["queries"][0]["state"] == "paused", "its Query paused")

@@ -46,7 +46,7 @@ def test_executors_are_counted_each(plane: Plane) -> None:
     specs = {"main": TierSpec(cores=2, executors=3)}
     wide = admin.Submission("wide", "0", "flow.yaml", "/base", specs, labels={"team": "search"})
     admin.apply(plane.person, wide, state=lambda _: "/state", by="me")
-    said = "it takes 6 cores in all, and quota team=search allows 5"
+    said = "it needs 6 cores in total, but quota team=search allows 5"
     assert plane.comes_to("wide", "starting", lambda status: "quota" in status.reason).reason == said
     set_quota(plane.person, SEARCH, cores=6, by="ann")
     plane.comes_to("wide", "running")
@@ -60,7 +60,7 @@ def test_helpers_come_as_far_as_there_is_room_and_the_flow_runs_without_the_othe
     admin.apply(plane.person, shared, state=lambda _: "/state", by="me")
     plane.comes_to("shared", "running", lambda _: len(plane.workers()) == 2)
     plane.rests()
-    assert plane.status("shared").reason.startswith("tier main: 2 of 3 workers are there; main~")
+    assert plane.status("shared").reason.startswith("tier main: 2 of 3 workers are running; main~")
     assert list_quotas(plane.person)[0]["taken"]["cores"] == 2
     set_quota(plane.person, SEARCH, cores=3, by="ann")
     plane.comes_to("shared", "running", lambda status: not status.reason)
@@ -116,7 +116,7 @@ def test_what_does_not_fit_waits_says_for_what_and_starts_when_it_fits(plane: Pl
     plane.comes_to("orders", "running")
     plane.comes_to("other", "running")
     waiting = plane.comes_to("clicks", "starting", lambda status: "waits" in status.reason)
-    assert waiting.reason == "waits for quota team=search: it needs 2 cores; taken: 2 of 2"
+    assert waiting.reason == "waits for quota team=search: it needs 2 cores; in use: 2 of 2"
     assert waiting.next.endswith("scribengin quota set team=search --cores 4")
     (row,) = list_quotas(plane.person)
     assert (row["taken"]["cores"], row["over"]) == (2, False)
@@ -138,7 +138,7 @@ def test_more_is_allowed_and_who_waits_starts_and_less_ends_nobody(plane: Plane)
     set_quota(plane.person, SEARCH, memory_bytes=3 * 2**30, by="ann")
     for flow in ("orders", "clicks"):
         applied(plane, flow, memory_bytes=2 * 2**30)
-    plane.comes_to("clicks", "starting", lambda status: "taken: 2.0 GiB of 3.0 GiB" in status.reason)
+    plane.comes_to("clicks", "starting", lambda status: "in use: 2.0 GiB of 3.0 GiB" in status.reason)
     set_quota(plane.person, SEARCH, memory_bytes=4 * 2**30, cores=8, by="ann")
     plane.comes_to("clicks", "running")
     before = plane.workers()
@@ -184,7 +184,7 @@ def test_rows_are_divided_among_those_that_run_and_a_worker_hears_of_it(plane: P
     ("raw", "why"),
     [
         (b"{", "is not valid JSON"),
-        (b'{"cores": 0}', "says cores not above 0"),
+        (b'{"cores": 0}', "has cores not above 0"),
         (b'{"cores": "two"}', "does not fit"),
         (b'{"rows_per_s": -5}', "rows"),
     ],
@@ -204,7 +204,7 @@ def test_a_quota_that_cannot_be_is_refused_beside_it_and_nothing_more_starts_und
     assert QUOTA(SEARCH).path in plane.master.problems
     assert plane.status("other").refused == {}
     applied(plane, "clicks")
-    assert why in plane.comes_to("clicks", "starting", lambda status: "nothing more starts" in status.reason).reason
+    assert why in plane.comes_to("clicks", "starting", lambda status: "no further flow starts" in status.reason).reason
     plane.lose("orders", "main")
     plane.comes_to("orders", "running", lambda _: "orders.main-2" in plane.workers())
     assert why in next(row["refused"] for row in list_quotas(plane.person) if row["quota"] == SEARCH)

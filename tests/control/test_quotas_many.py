@@ -59,7 +59,7 @@ def test_what_an_admission_costs_grows_with_the_flows_and_not_with_their_square(
 def test_who_waits_hears_nothing_of_takers_that_change_at_the_same_total() -> None:
     those = [waits(f"w{at}", at + 2) for at in range(3)]
     before = admit(world([runs("orders", 2), *those], cores=2)).waits
-    assert before["w0"].reason == "waits for quota team=search: it needs 1 core; taken: 2 of 2"
+    assert before["w0"].reason == "waits for quota team=search: it needs 1 core; in use: 2 of 2"
     assert admit(world([runs("clicks"), runs("visits"), *those], cores=2)).waits == before
 
 

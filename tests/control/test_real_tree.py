@@ -132,7 +132,7 @@ def test_zookeepers_own_shell_says_what_is_wanted_and_is_answered_beside_it(clie
     assert {path.partition("/")[0] for path in status.refused} == {"limits", "physicalnodes"}
     assert "never registered" in status.refused[MAPPED("ghost", "tweets.core").path]["why"]
     other = plane.comes_to("other", "running", lambda status: bool(status.refused) and plane.node("other", "main") == to)
-    assert "version 9, which is not there; there are 1" in other.refused[DESIRED("other").path]["why"]
+    assert "version 9, which does not exist; there are 1" in other.refused[DESIRED("other").path]["why"]
     run = read_record(plane.person, RUN("tweets", "core"))
     assert isinstance(run, Stored), "it was set aside, and made anew"
     assert reading.describe(plane.person, "tweets")["set_aside"][0]["path"] == RUN("tweets", "core").path

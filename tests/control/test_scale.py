@@ -90,7 +90,7 @@ def test_executors_where_no_node_has_some_are_refused() -> None:
     with pytest.raises(Refused) as refused:
         scale(plane.person, "f", ["core"], executors=3, by="me")
     assert refused.value.code == "scale-executors"
-    assert "Spark runs in the worker itself on h1" in refused.value.message
+    assert "on h1 Spark runs inside the worker" in refused.value.message
     assert "scribengin scale f.core --cores 3" in refused.value.remedy
     assert scale(plane.person, "f", ["core"], executors=1, by="me").changed is False
     plane.person.commit(HOST("h2").create(Host(host="pc8", spark="spark://pc8:7077")))

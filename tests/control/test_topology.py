@@ -162,8 +162,8 @@ def test_other_alerts_and_another_delay_touch_no_worker(person: Person) -> None:
     path.write_text(f"{text}max_delay: 5m\nalerts: {{stuck: {{when: no progress for 5m}}, loop: {{when: restarts over 3 in 10m}}}}\n")
     (plan,) = person.plans(path).flows
     assert [(change.what, change.effect, change.says) for change in plan.changes] == [
-        ("max_delay", "in place", "is 5m from now on"),
-        ("alerts", "in place", "stuck and loop are others from now on"),
+        ("max_delay", "in place", "becomes 5m"),
+        ("alerts", "in place", "stuck and loop change"),
     ]
     assert person.applies(path) == {"numbers": (2, True)}
     after = read_record(person.registry, SPEC("numbers", "2"))
@@ -347,7 +347,7 @@ def test_what_is_cut_otherwise_and_would_remember_something_else_is_done_in_two_
         both.replace("  c: {from: b,", "  m: {from: b, filter: n > 0}\n  c: {from: m,").replace("z: {", "w: {steps: [m]}, z: {")
     )
     told = refused(lambda: person.applies(path, accept="again"))
-    assert (told.code, "change one after the other" in told.remedy) == ("plan-refused", True)
+    assert (told.code, "apply the two changes one after the other" in told.remedy) == ("plan-refused", True)
 
 
 def test_a_hash_agrees_to_what_the_plan_says(person: Person) -> None:

@@ -139,7 +139,7 @@ def test_a_flow_is_submitted_and_outlives_its_worker_and_its_master(person: Pers
             assert [(master.http, master.leads) for master in client.masters_up()] == [(url, True)]
             seen = client.flow("numbers").wanted.revision
             client.want("numbers", "running", expected=seen)
-            with pytest.raises(Refused, match="nothing was done"):
+            with pytest.raises(Refused, match="nothing was changed"):
                 client.want("numbers", "stopped", expected=seen)
             assert [event.kind for _, event in zip(range(2), client.events(), strict=False)] == ["flows", "flow"]
         noted = [json.loads(line) for line in (person.home / "audit.log").read_text().splitlines()]

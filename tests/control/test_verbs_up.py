@@ -46,7 +46,7 @@ def test_a_flow_is_planned_goes_back_is_set_and_goes_on(person: Person) -> None:
 
         # back to before the first Batch: told first, then done, and the rows stand there twice
         told = person.says("rewind", "numbers", "--to-batch", "-1", status=2)[0]
-        assert (told["code"], "sink kept (out) gets up to 50 rows again" in told["message"]) == ("unsaid", True)
+        assert (told["code"], "sink kept (out) receives up to 50 rows again" in told["message"]) == ("unsaid", True)
         assert person.says("rewind", "numbers", "--to-batch", "7", "--yes", status=2)[0]["code"] == "batch-unknown"
         done = person.says("rewind", "numbers", "--to-batch", "-1", "--yes", "--wait", "4m")
         assert (done["operation"], done["step"]) == ("1", "done")

@@ -67,8 +67,8 @@ def test_workers_come_and_leave_and_those_that_are_there_go_on(plane: Plane) -> 
 @pytest.mark.parametrize(
     ("tiers", "count", "why"),
     [
-        (["core"], 0, "cannot have 0 workers: say 1 to 16"),
-        (["core"], 17, "say 1 to 16, or each"),
+        (["core"], 0, "cannot have 0 workers: expected 1 to 16"),
+        (["core"], 17, "expected 1 to 16, or each"),
         (["last"], "each", "tier last cannot have a worker on each host: step by_hour keeps state"),
         (["last"], 2, "tier last cannot have 2 workers: step by_hour keeps state"),
         ([], 2, "tier last cannot have 2 workers"),

@@ -115,7 +115,7 @@ def test_the_last_word_of_a_person_stands() -> None:
     over(plane)
     (operation,) = read_operations(plane.person, "mail")
     assert (operation.id, operation.step) == (id_, "failed")
-    assert operation.error.startswith("somebody else wants flow orders running")
+    assert operation.error.startswith("another command set flow orders to running")
     for flow in FLOWS:
         plane.comes_to(flow, "running")
     first, second = asked(plane, "drained"), asked(plane, "paused")

@@ -66,7 +66,7 @@ def test_a_reader_that_is_slow_holds_back_who_feeds_it_and_both_are_drained_in_o
 
         def held() -> bool:
             reason = bench.says("status", "make")["status"]["reason"]
-            return reason.startswith(("paused: ", "slowed to ")) and "take.made, which reads made" in reason
+            return reason.startswith(("paused: ", "throttled to ")) and "take.made, which reads made" in reason
 
         until(held, "the feeder held back")
         until(lambda: bench.asks("/v1/flows/make/metrics")["tiers"][0]["queries"][0]["state"] == "paused", "the feeder's Query paused")

@@ -76,7 +76,7 @@ def test_what_is_no_time_is_told_in_the_same_words(place: str, text: str) -> Non
         ANY[place](text)
     said = f"{told.value}; {getattr(told.value, 'remedy', '')}"
     assert f'"{text}" is not a valid time' in said
-    assert 'write it as "2026-01-31T12:00:00Z", or say how long ago, such as "2h"' in said
+    assert 'write it as "2026-01-31T12:00:00Z", or as a duration before now, such as "2h"' in said
 
 
 @pytest.mark.parametrize("text", [*NONE, "2h"])

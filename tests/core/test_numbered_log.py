@@ -101,7 +101,7 @@ def test_folding_changes_no_record(tmp_path: Path) -> None:
 def test_a_writer_that_slept_through_the_folding_withdraws(tmp_path: Path) -> None:
     log = filled(tmp_path, 30)
     log.fold(total)
-    with pytest.raises(FencedError, match="long done"):
+    with pytest.raises(FencedError, match="completed long ago"):
         log.put(5, "late")
     assert log.read(5) == 5
     assert not (tmp_path / "0000000005.json").exists()
@@ -198,5 +198,5 @@ def test_what_came_of_a_record_is_said_once_and_folded_with_it(tmp_path: Path) -
     log.fold(lambda summary, bodies: [*(summary or []), *bodies])
     assert [log.read(number) for number in (2, 3, 5)] == [{"number": 2}, {"asked": 3, "came": "a"}, {"asked": 5, "came": "c"}]
     assert not list(tmp_path.glob("*.beside.json"))
-    with pytest.raises(FencedError, match=r"test 3 in .* is long done"):
+    with pytest.raises(FencedError, match=r"test 3 in .* was completed long ago"):
         log.put_beside(3, {"came": "d"})

@@ -65,7 +65,7 @@ def test_an_old_word_in_code_type_is_translated_so(system: str, old: str, ours: 
         return
     told = translate(old)
     assert any(f'"{word}" here' in told for word in ours), f"{system}: {old}: {told or 'not known'}"
-    assert ("does not run yet" in told) == ("not in this version" in remark or "this version reads" in remark)
+    assert ("does not support yet" in told) == ("not in this version" in remark or "this version reads" in remark)
 
 
 def test_every_word_of_ours_exists(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,4 +47,4 @@ def test_the_likest_row_stands_beside_the_one_that_is_missing() -> None:
         ({"a": 9, "b": 9.0}, None, ()),
         (None, {"a": 3, "b": 7.0}, ()),
     ]
-    assert found.what == "2 expected rows are missing, 2 rows came that nobody expected, 1 is as expected"
+    assert found.what == "2 expected rows are missing, 2 rows that were not expected, 1 is as expected"

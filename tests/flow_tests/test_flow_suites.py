@@ -72,8 +72,8 @@ def test_a_difference_shows_rows_side_by_side_and_where_they_parted(shop: Shop) 
     kept, dead = wrong.differences
     assert [(pair.differ, pair.got is None) for pair in kept.pairs] == [(("user",), False), ((), True)]
     assert kept.parted == (
-        '"user" of the row that came is what step "marked" (steps:mark) made',
-        'row 2 of orders is most like what is missing; it came as far as "orders", and step "paid" (amount > 0) let it go',
+        '"user" of the found row is the output of step "marked" (steps:mark)',
+        'row 2 of orders is the row most similar to the missing row; it reached "orders", and step "paid" (amount > 0) dropped it',
     )
     assert "1 that nobody expected" in dead.what
     text = outcome_text(wrong)
@@ -105,7 +105,10 @@ sinks:
     )
     (difference,) = outcome.differences
     assert difference.parted == (
-        'row 1 of hits is most like what is missing; a row like it came as far as "few", and step "named" (page <> \'a\') let it go',
+        (
+            'row 1 of hits is the row most similar to the missing row; a similar row reached "few", and step "named" (page <> \'a\') '
+            "dropped it"
+        ),
     )
 
 
@@ -146,14 +149,14 @@ sinks:
     parted = {difference.where: difference.parted for difference in outcome.differences}
     assert parted == {
         "sink good": (
-            '"team" of the row that came is as row 1 of owners in Batch 1 gives it',
-            'row 2 of hits in Batch 1 is most like what is missing; step "kinds" (bad: status >= 500) sent it to "kinds.bad"',
-            'row 3 of hits in Batch 1 is most like what is missing; it came as far as "kinds", '
-            'and step "known" (team IS NOT NULL) let it go',
+            '"team" of the found row is as in row 1 of owners in Batch 1',
+            'row 2 of hits in Batch 1 is the row most similar to the missing row; step "kinds" (bad: status >= 500) sent it to "kinds.bad"',
+            'row 3 of hits in Batch 1 is the row most similar to the missing row; it reached "kinds", '
+            'and step "known" (team IS NOT NULL) dropped it',
         ),
-        "sink bad": ("row 1 of hits in Batch 2 is most like the row that came; it went through owned, kinds",),
+        "sink bad": ("row 1 of hits in Batch 2 is the row most similar to the found row; it went through owned, kinds",),
         "sink counts": (
-            'step "hourly" took 1 row for late: the watermark had passed',
+            'step "hourly" treated 1 row as late: behind the watermark',
             'step "hourly" still holds 1 row: a window is written once the watermark has passed its end',
         ),
     }, outcome_text(outcome)
@@ -312,9 +315,9 @@ def test_the_process_may_crash_at_other_points_of_the_batch(shop: Shop, point: s
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("pass", "came to its end without a Batch that was decided"),
+        ("pass", "finished without a Batch that was decided"),
         ("exit('no room')", "ended with status 1: no room"),
-        ("import time; time.sleep(600)", "was neither dead nor through after 1 s"),
+        ("import time; time.sleep(600)", "neither crashed nor finished within 1 s"),
     ],
 )
 def test_a_crash_that_never_comes_is_told(tmp_path: Path, code: str, said: str) -> None:
@@ -355,7 +358,7 @@ def test_a_test_of_real_rows_expects_what_came_of_them(shop: Shop) -> None:
     file.write_text(file.read_text().replace("amount > 0", "amount > 100"))
     again = add_test(file, shop.path / ".scribengin", shop.session, rows=6)
     assert again.name.endswith("(2)")
-    assert "reached counts, kept in the run, and reaches no sink now" in again.notes[0] or "reached kept in the run" in again.notes[0]
+    assert "reached counts, kept in the run, but reaches no sink now" in again.notes[0] or "reached kept in the run" in again.notes[0]
 
 
 def test_tests_in_files_beside_the_flow_are_found_and_checked(shop: Shop) -> None:

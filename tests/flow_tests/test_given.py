@@ -53,7 +53,7 @@ def test_rows_may_come_from_a_generator_and_are_no_mapping() -> None:
     assert _batches("s", ({"id": number} for number in range(2))) == (GivenRows(({"id": 0}, {"id": 1})),)
     assert _batches("s", iter([[{"id": 1}], ["{"]])) == (GivenRows(({"id": 1},)), GivenRows(("{",)))
     for wrong in ({"id": 1}, "id"):
-        with pytest.raises(TypeError, match="give a list of rows"):
+        with pytest.raises(TypeError, match="pass a list of rows"):
             _batches("s", wrong)
 
 

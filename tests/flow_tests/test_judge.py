@@ -45,7 +45,7 @@ def test_dead_letters_find_a_partner_where_all_can(tmp_path: Path) -> None:
     asked = ({"reason": "malformed"}, {"reason": "malformed", "line": 1})
     assert judged(FlowTest("a", dead={ALL: Expected(asked)}), tmp_path, dead=letters) == []
     (wrong,) = judged(FlowTest("a", dead={ALL: Expected((*asked, *asked))}), tmp_path, dead=letters)
-    assert wrong.what == "2 missing, 0 that nobody expected"
+    assert wrong.what == "2 missing, 0 not expected"
 
 
 def test_rows_that_are_only_counted_or_in_another_order_have_not_parted(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_rows_that_are_only_counted_or_in_another_order_have_not_parted(tmp_path
 )
 def test_a_file_of_expected_rows_that_cannot_be_read_is_told_with_its_place(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(InputError, match="does not read back") as wrong:
+    with pytest.raises(InputError, match="cannot be read back") as wrong:
         judged(FlowTest("a", expect={"kept": Expected(files=(name,))}), tmp_path)
     assert [problem.code for problem in wrong.value.problems] == ["test-file"]
 
@@ -84,7 +84,7 @@ def test_columns_that_a_line_of_an_expected_file_leaves_out_are_not_compared(tmp
 
 
 def test_a_sink_that_no_version_has_is_told_and_not_passed_over(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no version of the flow"):
+    with pytest.raises(InputError, match="not a sink in any version of the flow"):
         judged(FlowTest("a", expect={"kept": Expected(count=0)}), tmp_path, sink="other")
 
 

@@ -173,7 +173,7 @@ MISFITS: list[tuple[Any, Any, str, str, str]] = [
     ({"type": "map", "values": "int"}, {"1": 1}, "MAP<BIGINT, INT>", "wrong-type", "found a map"),
     (["null", "string", "long"], "x", "BIGINT", "wrong-type", "found a string"),
     (["null", ONE, TWO], ("One", {"x": 1}), "STRUCT<x: STRING>", "wrong-type", 'field "v.x": found a whole number; expected STRING'),
-    (["null", logical("int", "date"), "long"], 5, "BIGINT", "wrong-type", "cannot be told apart"),
+    (["null", logical("int", "date"), "long"], 5, "BIGINT", "wrong-type", "cannot be distinguished"),
     ("int", 128, "TINYINT", "out-of-range", 'field "v": found 128; expected TINYINT'),
     ("long", 2**31, "INT", "out-of-range", "found 2147483648"),
     ("double", 1e39, "FLOAT", "out-of-range", "found 1e+39"),
@@ -182,7 +182,7 @@ MISFITS: list[tuple[Any, Any, str, str, str]] = [
     (logical("long", "timestamp-micros"), 2**63 - 1, "TIMESTAMP", "out-of-range", "outside the years 1 to 9999"),
     ("long", 9007199254740993, "DOUBLE", "out-of-range", "9007199254740993"),
     ("int", 16777217, "FLOAT", "out-of-range", "16777217"),
-    (logical("long", "timestamp-nanos"), 1001, "TIMESTAMP", "out-of-range", "no whole number of microseconds"),
+    (logical("long", "timestamp-nanos"), 1001, "TIMESTAMP", "out-of-range", "not a whole number of microseconds"),
     (logical("bytes", "decimal", precision=5, scale=2), b"\x7b", "DECIMAL(5,1)", "out-of-range", "which has more than 1 decimals"),
     (logical("bytes", "decimal", precision=5, scale=0), b"\x7f" * 2000, "DECIMAL(5,0)", "out-of-range", "a decimal of 2000 bytes"),
     ("null", None, "BIGINT NOT NULL", "missing", 'field "v" is missing or null; expected BIGINT NOT NULL'),
@@ -347,16 +347,16 @@ TREE = {"type": "record", "name": "Tree", "fields": [{"name": "below", "type": {
     ("text", "told"),
     [
         ("{", "not valid JSON"),
-        ("5", "no Avro schema"),
+        ("5", "not a valid Avro schema"),
         ('"string"', 'the schema of "string"; expected a record'),
         ("string", 'the schema of "string"; expected a record'),
         ("[]", "expected a record"),
-        (record(v="nothing"), "no Avro schema: nothing"),
-        (json.dumps(TREE), "its type Tree holds itself"),
-        (record(v=["null", TREE]), "its type Tree holds itself"),
-        (record(v={"type": "array", "items": "null"}), "values that take no bytes"),
-        (record(v={"type": "map", "values": {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}}), "take no bytes"),
-        (record(v={"type": "array", "items": {"type": "record", "name": "E", "fields": []}}), "values that take no bytes"),
+        (record(v="nothing"), "not a valid Avro schema: nothing"),
+        (json.dumps(TREE), "its type Tree is recursive"),
+        (record(v=["null", TREE]), "its type Tree is recursive"),
+        (record(v={"type": "array", "items": "null"}), "values of zero bytes"),
+        (record(v={"type": "map", "values": {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}}), "of zero bytes"),
+        (record(v={"type": "array", "items": {"type": "record", "name": "E", "fields": []}}), "values of zero bytes"),
     ],
 )
 def test_what_is_no_schema_to_decode_by_is_refused(text: str, told: str) -> None:
@@ -457,9 +457,9 @@ def test_derived_schemas_are_what_others_read() -> None:
     ("schema", "text", "told"),
     [
         ("a BIGINT, b STRING", record(a=["null", "long"]), 'no field for the column "b"'),
-        ("a BIGINT", record(a=["null", "long"], b="string"), 'the field "b", which is not nullable and no column'),
-        ("a STRING", record(a="long"), 'the column "a" is STRING; in the Avro schema it is long'),
-        ("a TIMESTAMP", record(a="long"), "in the Avro schema it is long"),
+        ("a BIGINT", record(a=["null", "long"], b="string"), 'the field "b", which is not nullable, but no column has that name'),
+        ("a STRING", record(a="long"), 'the column "a" is STRING, which does not fit long in the Avro schema'),
+        ("a TIMESTAMP", record(a="long"), "which does not fit long in the Avro schema"),
         ("a BIGINT", record(a=["null", "int", "string"]), "a union of several types"),
         ("a ARRAY<INT>", record(a={"type": "array", "items": "string"}), 'an item of the column "a" is INT'),
     ],
@@ -474,7 +474,7 @@ def test_columns_that_a_schema_cannot_hold_are_refused(schema: str, text: str, t
     ("schema", "type_", "row", "told"),
     [
         ("a BIGINT", "int", 2**31, 'column "a" has 2147483648'),
-        ("a TIMESTAMP", logical("long", "timestamp-millis"), AT + dt.timedelta(microseconds=1), "no whole number of milliseconds"),
+        ("a TIMESTAMP", logical("long", "timestamp-millis"), AT + dt.timedelta(microseconds=1), "not a whole number of milliseconds"),
         ("a DECIMAL(5,2)", logical("bytes", "decimal", precision=5, scale=1), Decimal("1.25"), "has 1.25"),
         ("a DECIMAL(5,2)", logical("bytes", "decimal", precision=3, scale=2), Decimal("10.25"), "has 10.25"),
         ("a STRING", {"type": "enum", "name": "E", "symbols": ["A"]}, "B", 'has "B"'),
@@ -508,7 +508,7 @@ def test_values_fit_narrower_and_wider_types_where_they_stay_what_they_are() -> 
     assert AvroDecoder(columns, parse_writer(text)).rows(messages).rows == rows
 
 
-@pytest.mark.parametrize(("schema", "told"), [("`a-b` INT", 'no name like "a-b"'), ("m MAP<INT, INT>", "only texts as the keys")])
+@pytest.mark.parametrize(("schema", "told"), [("`a-b` INT", '"a-b" is not a valid Avro name'), ("m MAP<INT, INT>", "only texts as keys")])
 def test_columns_that_avro_has_no_schema_for_are_told(schema: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         derive_schema(parse_schema(schema))
@@ -518,4 +518,4 @@ def test_without_fastavro_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(EnvironmentFault) as caught:
         parse_writer(record(without="string"))
-    assert (caught.value.code, caught.value.remedy) == ("avro-missing", "install it: pip install 'scribengin[avro]'")
+    assert (caught.value.code, caught.value.remedy) == ("avro-missing", "run: pip install 'scribengin[avro]'")

@@ -87,7 +87,7 @@ def test_null_text_and_delimiter_are_as_told() -> None:
     block = CsvBlock("f", b'NA|"NA"|\n', dialect=Dialect(delimiter="|"))
     found = CsvDecoder(parse_schema("a STRING, b STRING, c STRING"), Dialect(delimiter="|", nulls=("NA",))).rows(block)
     assert found.rows == [{"a": None, "b": "NA", "c": ""}]
-    with pytest.raises(ValueError, match="holds a line end"):
+    with pytest.raises(ValueError, match="contains a line end"):
         Dialect.of({"delimiter": "\n"})
 
 

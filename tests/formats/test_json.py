@@ -202,7 +202,7 @@ def test_messages_say_field_finding_and_what_is_asked() -> None:
     assert one("id BIGINT NOT NULL", b"{}") == Bad(0, "missing", 'field "id" is missing or null; expected BIGINT NOT NULL')
     assert one("d INT, e DECIMAL(5,2) NOT NULL", b"{}") == Bad(0, "missing", 'field "e" is missing or null; expected DECIMAL(5,2) NOT NULL')
     assert one("m MAP<INT, INT>", b'{"m":{"x":1}}') == Bad(
-        0, "wrong-type", 'field "m": found a key that does not fit; expected MAP<INT, INT>'
+        0, "wrong-type", 'field "m": found a key of the wrong type; expected MAP<INT, INT>'
     )
 
 

@@ -77,7 +77,7 @@ def test_a_key_that_is_still_being_written_is_passed_over(path: Path, cut: int) 
     with path.open("a") as file:
         file.write(f"newer {text(K1)[:cut]}")
     assert ring.writing() == ("new", K2)
-    assert ring.notices() == [f"line 5 of the keyring {path} is not used yet: it has no line feed and is no whole key"]
+    assert ring.notices() == [f"line 5 of the keyring {path} is not used yet: it has no line feed and is not a complete key"]
     with path.open("a") as file:
         file.write(f"{text(K1)[cut:]}\n")
     assert ring.writing() == ("newer", K1)
@@ -105,15 +105,15 @@ def test_a_repeated_line_makes_its_key_the_one_that_writes(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "it holds no key"),
-        ("# nothing\n\n", "it holds no key"),
-        ("AAAA\n", "line 1 has 1 word, not the two of `ID BASE64`"),
-        (f"\nk1 {text(K1)} more\n", "line 2 has 3 words, not the two of `ID BASE64`"),
+        ("", "it has no key"),
+        ("# nothing\n\n", "it has no key"),
+        ("AAAA\n", "line 1 has 1 word; expected `ID BASE64`"),
+        (f"\nk1 {text(K1)} more\n", "line 2 has 3 words; expected `ID BASE64`"),
         ("k1 not-base64!\n", "line 1 has a key that is not valid base64"),
         (f"k1 {text(K1)}x\n", "line 1 has a key that is not valid base64"),
         ("k1 AAAA\n", "line 1 has a key of 3 bytes; keys have 16, 24 or 32"),
         (f"{text(K1)} k1\n", "line 1 does not begin with a valid id"),
-        (f"k1 {text(K1)}\nk1 {text(K2)}\n", "line 2 names an id that stands above with another key"),
+        (f"k1 {text(K1)}\nk1 {text(K2)}\n", "line 2 has the id of an earlier line, but another key"),
         (f"k1 {text(K1)}\nk2 AAAA\nk3 {text(K3)}\n", "line 2 has a key of 3 bytes"),
         (f"k1 {text(K3)}", "line 1 has no line feed"),
         ("\N{LATIN SMALL LETTER U WITH DIAERESIS} AAAA\n", "line 1 does not begin with a valid id"),
@@ -139,10 +139,10 @@ def test_bytes_that_are_no_text_are_told_as_a_wrong_line(path: Path) -> None:
 
 def test_a_file_that_is_not_there_stops_writing_and_makes_reading_try_again(tmp_path: Path) -> None:
     ring = Keyring(tmp_path / "none")
-    with pytest.raises(SinkError, match="is not there") as caught:
+    with pytest.raises(SinkError, match="does not exist") as caught:
         ring.writing()
     assert caught.value.remedy
-    with pytest.raises(Unreachable, match="is not there") as waits:
+    with pytest.raises(Unreachable, match="does not exist") as waits:
         ring.key("k1")
     assert classify(waits.value) == (waits.value, "transient")
     assert ring.notices() == []
@@ -152,9 +152,9 @@ def test_a_key_that_is_not_there_makes_reading_try_again_and_says_that_nothing_i
     ring = Keyring(path)
     with pytest.raises(Unreachable) as caught:
         ring.key("older")
-    assert caught.value.message == f"the keyring {path} has no key older; it has old, new"
-    assert "nothing is lost" in caught.value.remedy
-    assert "tried again" in caught.value.remedy
+    assert caught.value.message == f"the keyring {path} does not have key older; found old, new"
+    assert "no data is lost" in caught.value.remedy
+    assert "retried" in caught.value.remedy
     assert classify(caught.value) == (caught.value, "transient")
     with path.open("a") as file:
         file.write(f"older {text(K3)}\n")
@@ -181,7 +181,7 @@ def test_a_file_that_others_can_read_gets_a_notice_and_no_error(path: Path) -> N
     ring = Keyring(path)
     assert ring.notices() == []
     path.chmod(0o640)
-    assert ring.notices() == [f"the keyring {path} can be read or written by others than its owner: chmod 600 {path}"]
+    assert ring.notices() == [f"users other than the owner can read or write the keyring {path}; run: chmod 600 {path}"]
     assert ring.writing() == ("new", K2)
 
 
@@ -194,9 +194,9 @@ def test_given_keys_are_taken_as_texts_and_as_secrets() -> None:
 @pytest.mark.parametrize(
     ("keys", "use", "told"),
     [
-        ({}, None, "there is none"),
-        ({"a": text(K1), "b": text(K2)}, None, "there are 2 and none is named to write"),
-        ({"a": text(K1)}, "b", "`use: b` is not one of them; they are a"),
+        ({}, None, "there is no key"),
+        ({"a": text(K1), "b": text(K2)}, None, "there are 2, but no `use` that names the one that encrypts"),
+        ({"a": text(K1)}, "b", "`use: b` is not one of the keys; they are a"),
         ({"a": text(K1), "b": "AAAA"}, "a", "the 2. has a key of 3 bytes"),
         ({"a b": text(K1)}, None, "the 1. has 3 words"),
         ({"a": "***"}, None, "the 1. has a key that is not valid base64"),

@@ -100,7 +100,7 @@ def test_a_dead_message_is_told_with_its_offset_and_its_own_bytes() -> None:
     ("schema", "parts", "told"),
     [
         ("id BIGINT", {"k": "key"}, 'the column "k", which the schema does not have'),
-        ("k BIGINT", {"k": "key"}, "key can be STRING or BINARY"),
+        ("k BIGINT", {"k": "key"}, "key must be STRING or BINARY"),
         ("h MAP<STRING, STRING>", {"h": "headers"}, "MAP<STRING, BINARY>"),
     ],
 )
@@ -110,5 +110,5 @@ def test_columns_that_cannot_be_taken_are_told(schema: str, parts: dict[str, str
 
 
 def test_binary_has_one_column() -> None:
-    with pytest.raises(ValueError, match="binary has exactly one column"):
+    with pytest.raises(ValueError, match="binary needs exactly one column"):
         decoder("a BINARY, b BIGINT", "binary")

@@ -123,5 +123,5 @@ def test_a_length_takes_no_more_memory_than_the_file_has() -> None:
 
 
 def test_what_no_frame_can_hold_is_not_written() -> None:
-    with pytest.raises(ValueError, match="not 0"):
+    with pytest.raises(ValueError, match="found 0"):
         PackFileEncoder(io.BytesIO()).write(b"")

@@ -213,7 +213,7 @@ def test_a_row_that_fits_no_pack_is_bad_and_the_others_go(sizes: list[int], code
     made, bad = maker(schema, codec=codec, keyring=keyring, most=5000).make(batch, origins_of(len(sizes)))
     large = [n for n, size in enumerate(sizes) if size == 9000]
     assert [(each.ordinal, each.reason) for each in bad] == [(n, "too-large") for n in large]
-    assert all("5,000 fit" in each.message for each in bad)
+    assert all("the limit is 5,000" in each.message for each in bad)
     assert all(len(packed.value) <= 5000 for packed in made)
     blocks = [read_pack(packed.value, keyring, AT) for packed in made]
     ids = [row["id"] for block in blocks for row in PackDecoder(schema).rows(block).rows]
@@ -250,16 +250,16 @@ def test_a_batch_in_another_form_of_arrow_is_taken_and_one_with_other_columns_is
 
 
 def test_what_a_maker_cannot_do_is_told_when_it_is_made() -> None:
-    with pytest.raises(ValueError, match="at least one row and one byte, not rows=0"):
+    with pytest.raises(ValueError, match="at least one row and one byte; found rows=0"):
         maker(rows=0)
-    with pytest.raises(ValueError, match="cannot say this schema"):
+    with pytest.raises(ValueError, match="cannot be written in the header"):
         maker(Schema((Field("n", Type("DECIMAL", precision=3, scale=9)),)))
     with pytest.raises(ValueError, match="there are 2 rows and 3 origins"):
         maker().make(batch_of(plain_rows(2), PLAIN), origins_of(3))
 
 
 def test_a_broken_keyring_stops_the_making(tmp_path: Path) -> None:
-    with pytest.raises(SinkError, match="is not there"):
+    with pytest.raises(SinkError, match="does not exist"):
         maker(keyring=Keyring(tmp_path / "none")).make(batch_of(plain_rows(2), PLAIN), origins_of(2))
 
 
@@ -321,12 +321,12 @@ def test_columns_are_matched_by_name() -> None:
 
 def test_a_column_that_is_not_there_and_not_null_makes_every_row_missing() -> None:
     found = decoded("a BIGINT", "a BIGINT, c DOUBLE NOT NULL", [{"a": 1}, {"a": 2}])
-    assert found == ([], [(0, "missing"), (1, "missing")], 'field "c" is not in the pack, which has a; expected NOT NULL')
+    assert found == ([], [(0, "missing"), (1, "missing")], 'field "c" is not in the pack, whose fields are a; expected NOT NULL')
 
 
 def test_a_null_where_none_may_be_makes_its_row_missing() -> None:
     found = decoded("a BIGINT, b STRING", "b STRING NOT NULL, a BIGINT", [{"a": 1, "b": None}, {"a": 2, "b": "x"}])
-    assert found == ([{"b": "x", "a": 2}], [(0, "missing")], 'field "b" is null and NOT NULL')
+    assert found == ([{"b": "x", "a": 2}], [(0, "missing")], 'field "b" is null; expected NOT NULL')
 
 
 @pytest.mark.parametrize(
@@ -444,7 +444,7 @@ def test_a_newer_version_is_told_as_one() -> None:
     value[3] = 2
     assert told(read_pack(bytes(value), None, AT)) == (
         "pack-version",
-        "no pack: it is a pack of version 2; this Scribengin reads version 1",
+        "not a valid pack: it is a pack of version 2; this Scribengin reads version 1",
     )
 
 
@@ -465,7 +465,7 @@ def forged(value: bytes, *, lock: bytes | None = None, body: Callable[[bytes], b
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": 4}, "it has 5 rows, not 4 as its header says"),
+        ({"rows": 4}, "it has 5 rows; its header declares 4"),
         ({"rows": 2**27}, "rows in"),
         ({"rows": 2**40}, "header cannot be read"),
         ({"rows": -1}, "header cannot be read"),
@@ -478,18 +478,18 @@ def forged(value: bytes, *, lock: bytes | None = None, body: Callable[[bytes], b
         ({"schema": ""}, "its schema cannot be read"),
         ({"schema": "a " + "ARRAY<" * 100_000}, "its schema cannot be read"),
         ({"schema": "a INT," * 300_000}, "its schema cannot be read"),
-        ({"codec": "zstd"}, "its body is no zstd"),
-        ({"codec": "gzip"}, "its body is no gzip"),
-        ({"codec": "lz4"}, "its body is no lz4"),
+        ({"codec": "zstd"}, "its body is not valid zstd"),
+        ({"codec": "gzip"}, "its body is not valid gzip"),
+        ({"codec": "lz4"}, "its body is not valid lz4"),
         ({"codec": "snappy"}, "its body"),
         ({"codec": "brotli"}, "header cannot be read"),
         ({"nth": False}, ""),
         ({"labels": ["a@", "b@"]}, "names a stream that is not one of 2"),
         ({"labels": []}, ""),
         ({"labels": ["a@"] * 4}, "ways for 4 streams"),
-        ({"ways": [0, 1, 7]}, "by which way"),
-        ({"ways": [0, 1, -1]}, "by which way"),
-        ({"stops": []}, "by which way"),
+        ({"ways": [0, 1, 7]}, "the way of its rows"),
+        ({"ways": [0, 1, -1]}, "the way of its rows"),
+        ({"stops": []}, "the way of its rows"),
         ({"stops": [[["edge"]]]}, "header cannot be read"),
         ({"sign": 1}, "header cannot be read"),
     ],
@@ -539,7 +539,7 @@ def test_a_missing_key_is_tried_again_and_not_a_bad_record(tmp_path: Path) -> No
     for keyring in (None, Keyring(tmp_path / "none"), Keyring.of({"k9": base64.b64encode(bytes(16)).decode()})):
         with pytest.raises(Unreachable) as caught:
             read_pack(value, keyring, AT)
-        assert "nothing is lost" in caught.value.remedy
+        assert "no data is lost" in caught.value.remedy
         assert caught.value.code == "key-missing"
     (tmp_path / "bad").write_text("bad\n")
     with pytest.raises(SourceError, match="line 1"):
@@ -608,7 +608,7 @@ def test_a_body_that_is_compressed_inside_is_refused_before_arrow_believes_its_s
     reader.read_next_message()
     inner = reader.read_next_message().serialize().to_pybytes()
     value = forged(one_pack(), body=lambda _: inner, raw_bytes=len(inner))
-    assert told(read_pack(value, None, AT)) == ("damaged", "no pack: its record batch is compressed once more")
+    assert told(read_pack(value, None, AT)) == ("damaged", "not a valid pack: its record batch is compressed twice")
 
 
 def test_a_batch_that_says_more_rows_than_its_buffers_hold_is_noticed() -> None:
@@ -632,7 +632,7 @@ def test_a_pack_of_another_writer_that_lies_about_its_rows_is_noticed_though_it_
     inside = disclose(one_pack()).body
     value = forged(one_pack(keyring=KEYS), lock=bytes(range(32)), body=lambda _: bytes(inside), rows=4)
     reason, message = told(read_pack(value, KEYS, AT))
-    assert (reason, "not 4 as its header says" in message) == ("damaged", True)
+    assert (reason, "its header declares 4" in message) == ("damaged", True)
 
 
 def test_reading_what_says_to_be_large_takes_no_memory_for_it() -> None:
@@ -666,7 +666,7 @@ def test_without_the_package_that_encrypts_the_error_says_how_to_get_it(monkeypa
     for ask in (lambda: maker(keyring=KEYS), lambda: read_pack(value, KEYS, AT)):
         with pytest.raises(EnvironmentFault) as caught:
             ask()
-        assert (caught.value.code, caught.value.remedy) == ("encryption-missing", "install it: pip install 'scribengin[encryption]'")
+        assert (caught.value.code, caught.value.remedy) == ("encryption-missing", "run: pip install 'scribengin[encryption]'")
     assert len(read_pack(one_pack(), KEYS, AT)) == 5
 
 

@@ -140,7 +140,7 @@ def test_many_small_batches_make_one_row_group() -> None:
 
 
 def test_a_compression_that_the_format_does_not_know_is_refused() -> None:
-    with pytest.raises(ValueError, match="json knows no compression 'snappy'; it knows none, gzip, zstd"):
+    with pytest.raises(ValueError, match="json does not support compression 'snappy'; it supports none, gzip, zstd"):
         encoder_for("json", compression="snappy")
 
 

@@ -99,7 +99,7 @@ def test_a_host_that_is_full_gets_nothing_and_what_fits_nowhere_waits(plane: Pla
     plane.comes_to("tweets", "running")
     assert (on(plane, "edge"), on(plane, "core")) == ("a", "b")
     plane.apply("large", by={"main": TierSpec(cores=1)})
-    until(lambda: "no node answers that has room for main" in str(plane.says("list")[0]["reason"]), "it waits")
+    until(lambda: "no available node has room for main" in str(plane.says("list")[0]["reason"]), "it waits")
     plane.says("stop", "tweets", "--wait")
     plane.comes_to("large", "running")
 

@@ -34,7 +34,7 @@ def test_a_zookeeper_that_was_killed_is_up_again_and_ends_with_the_block(tmp_pat
             assert first is not None
             os.kill(first, signal.SIGKILL)
             until(lambda: server.pid not in (None, first) and server.answers())
-        assert said == ["ZooKeeper has ended; it is started again"]
+        assert said == ["ZooKeeper has ended; it is restarted"]
         second = server.pid
         assert second is not None
         os.kill(second, signal.SIGKILL)
@@ -66,4 +66,4 @@ def test_a_server_that_does_not_come_up_is_tried_until_it_does_and_told_once() -
     with kept_up(server, "it", said.append, look_s=0.01):
         until(lambda: server.pid is not None)
     assert server.tries == 3
-    assert said == ["it has ended; it is started again", "it does not start: no room"]
+    assert said == ["it has ended; it is restarted", "it does not start: no room"]

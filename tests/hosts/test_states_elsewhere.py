@@ -111,7 +111,7 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
                 pages.look_into("a", newer)
             assert (told.value.code, "update Scribengin on the node" in told.value.remedy) == ("node-old", True)
 
-        with pytest.raises(Unreachable, match="lets this master not in"):
+        with pytest.raises(Unreachable, match="rejects this master"):
             NodePages(plane.registry).look_into("a", looking("offsets"))
         blind = httpx2.post(f"{node.url}/states", content=b"{}", trust_env=False)
         assert (blind.status_code, blind.json()["code"]) == (403, "role-lacking")

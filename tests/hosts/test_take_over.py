@@ -172,7 +172,7 @@ def test_a_name_is_one_process_and_a_folder_too(plane: Plane) -> None:
     plane.master("m1")
     plane.node("a")
     refused = plane.says("node", "--name", "a", status=2)
-    assert [(each["code"], "is up already" in each["message"]) for each in refused] == [("node-taken", True)]
+    assert [(each["code"], "already runs" in each["message"]) for each in refused] == [("node-taken", True)]
     assert plane.says("master", "--name", "m1", status=2)[0]["code"] == "name-taken"
     # who was killed leaves his name to the next one
     for name, start in (("m1", plane.master), ("a", plane.node)):

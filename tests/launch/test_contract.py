@@ -69,7 +69,7 @@ def test_a_worker_that_does_not_heed_is_killed_when_its_grace_runs_out_and_the_e
     launcher.stop(W, grace_s=1_000.0)
     seen = bench.until(launcher, W, lambda seen: seen.state == "exited")
     assert seen.status == -9
-    assert "had not ended" in seen.reason
+    assert "did not stop" in seen.reason
 
 
 def test_a_kill_strikes_at_once_and_a_second_one_nothing(bench: Bench) -> None:
@@ -80,7 +80,7 @@ def test_a_kill_strikes_at_once_and_a_second_one_nothing(bench: Bench) -> None:
         bench.until(launcher, worker, lambda seen: seen.state == "running")
     launcher.kill(W)
     seen = bench.until(launcher, W, lambda seen: seen.is_over)
-    assert (seen.state, seen.status, seen.reason) == ("exited", -9, "killed, as was asked")
+    assert (seen.state, seen.status, seen.reason) == ("exited", -9, "killed, as requested")
     launcher.kill(W)
     launcher.kill("tweets.nobody-9")
     launcher.stop("tweets.nobody-9", 1.0)

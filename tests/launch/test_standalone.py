@@ -125,7 +125,7 @@ def test_when_one_half_of_a_worker_is_killed_the_other_does_not_stay(
     assert within(SLOW_S, lambda: [seen.state in ("exited", "gone") for seen in launcher.look()] == [True])
     (seen,) = standalone.launcher().look()
     if struck == "jvm":
-        assert f"without Spark's JVM (process {jvm.pid})" in seen.reason
+        assert f"Spark's JVM (process {jvm.pid}) had ended" in seen.reason
     else:
         assert jvm.pid in seen.strays  # and what it had just forked
         launcher.kill(W)
@@ -136,7 +136,7 @@ def test_a_worker_that_the_cluster_cannot_take_is_refused_with_what_is_free(stan
     launcher = standalone.launcher()
     with pytest.raises(EnvironmentFault, match=r"3 cores and 1024 MiB; .* has free: 2 cores and 1024 MiB") as caught:
         launcher.start(standalone.order(W, cores=3))
-    assert (caught.value.code, caught.value.remedy) == ("launcher-full", "give it fewer cores, or the cluster larger workers")
+    assert (caught.value.code, caught.value.remedy) == ("launcher-full", "give it fewer cores, or add larger Spark workers to the cluster")
     with pytest.raises(EnvironmentFault, match="2 cores and 4096 MiB") as caught:
         launcher.start(standalone.order(W, cores=2, memory_bytes=2**32))
     assert "stop another worker" in caught.value.remedy

@@ -62,7 +62,7 @@ def rows(found: dict[str, Any]) -> dict[str, str]:
 def test_a_flow_that_has_not_run_has_no_counts(path: Path) -> None:
     found = edge_counts(prepare(path, state=None))
     assert (found["batches"], found["nodes"], found["edges"]) == (0, [], [])
-    assert found["caption"] == "it has not run yet: there is nothing to count"
+    assert found["caption"] == "no counts: the flow has not run yet"
     assert not (path.parent / ".scribengin").exists()
 
 
@@ -94,7 +94,7 @@ def test_of_a_run_whose_first_batches_are_pruned_those_that_are_left_are_counted
     assert pruned
     found = edge_counts(prepared)
     assert found["batches"] == 2_000 - pruned
-    assert found["caption"].endswith("; of those before only sums are kept")
+    assert found["caption"].endswith("; older Batches are kept only as sums")
 
 
 def test_queries_that_came_to_different_rows_are_both_told(path: Path) -> None:

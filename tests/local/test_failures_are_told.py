@@ -62,7 +62,7 @@ def test_a_batch_that_is_decided_and_not_published_is_not_called_committed(folde
         folder.data(f"data/{id_}.jsonl", [{"id": id_, "word": "w"}])
     result = folder.run()
     assert result.state == "failed"
-    assert "(the query has committed 1 Batch, and one more is decided, but not yet published)" in result.problems[-1].message
+    assert "(the query has committed 1 Batch, and one more is decided but not published yet)" in result.problems[-1].message
 
 
 def log_of(folder):

@@ -158,7 +158,7 @@ def test_past_high_water_the_feeder_waits_longer_the_more_there_is(ends: Ends) -
         waits.append(admitted.wait_s)
     assert waits[0] == waits[1] == 0.0
     assert 0.0 < waits[2] < waits[3]
-    assert "slowed to" in admitted.why
+    assert "throttled to" in admitted.why
     assert "4,000 rows wait" in admitted.why
     assert "a -> b" in admitted.why
 
@@ -168,7 +168,7 @@ def test_at_the_limit_it_pauses_and_goes_on_only_below_low_water(ends: Ends) -> 
         admitted = ends.feed(1000)
     assert admitted.paused
     assert "is full: 5,000 rows wait" in admitted.why
-    assert "goes on below 1,000 rows" in admitted.why
+    assert "resumes below 1,000 rows" in admitted.why
     assert "nothing reads it now (far)" in admitted.why
     assert ends.take(3000).paused
     admitted = ends.take(500)

@@ -111,15 +111,15 @@ def refused(what):
 @pytest.mark.parametrize(
     ("close", "says"),
     [
-        (None, "there"),
-        ({"delay": 1.0}, "there; rows for folders that are closed are not added, they are dead letters (late)"),
-        ({"delay": 1.0, "late": "reopen"}, "there; folders that are closed lose their marker when rows come, until they are closed again"),
+        (None, "rows"),
+        ({"delay": 1.0}, "rows; rows for closed folders become dead letters (late)"),
+        ({"delay": 1.0, "late": "reopen"}, "rows; a closed folder that receives rows loses its completion marker until it is closed again"),
     ],
 )
 def test_it_says_what_becomes_of_folders_that_are_closed(close, says):
     sink = SimpleNamespace(type="files", place="out", options={"path": "out", "close": close})
     (said,) = Back("main", "kept", {}, (), {"kept": 2}).says(SimpleNamespace(sinks={"kept": sink}))
-    assert said == f"sink kept (out) gets up to 2 rows again, beside those that are {says}"
+    assert said == f"sink kept (out) receives up to 2 rows again, which duplicates existing {says}"
 
 
 def test_it_says_what_would_repeat_and_then_just_that_does_and_once(folder):
@@ -128,7 +128,7 @@ def test_it_says_what_would_repeat_and_then_just_that_does_and_once(folder):
     assert (dict(back.starts), dict(back.doubled)) == ({"rows": 1}, {"kept": 2})
     assert back.says(prepared.plan.flow) == [
         "kept reads source rows again from position 1 to 3, 2 files",
-        "sink kept (out) gets up to 2 rows again, beside those that are there",
+        "sink kept (out) receives up to 2 rows again, which duplicates existing rows",
     ]
     operation = Operation(kind="rewind", step="work", version=1, tiers=("main",), arguments={"moves": [["main", "kept", {"rows": 1}]]})
     task = tasks_of(folder, operation)

@@ -77,7 +77,7 @@ def test_a_column_with_which_the_flow_could_not_start_is_left_out_and_told(tmp_p
 
 def test_columns_that_may_be_added_reach_no_sink_whose_columns_stay(tmp_path):
     csv = (KEPT % "a").replace("json", "csv")
-    with pytest.raises(InputError, match="read by place"):
+    with pytest.raises(InputError, match="read by column position"):
         planned(tmp_path, csv)
     with pytest.raises(InputError, match="evolve: strict"):
         planned(tmp_path, (KEPT % "a").replace("json", "json, evolve: strict"))

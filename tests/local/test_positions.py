@@ -159,7 +159,7 @@ def test_a_rewind_that_is_cut_short_is_completed_by_the_next_run(folder, monkeyp
         patched.setattr(storage, "remove_tree", _pulled)
         with pytest.raises(OSError, match="pulled"):
             back(folder, 1)
-    with pytest.raises(Refused, match="cut short"):
+    with pytest.raises(Refused, match="was interrupted"):
         audit_of(folder)
     with pytest.raises(Refused, match="another lineage"):
         folder.run()

@@ -267,8 +267,8 @@ def test_the_folder_of_another_flow_is_told_by_its_name_and_no_reset_is_offered(
     other.write_text(path.read_text().replace("name: small", "name: large"))
     wrong = f'sink "kept": {path.parent / "out"} holds commits of the flow "small"'
     what_to_do = (
-        "give the sink another folder, or delete that one yourself if nobody needs it; "
-        'if this is the same flow, renamed: name it "small" again'
+        "give the sink another folder, or delete the existing one if it is not needed; "
+        'if this is the same flow under a new name, rename it back to "small"'
     )
     (of_plan,), (of_validate,) = planned(other)[1], validated(other)[1]
     error = refused(other, monkeypatch)
@@ -305,8 +305,8 @@ def test_a_sink_in_another_form_says_what_was_found_and_what_is_to_come(tmp_path
         "found format json, expected parquet; found no folders, expected folders by k"
     )
     assert problem["remedy"] == (
-        'write `format: json` and no `partition_by`; or give sink "kept" another id and another place: it reads everything again, and what '
-        "was written stays; or write `evolve: any` on the sink if its readers can take both"
+        'write `format: json` and no `partition_by`; or give sink "kept" another id and another place: it reads everything again, and '
+        "the existing output is kept; or write `evolve: any` on the sink if its readers can take both"
     )
 
 
@@ -337,7 +337,7 @@ def test_where_the_state_is_gone_its_return_is_the_first_remedy(tmp_path: Path, 
     path = write(tmp_path / "flow")
     begin(path, publish=True)
     shutil.rmtree(path.parent / gone)
-    plane = "look whether a control plane runs this flow, and stop it there instead: scribengin list; or "
+    plane = "check whether a control plane runs this flow, and if so stop it there: scribengin list; or "
     first = "put the state folder back if it was moved or deleted, or name it with --state; or "
     first = plane * (gone == ".scribengin") + first
     assert refused(path, monkeypatch).remedy.startswith(first)
@@ -383,7 +383,7 @@ def test_a_renamed_sink_is_called_as_before_and_nothing_is_said_of_its_state(tmp
     path.write_text(before.replace("kept:", "events_kept:"))
     error = refused(path, monkeypatch)
     assert error.message.endswith('holds commits of the sink "kept"')
-    assert error.remedy.startswith('call the sink "kept" again; or give the sink another folder')
+    assert error.remedy.startswith('rename the sink back to "kept"; or give the sink another folder')
     assert "state folder" not in error.remedy
     path.write_text(before)
     assert planned(path) == (0, [])
@@ -433,8 +433,8 @@ def test_a_renamed_source_would_be_read_twice_and_is_refused(tmp_path: Path, mon
     path.write_text(text)
     status, (problem,) = planned(path)
     assert (status, problem["code"], problem["line"]) == (2, "source-renamed", 4)
-    assert problem["message"] == 'query "kept": the source "clicks" is "events" under another id, and would be read from its start again'
-    assert problem["remedy"].startswith('call the source "events" again; or give sink "kept" another id and another place')
+    assert problem["message"] == 'query "kept": the source "clicks" is "events" under another id and would be read again from its start'
+    assert problem["remedy"].startswith('rename the source back to "events"; or give sink "kept" another id and another place')
     assert refused(path, monkeypatch).message == problem["message"]
 
 
@@ -478,8 +478,8 @@ def test_what_a_run_will_write_beside_is_told_before_spark_starts(tmp_path: Path
     with pytest.raises(InterruptedError):
         run.run_flow(path, RunSettings(append_new_lineage=True), lambda view: told.extend(view.notices))
     assert told == [
-        f'sink "kept": out holds 1 row in 1 file of lineage {lineage}, of which this state knows nothing; it stays, and what '
-        "this run reads again is written beside it"
+        f'sink "kept": out holds 1 row in 1 file of lineage {lineage}, of which this state knows nothing; it is kept, and the rows '
+        "that this run reads again are duplicated"
     ]
 
 
@@ -562,7 +562,7 @@ def test_plan_warns_of_a_growing_file_that_was_written_again(tmp_path: Path) -> 
     file.write_bytes(gzip.compress(b'{"id": 1}\n{"id": 2}\n'))
     status, (problem,) = planned(path)
     assert (status, problem["code"], problem["severity"], problem["line"]) == (0, "source-again", "warning", 4)
-    assert "a.jsonl.gz was written again, not appended to" in problem["message"]
+    assert "a.jsonl.gz was rewritten, not appended to" in problem["message"]
 
 
 def test_plan_opens_what_it_does_not_connect_to(tmp_path: Path) -> None:
@@ -632,7 +632,7 @@ def test_a_folder_that_is_not_there_yet_has_no_fault_and_is_not_made(tmp_path: P
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     fault = folder_fault(tmp_path / "link")
     assert fault is not None
-    assert "link to nothing" in fault[0]
+    assert "broken link" in fault[0]
 
 
 def test_a_path_is_shown_without_its_way_back_where_that_means_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

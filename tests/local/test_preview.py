@@ -121,7 +121,7 @@ def test_each_step_shows_what_it_drops_makes_and_cannot_take_without_spark(tmp_p
     assert [row["amount"] for _, row in kept.after] == [2.0, 4.0]
     assert (dead.reason, dead.message, dead.code_line) == ("raised", "ValueError: three", "steps.py:10")
     assert dead.place == f"{tmp_path}/data/a.jsonl:4"
-    assert found["kept"].notes == ("4 rows would be written to out; nothing is",)
+    assert found["kept"].notes == ("4 rows would be written to out; preview writes nothing",)
 
 
 def test_a_preview_leaves_nothing_behind_and_reads_no_more_than_the_sample(tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ sinks:
     assert [row.after[0][1]["n"] for row in by_hour.rows] == [2, 2, 2]
     assert by_hour.dropped is None
     assert [id_ for id_, _ in by_hour.came] == ["ticks"] * 6
-    assert "windows that a run would hold open are here" in by_hour.notes[0]
+    assert "windows that a run would keep open are shown" in by_hour.notes[0]
 
 
 def test_a_second_preview_reads_the_modules_anew_and_keeps_the_session(tmp_path, spark):
@@ -220,7 +220,7 @@ def test_a_file_of_another_format_is_told_with_what_was_found(tmp_path):
     found = look(path, files={"orders": tmp_path / "orders.jsonl"})
     (problem,) = found.problems
     assert (problem.code, problem.severity) == ("preview-unread", "warning")
-    assert 'none of the 1 records of source "orders" can be read, such as: the file is Parquet' in problem.message
+    assert 'none of the 1 records of source "orders" can be read; first error: the file is Parquet' in problem.message
     (tmp_path / "orders.parquet").write_text("{}\n")
     found = look(path, files={"orders": tmp_path / "orders.parquet"})
     assert "is no whole Parquet file" in found.problems[0].message
@@ -263,7 +263,7 @@ def test_what_is_not_there_is_refused_with_what_was_meant(tmp_path):
     path = small(tmp_path)
     assert 'flow "small" has no step "doubeld"; did you mean "doubled"?' in refused(path, at="doubeld")
     assert 'has no source "order"; did you mean "orders"?' in refused(path, files={"order": path})
-    assert "there is no such file; did you mean" in refused(path, files={"": tmp_path / "data" / "b.jsonl"})
+    assert "the file does not exist; did you mean" in refused(path, files={"": tmp_path / "data" / "b.jsonl"})
     path.write_text(PYTHON_ONLY.replace("from: some", "from: sme"))
     assert 'did you mean "some"?' in refused(path)
 
@@ -275,8 +275,8 @@ def test_columns_that_the_schema_has_not_and_files_of_other_columns_are_told(tmp
     (tmp_path / "out" / "part-0.jsonl").write_text('{"id": "one"}\n')
     found = look(path)
     (note,) = nodes(found)["orders"].notes
-    assert 'the data have a column "amount" (DOUBLE)' in note
-    assert "it is taken in at the next start" in note
+    assert 'the data has a column "amount" (DOUBLE)' in note
+    assert "it is added at the next start" in note
     (problem,) = found.problems
     assert (problem.code, problem.severity, problem.place.line) == ("output-columns", "warning", 9)
 

@@ -73,7 +73,7 @@ def test_a_run_that_is_to_end_is_refused_where_a_source_does_not(tmp_path: Path)
     with pytest.raises(InputError) as caught:
         run_flow(tmp_path / "flow.yaml", RunSettings(once=True), lambda view: None)
     (problem,) = caught.value.problems
-    assert (problem.place.line, problem.remedy) == (5, "give it `rows:`")
+    assert (problem.place.line, problem.remedy) == (5, "set `rows:` on the sequence")
     assert not (tmp_path / "out").exists()
 
 

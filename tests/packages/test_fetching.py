@@ -81,18 +81,18 @@ def test_an_answer_that_breaks_off_is_tried_again_and_nothing_of_it_is_kept(stor
 
 def test_what_passes_by_itself_is_told_from_what_does_not(store: PackageStore) -> None:
     with master({}) as empty:
-        with pytest.raises(Refused, match="nobody has package") as caught:
+        with pytest.raises(Refused, match="no master has package") as caught:
             FetchedPackages(store, lambda: [empty]).fetch(PACKAGE.id)
         assert caught.value.code == "package-missing"
     with master({}) as empty, pytest.raises(Unreachable):
         FetchedPackages(store, lambda: ["http://127.0.0.1:9", empty]).fetch(PACKAGE.id)  # who is away may have it
-    with pytest.raises(Unreachable, match="no master is there"):
+    with pytest.raises(Unreachable, match="no master is available"):
         FetchedPackages(store, lambda: []).fetch(PACKAGE.id)
 
 
 def test_a_token_is_shown_and_one_that_lacks_is_told(store: PackageStore) -> None:
     with master({PACKAGE.id: PACKAGE.data}, token="t0ken") as guarded:
-        with pytest.raises(Unreachable, match="it answers 401"):
+        with pytest.raises(Unreachable, match="it answered 401"):
             FetchedPackages(store, lambda: [guarded]).fetch(PACKAGE.id)
         FetchedPackages(store, lambda: [guarded], token=TOKEN).fetch(PACKAGE.id)
     assert left(store) == [f"{PACKAGE.id}.package"]

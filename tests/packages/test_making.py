@@ -128,10 +128,10 @@ sinks:
     [
         ("far.yaml", SINK_WITHOUT_URL, "has 1 error; the first, in line 5"),
         ("far.yaml", "name: second\nsources: {a: {type: file}}\nsinks: [\n", "the first, in line"),
-        ("far_flow.py", "from scribengin import Flow\nflow = Flow(\n", "this is no Python"),
+        ("far_flow.py", "from scribengin import Flow\nflow = Flow(\n", "not valid Python"),
         ("far.yaml", None, "the file cannot be read"),
-        ("far.yaml", "orders", "and orders.yaml are both flow"),
-        ("far.yaml", "avro", "there is no such file"),
+        ("far.yaml", "orders", "and orders.yaml both define flow"),
+        ("far.yaml", "avro", "that file does not exist"),
     ],
 )
 def test_a_bad_flow_beside_the_one_that_is_asked_for_is_left_out_with_a_warning(

@@ -332,7 +332,7 @@ def test_sizes_that_are_declared_and_not_held_are_refused(package: Package) -> N
 
 
 def test_every_byte_of_a_package_counts(package: Package) -> None:
-    """A package with any byte changed is another one, or none; what it holds is never taken for the one of that hash."""
+    """A package with any byte changed is another one, or none; the format of its content is never taken for the one of that hash."""
     for at in range(0, len(package.data), 97):
         changed = bytearray(package.data)
         changed[at] ^= 0x55

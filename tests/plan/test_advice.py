@@ -41,7 +41,9 @@ def advice(made: Flow, counts: dict[tuple[str, str], Totals]) -> list[str]:
 
 
 def test_a_filter_behind_a_cut_that_drops_most_of_what_is_carried_is_to_be_moved_before_it() -> None:
-    assert advice(cut(), counted(1000, 970)) == ["move `hot` before the cut: 97 % of what a_to_y carries is dropped by its first step"]
+    assert advice(cut(), counted(1000, 970)) == [
+        "move `hot` into the tier before the channel: 97 % of the rows of a_to_y are dropped by its first step"
+    ]
 
 
 def test_nothing_is_said_of_a_filter_that_keeps_most_nor_of_a_handful_of_rows_nor_before_the_first_run() -> None:
@@ -76,7 +78,7 @@ def test_a_tier_that_passes_on_every_row_is_named() -> None:
     rows = Counts(rows_in=500, out=500)
     passing = {("y", "b_to_z"): Totals(1, {"a": rows, "b": rows, "b_to_z": rows})}
     assert advice(made, passing) == [
-        "tier y hands on every one of the 500 rows that it has taken over: in one tier with another it would save a hand-over"
+        "tier y passes on all of the 500 rows that it receives: merge it with a neighbouring tier to save one channel"
     ]
     dropping = {("y", "b_to_z"): Totals(1, {"a": rows, "b": Counts(rows_in=500, out=499, filtered=1)})}
     assert advice(made, dropping) == []
@@ -84,5 +86,8 @@ def test_a_tier_that_passes_on_every_row_is_named() -> None:
 
 def test_two_tiers_on_one_named_group_are_told_what_lies_between_them() -> None:
     (said,) = advice(cut(x="h", y="h"), counted(1000, 0))
-    assert said == "tiers x and y run on the same group, h: a_to_y has carried 1,000 rows, 1.0 MiB, which one tier would not hand over"
+    assert (
+        said
+        == "tiers x and y run on the same group, h: a_to_y has carried 1,000 rows, 1.0 MiB; merged into one tier they would need no channel"
+    )
     assert advice(cut(x="h"), counted(1000, 0)) == []

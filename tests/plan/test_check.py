@@ -86,7 +86,7 @@ def test_a_step_that_reads_itself_is_a_cycle() -> None:
 def test_an_unknown_input_names_its_neighbour() -> None:
     problem = one(through(step("a", "tweetz", Filter("id > 1"))))
     assert problem.code == "input-unknown"
-    assert str(problem) == 'flow.yaml:1:1: step "a" reads "tweetz", which nothing writes; did you mean "tweets"? [input-unknown]'
+    assert str(problem) == 'flow.yaml:1:1: step "a" reads "tweetz", which is not defined; did you mean "tweets"? [input-unknown]'
 
 
 def test_a_sink_is_no_input() -> None:
@@ -211,7 +211,7 @@ def test_both_streams_of_a_join_need_a_watermark() -> None:
     join = step("j", "a b", Join(("id",), time=(("a", "ts"), ("b", "at")), within_s=600.0))
     assert codes(checked(left, right, join, sink("kept", "j"))) == ["watermark-missing"]
     lookup = one(checked(left, right, step("j", "a b", Join(("id",))), sink("kept", "j")))
-    assert lookup.remedy.startswith("if b is a table to look things up in, write static: true there; else give b one: watermark: at 10m")
+    assert lookup.remedy.startswith("if b is a lookup table, add static: true to it; otherwise add to b: watermark: at 10m")
     bounded = replace(right, watermark=Watermark("at", 60.0))
     assert checked(left, bounded, join, sink("kept", "j")) == []
     endless = replace(join, action=Join(("id",)))
@@ -273,7 +273,7 @@ def test_a_union_before_state_has_the_watermark_of_every_input_or_its_own() -> N
     state = [step("known", "all", Filter("id > 1")), step("once", "known", Dedupe(("id",))), sink("kept", "once")]
     problem = one(checked(source(), bare, step("all", "tweets others", Merge()), *state))
     assert problem.code == "watermark-partly"
-    assert '"once" behind it keeps state' in problem.message
+    assert '"once" after it keeps state' in problem.message
     assert checked(source(), bare, step("all", "tweets others", Merge(), watermark=Watermark("ts", 60.0)), *state) == []
     assert checked(source(), bare, step("all", "tweets others", Merge()), sink("kept", "all")) == []
 
@@ -282,8 +282,8 @@ def test_the_rows_of_a_query_with_state_come_to_its_sinks_out_of_one_step() -> N
     once = step("once", "tweets", Dedupe(("id",)))
     few, many = step("few", "once", Filter("id < 1")), step("many", "once", Filter("id > 1"))
     problem = one(checked(source(), once, few, many, sink("a", "few", together="all"), sink("b", "many", together="all")))
-    assert (problem.code, problem.remedy) == ("state-several-ways", "leave `together` out")
-    assert 'fed by "few" and "many"' in problem.message
+    assert (problem.code, problem.remedy) == ("state-several-ways", "take `together` out")
+    assert 'different inputs: "few" and "many"' in problem.message
     assert codes(checked(source(), once, sink("a", "tweets once"))) == ["state-several-ways"]
     assert checked(source(), once, sink("a", "once", together="all"), sink("b", "once", together="all")) == []
     assert checked(source(), once, few, many, step("both", "few many", Merge()), sink("a", "both")) == []
@@ -418,7 +418,7 @@ def test_the_origin_of_a_union_is_a_column_of_its_own() -> None:
     nodes = (source("l", watermark=None), source("r", watermark=None))
     assert checked(*nodes, step("u", "l r", Merge(origin="came_by")), sink("kept", "u")) == []
     problem = one(checked(*nodes, step("u", "l r", Merge(origin="User")), sink("kept", "u")))
-    assert (problem.code, problem.remedy) == ("column-twice", "give the origin another name")
+    assert (problem.code, problem.remedy) == ("column-twice", "write another column name under origin")
 
 
 def test_a_union_has_the_same_columns_on_every_side() -> None:

@@ -105,11 +105,11 @@ def test_a_flow_that_is_right_has_no_problem(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("tiers", "code", "told"),
     [
-        ("near: {steps: [known]}\n  core: {steps: [tagged, «known]}", "tier-twice", 'step "known", which tier "near" has already'),
+        ("near: {steps: [known]}\n  core: {steps: [tagged, «known]}", "tier-twice", 'step "known", which is already in tier "near"'),
         ("near: {steps: [orders, known]}\n  core: {steps: [«orders, tagged]}", "tier-twice", 'source "orders"'),
         ("near: {steps: [known]}\n  core: {steps: [tagged, «taged]}", "tier-node-unknown", 'did you mean "tagged"?'),
-        ("near: {steps: [known]}\n  core: {steps: [«x]}", "tier-node-unknown", "there are orders, known, hot, tagged, kept"),
-        ("near: {steps: [known]}\n  core: {steps: «[]}", "tier-empty", "name what runs in it"),
+        ("near: {steps: [known]}\n  core: {steps: [«x]}", "tier-node-unknown", "nodes are orders, known, hot, tagged, kept"),
+        ("near: {steps: [known]}\n  core: {steps: «[]}", "tier-empty", "add node ids to its `steps`"),
         ("near: {steps: [known, tagged]}\n  core: {steps: [hot]}", "", ""),
     ],
 )
@@ -126,17 +126,17 @@ def test_workers_that_could_share_nothing(tmp_path: Path, said: str, workers: st
         "filter: id > 3", "dedupe: {key: [id]}"
     )
     text = f"{once}tiers: {{one: {{steps: [known, kept], workers: «{said}}}}}\n"
-    check(tmp_path, text, "workers-alone", f'tier "one" has {workers}, and nothing that they could share')
+    check(tmp_path, text, "workers-alone", f'tier "one" has {workers}, but its work cannot be shared')
 
 
 def test_a_branch_in_a_tier_is_sent_to_its_step(tmp_path: Path) -> None:
     text = FORK + "tiers:\n  near: {steps: [known]}\n  core: {steps: [«split.big]}\n"
-    check(tmp_path, text, "tier-node-unknown", 'name the whole node: "split"')
+    check(tmp_path, text, "tier-node-unknown", 'write the whole step, not a branch: "split"')
 
 
 def test_a_node_between_tiers_is_told_with_the_tiers_that_it_may_run_in(tmp_path: Path) -> None:
     text = DIAMOND.replace("  both:", "  «both:") + "tiers:\n  near: {steps: [known, hot]}\n  far: {steps: [cold]}\n"
-    check(tmp_path, text, "tier-unclear", 'reads from tiers "near" and "far"; name it under the `steps` of near or far')
+    check(tmp_path, text, "tier-unclear", 'reads from tiers "near" and "far"; add it to the `steps` of near or far')
     assert problems(tmp_path, text.replace("«", "").replace("[cold]", "[cold, both]")) == []
 
 
@@ -150,7 +150,7 @@ def test_what_no_tier_reaches_is_told_once(tmp_path: Path) -> None:
     text = CUT.replace("steps:\n", "  n: {type: sequence}\nsteps:\n").replace(
         "sinks:\n", f"{lonely}sinks:\n  shown: {{from: further, type: console}}\n"
     )
-    check(tmp_path, text.replace("  far:", "  «far:"), "tier-unclear", "has no neighbour that a tier names")
+    check(tmp_path, text.replace("  far:", "  «far:"), "tier-unclear", "has no neighbour that is listed in a tier")
 
 
 def test_tiers_that_feed_each_other_are_told_with_the_way(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_circle_of_three_tiers_is_told_once(tmp_path: Path) -> None:
 
 def test_a_tier_of_tables_alone_is_told(tmp_path: Path) -> None:
     text = TWO_TABLES + "tiers:\n  side: «{steps: [users, names]}\n  near: {steps: [known]}\n"
-    check(tmp_path, text, "tier-empty", "users, names are tables")
+    check(tmp_path, text, "tier-empty", "users, names are static")
     assert problems(tmp_path, TWO_TABLES + "tiers:\n  side: {steps: [names]}\n") == []
 
 
@@ -176,7 +176,7 @@ def test_sinks_that_commit_together_stay_in_one_tier(tmp_path: Path) -> None:
         "out/two, format: json", "out/two, format: json, together: «x"
     )
     tiers = "tiers:\n  near: {steps: [known, one]}\n  far: {steps: [two]}\n  rest: {steps: [split]}\n"
-    check(tmp_path, together + tiers, "together-cut", 'in tier "far", and sink "one", which commits with it as "x", in "near"')
+    check(tmp_path, together + tiers, "together-cut", 'in tier "far", but sink "one", which commits with it as "x", is in "near"')
     assert problems(tmp_path, (together + tiers).replace("«", "").replace("[known, one]", "[known]").replace("[two]", "[one, two]")) == []
 
 
@@ -186,8 +186,8 @@ def test_sinks_that_commit_together_stay_in_one_tier(tmp_path: Path) -> None:
         ('«"hot -> taged": {compression: zstd}', "edge-unknown", 'did you mean "hot -> tagged"?'),
         ('«"known -> tagged": {compression: zstd}', "edge-unknown", 'step "tagged" does not read "known"; did you mean "hot -> tagged"?'),
         ('«"hotter -> tagged": {compression: zstd}', "edge-unknown", 'did you mean "hot -> tagged"?'),
-        ('«"known -> hot": {compression: zstd}', "edge-uncut", 'both its ends lie in tier "near"'),
-        ('«"tagged->kept": {compression: zstd}', "edge-uncut", 'both its ends lie in tier "core"'),
+        ('«"known -> hot": {compression: zstd}', "edge-uncut", 'both of its ends are in tier "near"'),
+        ('«"tagged->kept": {compression: zstd}', "edge-uncut", 'both of its ends are in tier "core"'),
         ('«"orders -> known": {compression: zstd}', "edge-from-source", 'name "orders" under the `steps`'),
     ],
 )
@@ -216,7 +216,7 @@ def test_a_source_in_a_tier_of_its_own_hands_its_rows_on(tmp_path: Path) -> None
 
 def test_a_table_has_no_channel(tmp_path: Path) -> None:
     text = TWO_TABLES + "tiers:\n  side: {steps: [orders, names]}\n  near: {steps: [known]}\nedges:\n"
-    check(tmp_path, text + '  «"names -> known": {compression: zstd}\n', "edge-from-source", "is a table, which each tier reads itself")
+    check(tmp_path, text + '  «"names -> known": {compression: zstd}\n', "edge-from-source", "is static, so each tier reads it itself")
     assert problems(tmp_path, text + '  "orders -> known": {compression: zstd}\n') == []
 
 
@@ -245,7 +245,10 @@ def test_a_tier_runs_on_hosts_and_not_on_places_of_data(tmp_path: Path) -> None:
     on_group = CUT.replace("[known, hot]", "[known, hot], group: hosts")
     assert problems(tmp_path, on_group + "groups: {hosts: {members: [{at: pc-7.example.org}, {at: node_b}]}}\n") == []
     check(
-        tmp_path, on_group + "groups: {hosts: {members: [{at: a}, {at: «/mnt/a}]}}\n", "group-host", '"/mnt/a" cannot be the name of a host'
+        tmp_path,
+        on_group + "groups: {hosts: {members: [{at: a}, {at: «/mnt/a}]}}\n",
+        "group-host",
+        '"/mnt/a" is not a valid name of a host',
     )
     assert problems(tmp_path, CHAIN.replace("out/kept,", "out/kept, to: disks,") + "groups: {disks: {members: [{at: /mnt/a}]}}\n") == []
 
@@ -255,7 +258,7 @@ ONE_CHANNEL = FORK + "tiers:\n  near: {steps: [known]}\n  far: {steps: [one, two
 
 def test_edges_that_share_a_channel_say_the_same(tmp_path: Path) -> None:
     edges = '  "known -> one": {compression: zstd}\n  «"known -> two": {compression: gzip}\n  "known -> split": {compression: zstd}\n'
-    check(tmp_path, ONE_CHANNEL + edges, "edges-differ", "share one channel, and differ in compression; write the same")
+    check(tmp_path, ONE_CHANNEL + edges, "edges-differ", "share one channel, but differ in compression; write the same")
     assert problems(tmp_path, ONE_CHANNEL + edges.replace("«", "").replace("gzip", "zstd")) == []
 
 
@@ -279,11 +282,11 @@ SHARED = "edges:\n  %s: {channel: {path: hand}%s}\n  %s: {channel: {path: %s}%s}
 def test_two_channels_do_not_lie_in_one_place(tmp_path: Path) -> None:
     text = CHAIN + "tiers:\n  near: {steps: [known]}\n  mid: {steps: [hot]}\n  core: {steps: [tagged]}\n"
     edges = SHARED % ('"known -> hot"', "", '"hot -> tagged"', "«./hand", "")
-    check(tmp_path, text + edges, "channel-shared", 'where edge "known -> hot" lies (folder hand)')
-    check(tmp_path, text + edges.replace("./hand", "hand/deep"), "channel-shared", "lies in folder hand/deep")
+    check(tmp_path, text + edges, "channel-shared", 'which edge "known -> hot" (folder hand) also uses')
+    check(tmp_path, text + edges.replace("./hand", "hand/deep"), "channel-shared", "is folder hand/deep")
     assert problems(tmp_path, text + edges.replace("«./hand", "hand2")) == []
     topics = edges.replace("path: hand}", "topic: t, bootstrap: b}").replace("path: «./hand}", "topic: «t, bootstrap: b}")
-    check(tmp_path, text + topics, "channel-shared", "lies in topic t")
+    check(tmp_path, text + topics, "channel-shared", "is topic t")
     assert problems(tmp_path, text + topics.replace("«t, bootstrap: b", "t, bootstrap: c")) == []
 
 
@@ -293,7 +296,7 @@ def test_a_place_is_shared_by_what_one_union_reads_and_its_writers_agree(tmp_pat
     differing = edges.replace(
         '"cold -> both": {channel: {path: hand}, compression: zstd', '«"cold -> both": {channel: {path: hand}, pack: {rows: 5}'
     )
-    check(tmp_path, FAN_IN + differing, "edges-differ", "write into folder hand, and differ in compression, pack")
+    check(tmp_path, FAN_IN + differing, "edges-differ", "write to folder hand, but differ in compression, pack")
     assert problems(tmp_path, FAN_IN + edges.replace("zstd}\n", "zstd, limit: {rows: 5}}\n", 1)) == []
 
 
@@ -307,7 +310,7 @@ def test_a_place_is_shared_by_the_tiers_that_read_one_node(tmp_path: Path) -> No
     text = FORK + "tiers:\n  near: {steps: [known, split]}\n  a: {steps: [one]}\n  b: {steps: [two]}\n"
     edges = SHARED % ('"known -> one"', "", '"known -> two"', "«hand", "")
     assert problems(tmp_path, text + edges.replace("«", "")) == []
-    check(tmp_path, text + edges.replace("«hand", "«hand/deep"), "channel-shared", "lies in folder hand/deep")
+    check(tmp_path, text + edges.replace("«hand", "«hand/deep"), "channel-shared", "is folder hand/deep")
 
 
 @pytest.mark.parametrize("step", ["join: {key: [id], how: semi}", "merge: {how: intersect, key: [id]}"])
@@ -321,18 +324,18 @@ def test_two_unions_do_not_share_a_place(tmp_path: Path) -> None:
     text = FAN_IN.replace("sinks:\n", "  more: {from: [hot, cold]}\nsinks:\n  shown: {from: more, type: console}\n")
     text = text.replace("core: {steps: [both]}", "core: {steps: [both]}\n  rest: {steps: [more]}")
     edges = SHARED % ('"hot -> both"', "", '"cold -> more"', "«hand", "")
-    check(tmp_path, text + edges, "channel-shared", 'where edge "hot -> both" lies')
+    check(tmp_path, text + edges, "channel-shared", 'which edge "hot -> both" (folder hand) also uses')
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (CUT + 'edges:\n  "hot -> tagged": {channel: {path: «out/kept/in}}\n', 'sink "kept" uses'),
-        (CUT + 'edges:\n  "hot -> tagged": {channel: {path: «data}}\n', 'source "orders" uses'),
+        (CUT + 'edges:\n  "hot -> tagged": {channel: {path: «out/kept/in}}\n', 'sink "kept" also uses'),
+        (CUT + 'edges:\n  "hot -> tagged": {channel: {path: «data}}\n', 'source "orders" also uses'),
         (
             CUT.replace("kept: {from: tagged, type: files, path: out/kept, format: json}", "kept: " + KAFKA % ("b", "t"))
             + 'edges:\n  "hot -> tagged": {channel: {topic: «t}}\n',
-            'sink "kept" uses',
+            'sink "kept" also uses',
         ),
     ],
 )
@@ -366,12 +369,12 @@ def test_a_channel_over_kafka_has_brokers(tmp_path: Path) -> None:
         tmp_path,
         CUT + edges,
         "channel-cluster",
-        'no node of the flow names any; name the brokers: channel: {type: kafka, bootstrap: "broker1:9092"}',
+        'no node of the flow has `bootstrap`; add the brokers: channel: {type: kafka, bootstrap: "broker1:9092"}',
     )
     one = CUT.replace("sinks:\n", "sinks:\n  sent: " + KAFKA % ("b1", "t") + "\n")
     assert problems(tmp_path, one + edges.replace("«", "")) == []
     two = one.replace("sinks:\n", "sinks:\n  more: " + KAFKA % ("b2", "t") + "\n")
-    check(tmp_path, two + edges, "channel-cluster", "nodes name b1 and b2")
+    check(tmp_path, two + edges, "channel-cluster", "nodes have b1 and b2")
     assert problems(tmp_path, two + edges.replace("«kafka", "{type: kafka, bootstrap: b1}")) == []
     assert problems(tmp_path, two) == []
 

@@ -49,17 +49,24 @@ def test_a_plan_says_which_rows_come_too_late_and_what_becomes_of_them(tmp_path:
     assert problems == []
     assert flow is not None
     (hint,) = build_plan(flow).hints
-    assert hint == '"kept" closes a folder by time when rows 10m newer than its end have come; later rows for it are dead letters (late)'
+    assert hint == '"kept" closes a folder by time when rows 10m newer than its end have arrived; later rows for it are dead letters (late)'
 
 
 def test_a_plan_says_that_late_rows_open_a_folder_again(tmp_path: Path) -> None:
     flow, _ = checked(tmp_path, "files", late="reopen")
     assert flow is not None
     (hint,) = build_plan(flow).hints
-    assert hint.endswith("later rows for it take its marker away until it is closed again")
+    assert hint.endswith("later rows for it remove its completion marker until it is closed again")
 
 
-@pytest.mark.parametrize(("sink", "why"), [("objects", "is written once"), ("hdfs", "is written once"), ("delta", "to be complete")])
+@pytest.mark.parametrize(
+    ("sink", "why"),
+    [
+        ("objects", "a completion marker cannot be removed"),
+        ("hdfs", "a completion marker cannot be removed"),
+        ("delta", "marks as complete"),
+    ],
+)
 def test_what_is_said_to_be_complete_there_cannot_be_opened_again(tmp_path: Path, sink: str, why: str) -> None:
     _, (problem,) = checked(tmp_path, sink, late="reopen")
     assert problem.code == "close-reopen"

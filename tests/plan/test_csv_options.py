@@ -43,15 +43,15 @@ WRONG = [
     ('delimiter: ""', "has 0 characters"),
     ('delimiter: "\\n"', "line end"),
     ("delimiter: \\t", "a backslash and a t"),
-    ("delimiter: '\"'", "holds the quote"),
+    ("delimiter: '\"'", "contains the quote"),
     ("quote: ab", "not one ASCII character"),
     ("quote: x", "not one ASCII character"),
     ('quote: "§"', "not one ASCII character"),
-    ('quote: ","', "holds the quote"),
+    ('quote: ","', "contains the quote"),
     ("escape: x", "not one ASCII character"),
     ('escape: "\\\\\\\\"', "not one ASCII character"),
-    ('escape: ","', "in the delimiter too"),
-    ("escape: '\"'", "is the quote"),
+    ('escape: ","', "also in the delimiter"),
+    ("escape: '\"'", "is the same as the quote"),
     ("null: []", "is empty"),
     ('null: ["a\\nb"]', "line end"),
     ("quoted_null: yes_please", "cannot be"),
@@ -59,7 +59,7 @@ WRONG = [
     ("extra_cells: keep", "cannot be"),
     ("encoding: utf-17", "not a known encoding"),
     ("encoding: base64", "not a known encoding"),
-    ("quote: none | quoted_null: typed", "means nothing beside quote: none"),
+    ("quote: none | quoted_null: typed", "has no effect with quote: none"),
 ]
 OF_FILES = [
     ('comment: " "', "is ' '"),
@@ -68,10 +68,10 @@ OF_FILES = [
     ("line_end: lfcr", "cannot be"),
     ("header_names: lower", "cannot be"),
     ("columns: {amount: x}", "its schema does not have"),
-    ("header: false | columns: {id: x}", "means nothing beside header: false"),
-    ("header: false | header_names: trim", "means nothing beside header: false"),
-    ("header: false | parse: spark | quote: none", "parse: spark does not know"),
-    ("header: false | parse: spark | null: [a, b]", "parse: spark does not know"),
+    ("header: false | columns: {id: x}", "has no effect with header: false"),
+    ("header: false | header_names: trim", "has no effect with header: false"),
+    ("header: false | parse: spark | quote: none", "parse: spark does not support"),
+    ("header: false | parse: spark | null: [a, b]", "parse: spark does not support"),
 ]
 
 

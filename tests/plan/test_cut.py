@@ -140,7 +140,7 @@ def test_queries_that_read_alike_are_told_so_and_of_together_only_where_it_reads
     assert [query.name for query in plan.queries] == ["kept", "counts"]
     assert plan.hints == ("queries kept and counts read tweets and run known, hot and tagged twice; each at its own pace",)
     shared = flow(source(), sink("one", "tweets"), sink("two", "tweets"), folder=folder)
-    assert build_plan(shared).hints == ("queries one and two read tweets twice; `together: NAME` on their sinks would do it once",)
+    assert build_plan(shared).hints == ("queries one and two read tweets twice; write `together: NAME` on their sinks to do it once",)
     assert [query.stateful for query in plan.queries] == [False, True]
 
 
@@ -166,7 +166,7 @@ def test_a_source_that_cannot_be_read_again_is_at_least_once() -> None:
     made = flow(source("q", type_="queue", watermark=None), sink("k", "q"))
     types = {"queue": NodeType("queue", "source", "", ())}
     path = path_guarantee(made, made.sources["q"], made.sinks["k"], source_types=types, sink_types=sink_types())
-    assert (path.guarantee, path.reason) == ("at least once", "queue cannot hand out again what it handed out once")
+    assert (path.guarantee, path.reason) == ("at least once", "queue cannot be re-read identically")
 
 
 def test_a_plan_is_a_function_of_the_flow(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_the_same_flow_goes_on(made: Flow) -> None:
     plan = build_plan(made)
     changes = diff_plans(stored(plan), plan)
     assert [change.fate for change in changes.queries] == ["unchanged", "unchanged"]
-    assert "after Batch 7; nothing is read again" in changes.queries[0].says
+    assert "after Batch 7; nothing is re-read" in changes.queries[0].says
 
 
 def test_a_changed_filter_keeps_the_state_and_is_named(made: Flow) -> None:
@@ -61,7 +61,7 @@ def test_a_sink_of_another_type_is_refused_once_a_batch_was_decided_for_it(made:
     before = {name: replace(query, types={sink: "console"}, fingerprint="other") for name, query in stored(plan).items()}
     refused = next(change for change in diff_plans(before, plan).queries if change.fate == "refused")
     assert refused.name == plan.queries[0].name
-    assert refused.says == f"{sink} was of type console: what was decided for it is nothing to files"
+    assert refused.says == f"the type of sink {sink} changed from console to files: its committed Batches do not apply to the new type"
     assert f'give sink "{sink}" another id' in refused.remedy
     assert not diff_plans({name: replace(query, last_batch=None, sources={}) for name, query in before.items()}, plan).refused
 
@@ -86,7 +86,7 @@ def test_a_query_that_begins_or_ceases_to_keep_state_needs_a_new_checkpoint() ->
     plain = build_plan(flow(source(), step("a", "tweets", Filter("id > 1")), sink("k", "a")))
     distinct = build_plan(flow(source(), step("a", "tweets", Sql("SELECT DISTINCT ts FROM tweets")), sink("k", "a")))
     assert "would keep state" in diff_plans(stored(plain), distinct).queries[0].says
-    assert "keeps no state any more" in diff_plans(stored(distinct), plain).queries[0].says
+    assert "no longer keeps state" in diff_plans(stored(distinct), plain).queries[0].says
 
 
 def test_sources_that_come_and_go_are_told() -> None:

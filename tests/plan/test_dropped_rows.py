@@ -46,20 +46,23 @@ def notes(tmp_path: Path, step: str) -> list[str]:
 @pytest.mark.parametrize(
     ("step", "told"),
     [
-        ("{from: a, select: {id: id, tag: explode(tags)}}", ["explode(tags) makes no row", "tags is null or empty", "explode_outer(tags)"]),
+        ("{from: a, select: {id: id, tag: explode(tags)}}", ["explode(tags) drops a row", "tags is null or empty", "explode_outer(tags)"]),
         ("{from: a, select: {id: id, tag: 'inline(transform(tags, x -> struct(x)))'}}", ["inline(", "inline_outer("]),
-        ('{from: a, sql: "SELECT id, posexplode(tags) AS (p, t) FROM a"}', ["posexplode_outer(tags) keeps it", "set off against"]),
+        (
+            '{from: a, sql: "SELECT id, posexplode(tags) AS (p, t) FROM a"}',
+            ["posexplode_outer(tags) keeps it", "sets such rows off against"],
+        ),
         ('{from: a, sql: "SELECT id, t FROM a LATERAL VIEW explode(tags) x AS t"}', ["LATERAL VIEW explode(tags)", "LATERAL VIEW OUTER"]),
         ('{from: a, sql: "SELECT id, t FROM a LATERAL VIEW explode(arrays_zip(tags, tags)) x AS t"}', ["ARRAYS_ZIP(tags, tags) is null"]),
-        ("{from: [a, n], join: {key: [k]}}", ["rows of a with null in k meet no row", "how: left keeps them"]),
-        ("{from: [a, p], join: {key: [id, k], how: semi}}", ["rows of a with null in k meet no row"]),
+        ("{from: [a, n], join: {key: [k]}}", ["rows of a with null in k match no row", "how: left keeps them"]),
+        ("{from: [a, p], join: {key: [id, k], how: semi}}", ["rows of a with null in k match no row"]),
         (f"{{from: [a, c], join: {{key: [k], how: right, {WITHIN}}}}}", ["rows of a with null in k", "how: full keeps them"]),
-        ("{from: a, dedupe: {key: [k], time: ts, within: 1h}}", ["null is a value like others in k", "folded in the ledger"]),
-        ("{from: a, dedupe: {key: [id, k]}}", ["null is a value like others in k", "equal in the rest of the key"]),
-        ('{from: [a, n], sql: "SELECT a.id, n.nid FROM a JOIN n ON a.k = n.k"}', ["JOIN leaves out rows", "a.k and n.k"]),
-        ('{from: [a, n], sql: "SELECT a.id, n.nid FROM a JOIN n USING (k)"}', ["a null in k makes it"]),
-        ('{from: [a, e], sql: "SELECT id FROM a INTERSECT SELECT id FROM e"}', ["INTERSECT gives equal rows once"]),
-        ('{from: [a, e], sql: "SELECT id FROM a EXCEPT SELECT id FROM e"}', ["EXCEPT gives equal rows once"]),
+        ("{from: a, dedupe: {key: [k], time: ts, within: 1h}}", ["null counts as a value in k", "the ledger counts the others as folded"]),
+        ("{from: a, dedupe: {key: [id, k]}}", ["null counts as a value in k", "equal in the rest of the key"]),
+        ('{from: [a, n], sql: "SELECT a.id, n.nid FROM a JOIN n ON a.k = n.k"}', ["JOIN drops rows", "a.k and n.k"]),
+        ('{from: [a, n], sql: "SELECT a.id, n.nid FROM a JOIN n USING (k)"}', ["rows with a null in k"]),
+        ('{from: [a, e], sql: "SELECT id FROM a INTERSECT SELECT id FROM e"}', ["INTERSECT outputs equal rows once"]),
+        ('{from: [a, e], sql: "SELECT id FROM a EXCEPT SELECT id FROM e"}', ["EXCEPT outputs equal rows once"]),
     ],
 )
 def test_rows_that_may_go_are_told_with_what_keeps_them(tmp_path: Path, step: str, told: list[str]) -> None:

@@ -69,7 +69,7 @@ def test_what_may_raise_stays_with_spark_before_a_sink_that_commits_unit_by_unit
     topic = replace(OUT, type="kafka", options={"bootstrap": "127.0.0.1:9", "topic": "out", "format": "json"})
     query = planned(step("last", "rows", Filter(predicate)), topic)
     assert placed(query)["last"] == stage
-    told = {} if stage == "vector" else {"last": "what may raise, before a sink that commits unit by unit"}
+    told = {} if stage == "vector" else {"last": "an expression that can fail, before a sink that commits each task output"}
     assert query.by_spark == told
     assert placed(planned(step("last", "rows", Filter(predicate)), OUT))["last"] == "vector", "a sink that commits a Batch as a whole"
 
@@ -80,15 +80,15 @@ def test_what_may_raise_stays_with_spark_before_a_sink_that_commits_unit_by_unit
         ("lower(user) = 'a'", "lower()"),
         ("price > 3", "DECIMAL(9,2) with INT"),
         ("id > 1.5", "the number 1.5"),
-        (r"user = 'a\n'", "a text that is Spark's to read"),
-        ("user = 'a''b'", "a text that is Spark's to read"),
-        ("user LIKE 'it '' s'", "a pattern that is no constant"),
+        (r"user = 'a\n'", "a text that only Spark can parse"),
+        ("user = 'a''b'", "a text that only Spark can parse"),
+        ("user LIKE 'it '' s'", "a pattern that is not a constant"),
         ("try_cast(user AS INT) > 3", "try_cast()"),
         ("rand() > id", "rand()"),
         ("ts > current_timestamp()", "current_timestamp()"),
         ("user = id", "STRING with BIGINT"),
         ("concat_ws('-', user, user) = 'a-a'", "concat_ws()"),
-        ("id > -(-2147483648)", "a constant that is computed with"),
+        ("id > -(-2147483648)", "a computation with a constant"),
         ("ts > '\u0662\u0660\u0662\u0666-01-01'", "the time '\u0662\u0660\u0662\u0666-01-01'"),
     ],
 )
@@ -109,7 +109,7 @@ def test_no_other_function_of_sparks_is_read_as_one_that_is_portable() -> None:
     assert found == PORTABLE
 
 
-EARLY = "what may raise beside an equality: Spark may ask it of more rows"
+EARLY = "an expression that can fail beside an equality: Spark may evaluate it on more rows"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_an_equality_and_what_a_select_makes_of_its_column_meet_behind_it() -> N
 
 def test_a_step_before_one_of_sparks_stays_with_it() -> None:
     query = planned(step("some", "rows", Filter("id > 3")), step("last", "some", Sql("SELECT * FROM some")), OUT)
-    assert query.by_spark == {"some": "before last, which runs outside the tail", "last": "sql steps are Spark's"}
+    assert query.by_spark == {"some": "before last, which runs outside the Python worker", "last": "sql steps always run in Spark"}
 
 
 def test_a_query_with_state_and_one_that_asks_for_spark_stay_as_they_are() -> None:
@@ -162,5 +162,5 @@ def test_the_text_names_the_engine_of_each_step() -> None:
         flow(ROWS, step("last", "rows", Filter("id > 3")), OUT, sink("other", "low"), step("low", "rows", Filter("lower(user) = 'a'")))
     )
     text = " ".join(explain(plan).split())
-    assert "filter: id > 3 [tail (vector)]" in text
+    assert "filter: id > 3 [vectorised SQL]" in text
     assert "filter: lower(user) = 'a' [Spark: lower()]" in text

@@ -26,12 +26,12 @@ def plan(tmp_path: Path) -> FlowPlan:
 
 def test_the_text_tells_stages_guarantee_unit_hints_and_changes(plan: FlowPlan) -> None:
     text = explain(plan, diff_plans({}, plan.tiers[0]))
-    assert "query counts: a Batch as soon as the last is done, keeps state" in text
+    assert "query counts: a Batch as soon as the previous one is done, keeps state" in text
     assert "[state; watermark ts 10m of tweets]" in text
     assert "tweets -> kept: exactly once" in text
-    assert text.index("hints") < text.index("against the state that is there")
-    headings = [line.strip() for line in text.splitlines() if re.match(r"  (decoded|Spark|Python stage|tail)", line)]
-    assert [heading.split()[0] for heading in headings] == ["tail:", "decoded", "Spark", "Python", "Spark", "tail:"]
+    assert text.index("hints") < text.index("changes since the stored state")
+    headings = [line.strip() for line in text.splitlines() if re.match(r"  (decoded|Spark|Python stage|Python worker)", line)]
+    assert [heading.split()[0] for heading in headings] == ["Python", "decoded", "Spark", "Python", "Spark", "Python"]
 
 
 def test_the_text_fits_a_hundred_columns(plan: FlowPlan) -> None:

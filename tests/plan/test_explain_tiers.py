@@ -63,7 +63,7 @@ def test_the_head_names_the_tiers_and_counts_the_queries(three: Flow) -> None:
     lines = explain(plan_flow(three)).splitlines()
     assert lines[0] == "flow tweets: 3 tiers (edge, core, store), 4 queries"
     assert "tier edge: on group hosts, 2 cores, 1.0 GiB, a Batch every 1s" in lines
-    assert "tier store: acknowledges what has left its state" in lines
+    assert "tier store: acknowledges rows when they have left its state" in lines
 
 
 def test_a_tier_says_how_many_workers_share_its_batches(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_tier_says_how_many_workers_share_its_batches(tmp_path: Path) -> None:
         tier("last", "tagged", group="hosts", workers=3),
     )
     lines = explain(plan_flow(made)).splitlines()
-    assert "tier edge: one worker on each host of group hosts (they share each Batch)" in lines
-    assert "tier core: one worker on each host (they share each Batch)" in lines
+    assert "tier edge: one worker on each host of group hosts (the workers share each Batch)" in lines
+    assert "tier core: one worker on each host (the workers share each Batch)" in lines
     assert "tier last: on group hosts, 3 workers share each Batch" in lines
     assert [each["workers"] for each in as_json(plan_flow(made))["tiers"]] == ["each", "each", 3]
 
@@ -83,8 +83,8 @@ def test_a_tier_says_how_many_workers_share_its_batches(tmp_path: Path) -> None:
 def test_ends_of_channels_are_words_and_no_secret_is_told(three: Flow) -> None:
     plan = plan_flow(three)
     text = explain(plan)
-    assert "hot_to_core  <- hot     hands over to core" in text
-    assert "takes over from edge" in text
+    assert "hot_to_core  <- hot     writes to core" in text
+    assert "reads from edge" in text
     told = text + json.dumps(as_json(plan)) + as_mermaid(plan)
     assert SECRET not in told
     assert "bootstrap" not in told
@@ -93,15 +93,15 @@ def test_ends_of_channels_are_words_and_no_secret_is_told(three: Flow) -> None:
 def test_every_property_stands_with_the_place_that_says_it(three: Flow) -> None:
     (channel,) = (each for each in as_json(plan_flow(three))["channels"] if each["id"] == "hot_to_core")
     found = {name: (each["value"], each["said"]) for name, each in channel["properties"].items()}
-    assert found["channel"] == ("topic t at b:9092, 4 partitions where it is made, config (secret)", "edge")
+    assert found["channel"] == ("topic t at b:9092, 4 partitions when it is created, config (secret)", "edge")
     assert found["compression"] == ("zstd", "edge")
-    assert found["encryption"] == ("AES-GCM, key k1 writes, known are k1", "edge")
+    assert found["encryption"] == ("AES-GCM; key k1 encrypts; keys are k1", "edge")
     assert found["pack"] == ("100 rows, 768.0 KiB, linger 0.05s", "edge, built-in, defaults.edge")
-    assert found["ordering"] == ("none: the order of a source's rows is not kept across it", "built-in")
+    assert found["ordering"] == ("none: the channel does not keep the order of a source's rows", "built-in")
     assert found["limit"] == ("5,000 rows/s", "edge")
     assert found["low_water"] == ("7 rows, 2.0 GiB", "edge, built-in")
     assert found["durability"] == ("store_on_failure", "edge")
-    assert found["spill"] == ("1.0 GiB at most", "built-in")
+    assert found["spill"] == ("at most 1.0 GiB", "built-in")
     (other,) = (each for each in as_json(plan_flow(three))["channels"] if each["id"] == "tagged_to_store")
     assert other["properties"]["compression"] == {"value": "lz4", "said": "defaults.edge"}
     assert other["properties"]["low_water"]["said"] == "half of high_water"
@@ -129,9 +129,9 @@ def test_the_picture_has_a_box_for_each_tier_and_a_cylinder_for_each_channel_wit
 def test_steps_behind_a_cut_that_depend_on_lateness_or_order_are_named(three: Flow, tmp_path: Path) -> None:
     (tmp_path / "keeps.py").write_text("class Seen:\n    def __call__(self, row):\n        return row\n")
     hints = as_json(plan_flow(three))["hints"]
-    assert [hint for hint in hints if hint.endswith("cutting may change which rows count as late")]
+    assert [hint for hint in hints if hint.endswith("splitting into tiers may change which rows are late")]
     fused = as_json(plan_flow(replace(three, tiers={})))["hints"]
-    assert not [hint for hint in fused if "cutting" in hint]
+    assert not [hint for hint in fused if "splitting" in hint]
     before = cut(tweets(tmp_path), tier("edge", "known hot tagged hashtags by_hour"), tier("store", "counts"))
     assert not [hint for hint in as_json(plan_flow(before))["hints"] if "late" in hint], "it stands before the cut"
     made = flow(source(), step("a", "tweets", Filter("id > 1")), step("d", "a", Dedupe(("id",))), sink("k", "d"), folder=tmp_path)
@@ -166,7 +166,7 @@ def test_a_best_effort_edge_makes_the_whole_path_at_most_once_and_is_named() -> 
 def test_an_edge_with_a_spill_is_exactly_once_and_its_bound_is_told() -> None:
     path = paths_of(chain(ab="store_on_failure"))["tweets -> kept"]
     assert (path.guarantee, path.weakest, path.strengthen) == ("exactly once", (), "")
-    assert '"a -> b" keeps what cannot be handed over at once, up to 1.0 GiB, and then its feeder waits' in path.reason
+    assert '"a -> b" stores up to 1.0 GiB of rows that cannot be written immediately; then the writing tier waits' in path.reason
 
 
 def test_an_end_that_may_double_is_the_weakest_and_with_a_lossy_edge_nothing_is_left() -> None:
@@ -176,7 +176,7 @@ def test_an_end_that_may_double_is_the_weakest_and_with_a_lossy_edge_nothing_is_
     lossy = replace(made, edges={"a -> b": EdgeProperties(durability="best_effort")})
     path = paths_of(lossy)["tweets -> kept"]
     assert path.guarantee == "nothing"
-    assert "more than at least once needs another end" in path.strengthen
+    assert "a better guarantee than at least once also needs another source or sink" in path.strengthen
 
 
 def test_the_delivery_of_a_flow_is_asked_of_its_own_sinks_and_of_no_channel() -> None:

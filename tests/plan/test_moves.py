@@ -92,7 +92,7 @@ def test_a_fused_flow_goes_on_where_the_end_of_its_chain_is() -> None:
     changes, moves = compared(declared(**CUT), declared())
     assert fates(changes) == {"kept": "kept", "other": "kept", "x.a_to_y": "gone", "x.other": "gone", "y.kept": "gone"}
     (channel,) = changes.channels
-    assert (channel.fate, "nothing that was not read" in channel.says) == ("gone", True)
+    assert (channel.fate, "no unread rows" in channel.says) == ("gone", True)
     arrivals = {arrival.query.name: arrival for arrival in moves.arrivals}
     assert arrivals["kept"].donors["tweets"].query.name == "a_to_y"
     assert arrivals["kept"].adopts == {"kept": ("y-kept-0",)}
@@ -104,7 +104,7 @@ def test_rows_that_wait_in_a_channel_refuse_it_with_their_number_and_the_remedy(
     assert refused.fate == "refused"
     assert '7 rows in channel "a_to_y" have not been read by "y.kept"' in refused.says
     assert "--once" in refused.remedy
-    assert "7 rows that were not read" in changes.channels[0].says
+    assert "7 unread rows" in changes.channels[0].says
     assert changes.refused
     assert moves.refusals
 
@@ -122,16 +122,16 @@ def test_queries_that_have_not_read_the_same_refuse_to_become_one() -> None:
     changes, _ = compared(declared(), one, {"kept": "all", "other": "less"})
     refused = next(change for change in changes.queries if change.label == "x.a_to_y")
     assert refused.fate == "refused"
-    assert '"kept" (position 3) and "other" (position 3) have not read the same of tweets' in refused.says
+    assert '"kept" (position 3) and "other" (position 3) have read tweets to different positions' in refused.says
 
 
 def test_state_whose_step_is_fed_by_another_name_cannot_be_taken_along_and_the_plan_says_how_it_is_made_again() -> None:
     changes, _ = compared(declared(stateful=True), declared(stateful=True, **CUT))
     refused = next(change for change in changes.queries if change.label == "y.kept")
     assert refused.fate == "refused"
-    assert 'what "kept" remembers (after Batch 9) cannot be taken along' in refused.says
+    assert 'the state of "kept" (after Batch 9) cannot be moved' in refused.says
     assert "scribengin reset" in refused.remedy
-    assert "read its sources from their start" in refused.remedy
+    assert "which rebuilds the state from the start of the sources" in refused.remedy
     changes, _ = compared(declared(), declared(stateful=True, **CUT))
     assert "would keep state" in next(change for change in changes.queries if change.label == "y.kept").says
 
@@ -148,7 +148,7 @@ def test_a_query_with_state_stays_where_it_is_while_others_are_moved_before_it()
 
 def test_a_batch_of_which_some_is_committed_must_end_where_it_began() -> None:
     changes, _ = compared(declared(), declared(**CUT), kept={"pending": True})
-    assert "has begun to hand over a Batch" in next(change for change in changes.queries if change.label == "x.a_to_y").says
+    assert "has a Batch that is not completely written" in next(change for change in changes.queries if change.label == "x.a_to_y").says
 
 
 def test_a_sink_that_changes_in_the_same_step_is_refused() -> None:
@@ -172,7 +172,7 @@ def test_a_channel_in_another_place_is_begun_anew_when_the_old_one_is_read() -> 
     after = replace(before, edges={"a -> b": EdgeProperties(channel=Channel(path="elsewhere"))})
     changes, moves = compared(before, after)
     assert {arrival.query.name for arrival in moves.arrivals} == {"a_to_y", "kept"}
-    assert "lies in another place" in changes.channels[0].says
+    assert "has a new location" in changes.channels[0].says
     changes, _ = compared(before, after, kept={"read": {"a": 1}})
     assert changes.refused
 
@@ -193,7 +193,7 @@ def test_properties_hold_from_the_next_batch_unless_what_is_under_way_would_cont
     after = replace(before, edges={"a -> b": edge})
     (channel,) = compared(before, after, kept={"read": {"a": 1}})[0].channels
     assert (channel.fate, channel.changed) == (fate, changed)
-    assert ("99 rows" in channel.says) == (fate == "refused")
+    assert ("99 unread rows" in channel.says) == (fate == "refused")
     (drained,) = compared(before, after)[0].channels
     assert drained.fate == "kept"
 
@@ -225,7 +225,7 @@ def test_a_new_sink_behind_a_feeder_that_is_moved_is_told_to_miss_what_was_read_
     changes, _ = compared(before, after)
     new = next(change for change in changes.queries if change.label == "y.other")
     assert new.fate == "new"
-    assert "a_to_y has nothing of what its feeder had read before" in new.says
+    assert "a_to_y does not contain the rows that its writer read before" in new.says
 
 
 def test_a_query_whose_letters_wait_to_be_replayed_is_not_left_for_another_and_says_so_where_its_sink_goes() -> None:
@@ -240,7 +240,7 @@ def test_a_query_whose_letters_wait_to_be_replayed_is_not_left_for_another_and_s
     without = plan_flow(replace(declared(), sinks={"other": declared().sinks["other"]}, steps={"a": declared().steps["a"]}))
     changes, moves = flow_changes(without, None, list(stored.values()), [], lambda query, source: query.sources[source])
     (gone,) = [change for change in changes.queries if change.fate == "gone"]
-    assert (moves.refusals, gone.says.partition("; 2 ")[2]) == ((), "dead letters wait to be replayed until one does again")
+    assert (moves.refusals, gone.says.partition("; 2 ")[2]) == ((), "dead letters wait to be replayed until a sink uses it again")
 
 
 def chain(names: str, stateful: str = "", **tiers: str) -> Flow:
@@ -310,7 +310,7 @@ def test_what_waits_behind_the_place_of_a_new_tier_is_to_be_read_first_and_what_
 def test_a_step_that_kept_state_and_goes_with_its_tier_is_told_of() -> None:
     changes, moves = compared(chain("a b c", "b", x="a", y="b", z="c kept"), chain("a c", x="a", z="c kept"))
     assert moves.refusals
-    assert 'what "y.b_to_z" remembers' in next(change.says for change in changes.queries if change.label == "x.a_to_z")
+    assert 'the state of "y.b_to_z"' in next(change.says for change in changes.queries if change.label == "x.a_to_z")
 
 
 SUMMED = chain("a b c", "b", x="a", y="b", z="c kept")
@@ -339,7 +339,7 @@ def test_a_step_with_state_goes_on_with_it_where_its_tier_is_cut_otherwise(
     (label,) = state
     assert {source: (each.query.label, each.position) for source, each in arrivals[label].donors.items()} == donors
     says = next(change.says for change in changes.queries if change.label == label)
-    assert says.startswith(f"goes on with the state of {state[label]} (after Batch 9)")
+    assert says.startswith(f"continues with the state of {state[label]} (after Batch 9)")
 
 
 def test_what_waits_for_a_step_with_state_in_a_channel_that_goes_is_read_before() -> None:
@@ -352,8 +352,8 @@ def test_what_waits_for_a_step_with_state_in_a_channel_that_goes_is_read_before(
 def test_the_name_of_what_feeds_a_step_keeps_its_state() -> None:
     changes, _ = compared(SUMMED, chain("a m b c", "b", x="a", w="m", y="b", z="c kept"))
     refused = next(change for change in changes.queries if change.label == "y.b_to_z")
-    assert "would read what is called m, and were fed by a" in refused.says
-    assert refused.remedy.startswith("give the step that feeds them the name a,")
+    assert "would read m, but they read a before" in refused.says
+    assert refused.remedy.startswith("to keep the state, name their input a,")
     changes, moves = compared(SUMMED, chain("first a b c", "b", x="first", w="a", y="b", z="c kept"), b_to_z={"read": {"a": 90}})
     assert not changes.refused
     assert fates(changes)["y.b_to_z"] == "unchanged"
@@ -365,7 +365,7 @@ def test_another_state_is_never_gone_on_with() -> None:
     windowed = replace(other.steps["b"], action=Aggregate((), (("n", "count(*)"),), WindowSpec("ts", 60.0, 60.0)))
     changes, _ = compared(SUMMED, replace(other, steps={**other.steps, "b": windowed}))
     refused = next(change for change in changes.queries if change.label == "yy.b_to_z")
-    assert "no tier has just its steps with state" in refused.says
+    assert "no tier has exactly its stateful steps" in refused.says
 
 
 def test_a_sink_that_another_step_feeds_is_taken_over_with_its_options_alone() -> None:

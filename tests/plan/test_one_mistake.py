@@ -75,21 +75,34 @@ STRANGERS = re.compile(r"\b(tweets|tagged|known|kept|hosts_a|retweets|followers)
         ("how: left", "kind: left", "unknown-key", 'did you mean "how"?'),
         ("how: left", "type: left_outer", "unknown-key", 'did you mean "how"?'),
         ("how: left", "join_type: left", "unknown-key", 'did you mean "how"? ("join_type" is a word of PySpark'),
-        ("how: left", "how: left_anti", "bad-choice", "write how: left, and keep in a filter behind it"),
+        ("how: left", "how: left_anti", "bad-choice", "write how: left, then filter for rows"),
         ("key: [country], ", "", "missing-key", "add key: [COLUMN]"),
-        ("from: [valid, countries]", "from: [valid, hourly]", "cycle", "such as countries, which nothing reads"),
+        ("from: [valid, countries]", "from: [valid, hourly]", "cycle", "such as to countries, which is not used"),
         ("sum(amount)", "summ(amount)", "sql-function-unknown", 'did you mean "sum"?'),
         ("    from: events", "    from: event", "input-unknown", 'did you mean "events"?'),
         ("filter: amount > 0", 'python: "steps.py:check"', "python-module-missing", 'did you mean "steps:check"?'),
         ("filter: amount > 0", 'python: "no.py:check"', "python-module-missing", 'write "no:check", and put no.py beside the flow file'),
-        ("    watermark: ts 10m\n", "", "watermark-missing", "give events one: watermark: ts 10m"),
+        ("    watermark: ts 10m\n", "", "watermark-missing", "add to events: watermark: ts 10m"),
         ("    watermark: ts 10m\n", "    watermark: tss 10m\n", "time-column-unknown", 'did you mean "ts"?'),
         ("type: files\n    path: data/events", "type: s3\n    path: data/events", "unknown-type", "write type: objects, with `url: s3:"),
         ("type: files\n    path: data/events", "type: jdbc\n    path: data/events", "unknown-type", "type: postgres, for PostgreSQL [unk"),
-        ("type: files\n    path: data/events", "type: kinesis\n    path: data", "unknown-type", "kinesis is not supported; bring its"),
+        ("type: files\n    path: data/events", "type: kinesis\n    path: data", "unknown-type", "kinesis is not supported; copy its"),
         ("type: files\n    path: out", "type: parquet\n    path: out", "unknown-type", "write type: files, with `format: parquet`"),
         ("type: files\n    path: out", "type: mysql\n    path: out", "unknown-type", "mysql is not supported; a sink of `type: spark`"),
         ("  events:\n    type: files\n", "  events: {\n    type: files\n", "yaml-syntax", ""),
+        ("    from: events\n", "", "missing-key", "add from: with one of events, countries [missing-key]"),
+        ("from: [valid, countries]", "from: [valid]", "inputs-count", "add a second input: from: [valid, ID]"),
+        ("from: [valid, countries]", "from: [valid, countries, events]", "inputs-count", "and join events in a further step"),
+        ("how: left}", "how: left, within: 1h}", "time-within", "add time: {valid: COLUMN, countries: COLUMN}"),
+        ("    filter: amount > 0\n", "    merge: {how: union}\n", "inputs-count", "add a second input: from: [events, ID]"),
+        ("    path: out/hourly\n", "", "missing-key", "has no `path`; add path: out/table [missing-key]"),
+        (
+            "type: files\n    path: out/hourly\n    format: parquet",
+            "type: kafka\n    bootstrap: 'b:9092'\n    format: json",
+            "missing-key",
+            "add topic: TOPIC [missing-key]",
+        ),
+        ("sinks:\n", "tiers: {a: {steps: [valdi]}, b: {steps: [hourly]}}\nsinks:\n", "tier-node-unknown", 'did you mean "valid"?'),
     ],
 )
 def test_one_mistake_is_one_error_that_names_its_cause(tmp_path: Path, right: str, wrong: str, code: str, shows: str) -> None:
@@ -151,7 +164,7 @@ def test_where_no_column_is_a_timestamp_the_remedy_says_so(tmp_path: Path) -> No
     )
     (problem,) = _problems(tmp_path, text)
     assert problem.code == "watermark-missing"
-    assert "no column of events is a TIMESTAMP: make one in a select" in problem.remedy
+    assert "compute a TIMESTAMP column in a select step (events has none)" in problem.remedy
 
 
 def test_a_key_that_is_set_already_is_no_guess(tmp_path: Path) -> None:

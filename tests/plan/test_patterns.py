@@ -99,7 +99,7 @@ def test_good_backslashes_are_left_alone(text: str) -> None:
 def test_a_pattern_of_times_that_spark_refuses_is_told_with_one_that_works(text: str, letter: str, remedy: str) -> None:
     (fault,) = time_faults(text)
     assert (fault.code, fault.severity) == ("sql-time-pattern", "error")
-    assert f"the letter {letter} in" in fault.message
+    assert f"the pattern letter {letter} in" in fault.message
     assert remedy in fault.remedy
     assert text[fault.offset] in "'\""
 

@@ -31,11 +31,11 @@ def told(folder: Path, options: str, *, sink: str = "", server: str = "postgresq
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (", mode: incremental", "has mode: incremental and no `by`"),
-        (", by: at", 'has "by", which mode: snapshot does not look at'),
-        (", settle: 2s", 'has "settle", which mode: snapshot does not look at'),
-        (", waits_for: writers", 'has "waits_for", which mode: snapshot does not look at'),
-        (", static: true, mode: incremental, by: at", "is static, which is read whole, and has mode: incremental"),
+        (", mode: incremental", "has mode: incremental but no `by`"),
+        (", by: at", 'has "by", which mode: snapshot does not use'),
+        (", settle: 2s", 'has "settle", which mode: snapshot does not use'),
+        (", waits_for: writers", 'has "waits_for", which mode: snapshot does not use'),
+        (", static: true, mode: incremental, by: at", "is static and has mode: incremental; a static source is read completely"),
     ],
 )
 def test_what_a_mode_needs_and_does_not_look_at(tmp_path: Path, options: str, said: str) -> None:
@@ -69,7 +69,7 @@ def test_a_table_that_is_taken_as_it_is_then_lowers_the_guarantee_and_the_sink_m
         (tier,) = plan_flow(flow).tiers
         (path,) = [path for query in tier.queries for path in query.guarantees]
         assert path.guarantee == guarantee
-    assert path.reason == "postgres with on_change: ignore cannot hand out again what it handed out once"
+    assert path.reason == "postgres with on_change: ignore cannot be re-read identically"
 
 
 def test_units_that_commit_by_themselves_only_add_rows(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_units_that_commit_by_themselves_only_add_rows(tmp_path: Path) -> None:
     assert checked is not None
     assert not problems
     (guarantee,) = [path for query in plan_flow(checked).tiers[0].queries for path in query.guarantees]
-    assert (guarantee.guarantee, "postgres takes each unit of a Batch once" in guarantee.reason) == ("exactly once", True)
+    assert (guarantee.guarantee, "postgres commits each task output of a Batch once" in guarantee.reason) == ("exactly once", True)
     path.write_text(flow.format(server="postgresql://etl@db1/shop", options="", sink=", mode: upsert, key: [id]"))
     (problem,) = validate_file(path, {})[1]
     assert (problem.code, problem.place.line) == ("table-mode", 6)
-    assert "has visible: unit, and mode: upsert" in problem.message
+    assert "has visible: unit and mode: upsert" in problem.message

@@ -73,7 +73,7 @@ def test_a_window_that_is_not_in_the_key_is_told_where_the_key_stands(tmp_path: 
     (problem,) = told(tmp_path, by("customer"), "customer", sink=sink)
     assert problem.code == "key-incomplete"
     assert problem.message == (
-        'sink "kept" has key: [customer], but step "made" gives a row for each customer and window: '
+        'sink "kept" has key: [customer], but step "made" outputs one row for each customer and window: '
         "rows that differ only in window would overwrite one another"
     )
     assert problem.remedy.startswith("add window_start to key: [customer, window_start]")
@@ -93,7 +93,7 @@ def test_an_aggregate_in_the_key_is_told_where_groups_are_updated(tmp_path: Path
     assert problem.code == "key-computed"
     assert problem.message == (
         'sink "kept" has "n" in its key, which step "made" computes (count(*)): with emit: update a group whose value changes would'
-        " get another row, and its old one would stay"
+        " get a second row, and the old row would stay"
     )
     assert problem.remedy == "write key: [customer]"
     line = (tmp_path / "flow.yaml").read_text().splitlines()[problem.place.line - 1]
@@ -132,8 +132,12 @@ STRUCT = "SELECT window AS w, kind, count(*) AS n FROM orders GROUP BY window(ts
         (sql(HOURS), "hour", "add customer to key: [hour, customer]"),
         ([sql(HOURS), "least: {from: made, filter: n > 1}"], "customer", "add hour to key: [customer, hour]"),
         ([sql(HOURS), "s: {from: made, select: {who: customer, h: hour, n: n}}"], "who", "add h to key: [who, h]"),
-        ([by("customer"), "s: {from: made, select: [customer, n]}"], "customer", "keep the window's start on the way to the sink"),
-        ([by("kind, customer"), "s: {from: made, select: [window_end, n]}"], "window_end", "keep kind and customer on the way to the sink"),
+        ([by("customer"), "s: {from: made, select: [customer, n]}"], "customer", "keep the window's start in all steps up to the sink"),
+        (
+            [by("kind, customer"), "s: {from: made, select: [window_end, n]}"],
+            "window_end",
+            "keep kind and customer in all steps up to the sink",
+        ),
         (
             sql("SELECT customer AS who, date_trunc('day', ts) AS day, max(ts) AS ts FROM orders GROUP BY 1, 2", emit="update"),
             "who",
@@ -215,7 +219,7 @@ def test_a_key_that_may_be_right_is_taken(tmp_path: Path, steps: str | list[str]
 def test_a_group_of_all_rows_has_a_constant_as_its_key(tmp_path: Path) -> None:
     (problem,) = told(tmp_path, sql("SELECT count(*) AS n FROM orders", emit="update"), "n")
     assert problem.code == "key-computed"
-    assert problem.remedy.startswith("there is one row: select a constant for it")
+    assert problem.remedy.startswith("there is only one row: select a constant for it")
 
 
 def test_a_key_that_is_made_of_an_aggregate_is_told_and_its_group_offered(tmp_path: Path) -> None:
@@ -236,7 +240,7 @@ def test_behind_a_join_of_streams_the_key_has_what_they_are_joined_by(tmp_path: 
     steps = ["o: {from: orders, select: {id: id, op: kind, customer: customer, ts: ts}}", joined.replace("orders: ts", "o: ts")]
     (problem,) = told(tmp_path, steps, "payment, customer", sink=sink)
     assert problem.code == "key-incomplete"
-    assert 'step "made" pairs rows by id: rows that differ only in id' in problem.message
+    assert 'step "made" outputs one row for each pair of id: rows that differ only in id' in problem.message
     assert problem.remedy.startswith("add id to key: [payment, customer, id]")
     assert told(tmp_path, steps, "id, payment", sink=sink) == []
     assert told(tmp_path, steps, "id", sink=sink) == []

@@ -88,7 +88,7 @@ def test_long_names_are_cut_and_stay_names(tmp_path: Path) -> None:
 
 def test_branches_have_all_rows_and_meet_two_by_two_in_the_last_tier(tmp_path: Path) -> None:
     made = spread(declared(tmp_path, "abc"), 9, BRANCHES)
-    assert made.lines() == ["tier u_1: a", "tier u_2: b", "tier u_3: c", "tier u_4: what all of them keep"]
+    assert made.lines() == ["tier u_1: a", "tier u_2: b", "tier u_3: c", "tier u_4: rows that all of them keep"]
     steps = made.flow.steps
     assert [steps[id_].inputs for id_ in ("u_a", "u_b", "u_c")] == [("before",)] * 3
     assert (steps["u_meet_1"].inputs, steps["u"].inputs) == (("u_a", "u_b"), ("u_meet_1", "u_c"))
@@ -100,10 +100,10 @@ def test_branches_have_all_rows_and_meet_two_by_two_in_the_last_tier(tmp_path: P
 @pytest.mark.parametrize(
     ("tiers", "lines"),
     [
-        (1, ["the utilities of step u stay in one piece: there is one tier for them; what any of them keeps comes out"]),
-        (2, ["tier u_1: a, b, c", "tier u_2: what any of them keeps"]),
-        (3, ["tier u_1: a, b", "tier u_2: c", "tier u_3: what any of them keeps"]),
-        (9, ["tier u_1: a", "tier u_2: b", "tier u_3: c", "tier u_4: what any of them keeps"]),
+        (1, ["the utilities of step u are not split: only one tier is available; the output is rows that any of them keeps"]),
+        (2, ["tier u_1: a, b, c", "tier u_2: rows that any of them keeps"]),
+        (3, ["tier u_1: a, b", "tier u_2: c", "tier u_3: rows that any of them keeps"]),
+        (9, ["tier u_1: a", "tier u_2: b", "tier u_3: c", "tier u_4: rows that any of them keeps"]),
     ],
 )
 def test_a_union_means_the_same_in_any_number_of_tiers_each_test_a_branch(tmp_path: Path, tiers: int, lines: list[str]) -> None:
@@ -120,7 +120,7 @@ def test_a_union_means_the_same_in_any_number_of_tiers_each_test_a_branch(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("tiers", "utilities", "why"), [(2, "abc", "branches take three tiers"), (1, "abc", "one tier"), (9, "a", "one of them")]
+    ("tiers", "utilities", "why"), [(2, "abc", "branches need three tiers"), (1, "abc", "one tier"), (9, "a", "only one utility")]
 )
 def test_what_stays_in_one_piece_says_why(tmp_path: Path, tiers: int, utilities: str, why: str) -> None:
     flow = declared(tmp_path, utilities)
@@ -182,13 +182,13 @@ def test_what_cannot_be_spread_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("order", "schema", "branches", "told"),
     [
-        ("fixed", "NOT NULL", "id ts 10m", "may need what the one before it has made"),
+        ("fixed", "NOT NULL", "id ts 10m", "may depend on the utility before it"),
         ("free", "", "id ts 10m", 'column "id" may be null'),
         ("free", "NOT NULL", "ids ts 10m", 'reads no column "ids"'),
-        ("free", "NOT NULL", "id ts", "does not say how branches meet"),
+        ("free", "NOT NULL", "id ts", "is not a valid value of --branches"),
         ("free", "NOT NULL", "id ts 10", '"10" has no unit'),
         ("free", "NOT NULL", "id ts 10m both", '"both" is neither union nor intersect'),
-        ("free", "NOT NULL", "id+ ts 10m", 'a column of the key "id+" has no name'),
+        ("free", "NOT NULL", "id+ ts 10m", 'the key "id+" has an empty column name'),
     ],
 )
 def test_branches_that_could_not_meet_are_refused(tmp_path: Path, order: str, schema: str, branches: str, told: str) -> None:

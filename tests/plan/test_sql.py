@@ -74,7 +74,7 @@ def test_spark_expressions_are_understood(text: str) -> None:
     ("text", "at", "remedy"),
     [
         ("ID > 3", "ID", 'did you mean "id"?'),
-        ("tweets.id > 3", "tweets", "write id: an expression over one input names its columns without it"),
+        ("tweets.id > 3", "tweets", "write id; with one input, columns have no prefix"),
         ("@timestamp > 3", "@", "write it in backticks: `@timestamp`"),
         ("upper($v) = 'X'", "$", "write it in backticks: `$v`"),
         ("id > 3 AND größe = 1", "größe", "write it in backticks: `größe`"),

@@ -102,7 +102,7 @@ def test_a_test_may_be_reordered(tmp_path: Path, name: str) -> None:
         ("takes", 'utility "steps:takes" changes its record (steps.py:18)'),
         ("inside", 'utility "steps:inside" changes its record (steps.py:40)'),
         ("deep", 'utility "steps:deep" changes its record (steps.py:44)'),
-        ("whole", "is a @frame function, which runs in Spark alone"),
+        ("whole", "is a @frame function, which runs only in Spark"),
         ("sorts", 'sends records to "left" (steps.py:21)'),
         ("keep", 'utility "steps:keep": steps.py has no "keep"'),
     ],

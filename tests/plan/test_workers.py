@@ -18,9 +18,9 @@ TABLE = source("names", columns="id BIGINT, name STRING", watermark=None, static
     ("action", "inputs", "why"),
     [
         (SOME, "some", ""),
-        (Dedupe(("id",), "ts", 600.0), "some", "step last keeps state, which is one worker's"),
-        (Join(("id",)), "some names", "source names is a table, which each worker would read and count"),
-        (Python("frames:f", function=frame(lambda rows: rows)), "some", "step last is a @frame function, which may look at several rows"),
+        (Dedupe(("id",), "ts", 600.0), "some", "step last keeps state, which only one worker can hold"),
+        (Join(("id",)), "some names", "source names is static; each worker would read and count all of it"),
+        (Python("frames:f", function=frame(lambda rows: rows)), "some", "step last is a @frame function, which may combine several rows"),
     ],
     ids=["filter", "state", "table", "frame"],
 )

@@ -40,7 +40,7 @@ NO_ADDRESSES = (
 
 @pytest.mark.parametrize("text", NO_ADDRESSES)
 def test_what_is_no_address_is_refused_with_the_form_that_is(text: str) -> None:
-    with pytest.raises(Refused, match="is no address of a registry") as caught:
+    with pytest.raises(Refused, match="is not an address of a registry") as caught:
         RegistryAddress.parse(text)
     assert "zk://HOST:PORT,HOST:PORT/path" in caught.value.remedy
     assert caught.value.exit is Exit.INPUT
@@ -63,7 +63,7 @@ def test_a_login_that_is_no_user_and_password_is_refused_without_showing_it(secr
 
 
 def test_a_way_to_log_in_that_is_not_known_is_refused() -> None:
-    with pytest.raises(Refused, match='"PLAIN" is no way to log in'):
+    with pytest.raises(Refused, match='"PLAIN" is not a supported login mechanism'):
         SaslLogin("PLAIN", Secret("a:b", "${secret:env/X}"))
     SaslLogin("GSSAPI")
 

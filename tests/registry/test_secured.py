@@ -124,7 +124,7 @@ def test_who_logs_in_by_sasl_owns_what_it_makes(secured: Secured) -> None:
 
 
 def test_a_wrong_password_by_sasl_is_told_at_once(secured: Secured) -> None:
-    with pytest.raises(Forbidden, match="does not take this login") as caught:
+    with pytest.raises(Forbidden, match="rejects this login") as caught:
         open_zookeeper(RegistryAddress((secured.plain,), "/sasl"), login=sasl("ada:byron"), wait_s=DEADLINE_S)
     assert "byron" not in str(caught.value)
 

@@ -119,9 +119,9 @@ def test_names_are_put_into_paths_and_those_that_do_not_fit_are_refused() -> Non
     assert right_of_tier("tweets", "edge") == LEASE("tweets", "edge").path
     assert fence_of(LEASE("tweets", "edge").path) == LEASE_TERM("tweets", "edge").path
     for bad in ("", "Tweets", "a/b", "..", ".damaged", "a" * 64):
-        with pytest.raises(ValueError, match="is no flow of flows/<flow>/desired"):
+        with pytest.raises(ValueError, match="is not a valid flow of flows/<flow>/desired"):
             DESIRED(bad)
-    with pytest.raises(ValueError, match="is no n"):
+    with pytest.raises(ValueError, match="is not a valid n"):
         SPEC("tweets", "03")
     with pytest.raises(ValueError):  # noqa: PT011
         DESIRED("tweets", "edge")

@@ -92,7 +92,7 @@ def test_one_of_another_name_is_another(life: Life) -> None:
 
 def test_a_sink_of_another_type_is_refused_and_undone_it_goes_on(life: Life) -> None:
     life.runs(f"s: {{from: n, {SUM}}}")
-    with pytest.raises(Refused, match='sink "s" was of type summary, and is of type files'):
+    with pytest.raises(Refused, match='sink "s" was of type summary and is now of type files'):
         life.runs("s: {from: n, type: files, path: out, format: json}")
     life.runs(f"s: {{from: n, {SUM}}}")
     assert life.shows() == (3, 111, 0, True)

@@ -88,7 +88,7 @@ def test_late_rows_are_letters_with_record_place_and_watermark(tmp_path: Path) -
     assert (trial.counts.dead, trial.counts.late_dead, trial.counts.late) == (3, 3, 0)
     first, *_ = letters = trial.buried()
     assert [(letter["reason"], letter["step"], letter["line"]) for letter in letters] == [("late", "hours", line) for line in (1, 2, 5)]
-    assert first["message"] == '"ts" is 2026-01-01T08:30:00Z, and the watermark of the Query has passed it: 2026-01-01T10:00:00Z'
+    assert first["message"] == '"ts" is 2026-01-01T08:30:00Z, which is before the watermark of the Query: 2026-01-01T10:00:00Z'
     assert first["payload"] == "record 0"
     assert trial.gate.newest_us == int(at(10.0).timestamp() * 1e6) + 50 * _MIN
     assert trial.gate.newest_at == 1003
@@ -131,7 +131,7 @@ def test_a_row_ahead_of_the_clock_of_its_batch_is_a_letter_and_moves_nothing(tmp
     letters = {letter["line"]: (letter["reason"], letter["message"]) for letter in trial.buried()}
     assert {line: reason for line, (reason, _) in letters.items()} == {2: "ahead", 4: "ahead", 5: "null-time"}
     assert letters[2][1] == (
-        '"ts" is 2099-01-01T00:00:00Z; the watermark takes times up to 2026-01-01T13:00:00Z (the Batch was planned at 2026-01-01T12:00:00Z)'
+        '"ts" is 2099-01-01T00:00:00Z; expected at most 2026-01-01T13:00:00Z (the Batch was planned at 2026-01-01T12:00:00Z)'
     )
 
 

@@ -16,15 +16,15 @@ AWAY = "Query [id = f2, runId = 57] terminated with exception: "
         (
             "Call From vm/127.0.0.1 to localhost:25606 failed on socket exception: java.net.SocketException: Connection reset; "
             "For more details see:  http://wiki.apache.org/hadoop/SocketException",
-            "hdfs://localhost:25606 does not answer Spark, whose checkpoint lies there: SocketException: Connection reset",
+            "hdfs://localhost:25606, which stores the Spark checkpoint, does not answer: SocketException: Connection reset",
         ),
         (
             "Call From vm/127.0.0.1 to namenode:8020 failed on connection exception: java.net.ConnectException: Connection refused",
-            "hdfs://namenode:8020 does not answer Spark, whose checkpoint lies there: ConnectException: Connection refused",
+            "hdfs://namenode:8020, which stores the Spark checkpoint, does not answer: ConnectException: Connection refused",
         ),
         (
             'End of File Exception between local host is: "vm/127.0.0.1"; destination host is: "localhost":22963; : java.io.EOFException',
-            "hdfs://localhost:22963 does not answer Spark, whose checkpoint lies there: End of File Exception",
+            "hdfs://localhost:22963, which stores the Spark checkpoint, does not answer: End of File Exception",
         ),
         ("Cannot create file/st/offsets/.7.tmp. Name node is in safe mode.\nThe reported", "Name node is in safe mode"),
         (

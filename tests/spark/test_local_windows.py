@@ -84,7 +84,7 @@ sinks:
     )
     folder.data("events/0.jsonl", [])
     assert "ROC" in zone_names()
-    with pytest.raises(InputError, match="does not know the time zone ROC") as caught:
+    with pytest.raises(InputError, match="does not contain the time zone ROC") as caught:
         ran(folder)
     lines = (folder.path / "flow.yaml").read_text().splitlines()
     assert lines[caught.value.problems[0].place.line - 1].startswith("  days:")

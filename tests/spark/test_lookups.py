@@ -138,9 +138,9 @@ def test_a_record_of_a_lookup_table_that_a_native_step_cannot_take_is_looked_for
 
     assert result.state == "failed"
     (query,) = result.queries
-    assert 'The records of the static source "users" were not tried' in query.error
+    assert 'The records of the static source "users" were not tested' in query.error
     assert "value 'x'" in query.error
-    assert query.remedy.startswith('repair the record in "users", or use try_cast')
+    assert query.remedy.startswith('repair the record in "users", or use try_ functions')
     assert looks.read("out") == []
 
 
@@ -174,7 +174,7 @@ def test_a_late_row_behind_a_lookup_table_says_which_record_it_is_and_may_be_rep
     which = Which(prefix=late.id)
     said = replay(prepared, which)
     assert (said.asked, said.refusals) == (0, 1), "the table may hold its key twice, and the other row is counted"
-    assert 'join "joined" may have made several rows of it' in str(said)
+    assert 'join "joined" may have made several rows from it' in str(said)
     (found,) = find_to_edit(prepared, which, record=True)
     keep_all([found], found.with_columns({"at": "2026-01-01T12:30:00Z"}))
     assert replay(prepared, which, from_start=True).asked == 1

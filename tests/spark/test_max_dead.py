@@ -72,7 +72,7 @@ def test_letters_of_a_lookup_table_are_no_share_of_the_records_that_came() -> No
     looking = DeadTally(("events",), None, ("names",))
     assert looking.add(counts) is None
     assert looking.cause == ""
-    assert str(looking) == "1 of 10 records of this run are dead letters (10 %); 4 more of lookup tables"
+    assert str(looking) == "1 of 10 records of this run are dead letters (10 %); 4 more from lookup tables"
     assert DeadTally(("events",), MaxDead(batch=RecordBound(records=4)), ("names",)).excess(counts) is not None
 
 
@@ -100,8 +100,8 @@ def test_a_batch_with_too_many_is_not_committed_and_runs_again_once_the_step_is_
     assert result.state == "failed"
     (problem,) = [each for each in result.problems if each.severity == "error"]
     assert problem.code == "max-dead"
-    assert "query kept: 5 of 10 records of the Batch are dead letters (50 %), max_dead.batch is 1%" in problem.message
-    assert "the Batch is not committed, and runs again at the next start" in problem.message
+    assert "query kept: 5 of 10 records of the Batch are dead letters (50 %); max_dead.batch is 1%" in problem.message
+    assert "the Batch is not committed and is processed again at the next start" in problem.message
     assert "most of them at even (require)" in problem.message
     assert "a.jsonl:2: " in problem.message
     assert problem.place.line == 7, "the step, not the sink"

@@ -168,7 +168,7 @@ def test_too_many_records_that_one_pass_does_not_find_fail_the_query(folder: Flo
 
     assert result.state == "failed"
     (query,) = result.queries
-    assert 'step "share": more than 2 records of one batch fail in it, such as: [DIVIDE_BY_ZERO]' in query.error
+    assert 'step "share": more than 2 records of one batch fail in it; first error: [DIVIDE_BY_ZERO]' in query.error
     assert "try_cast" in query.remedy
     assert folder.read("out/share") == []
     assert letters(folder, "errors", "to_share") == []

@@ -356,7 +356,7 @@ def test_behind_sparks_steps_nobody_knows_whether_a_python_step_has_made_several
     said = replay(prepared(folder), Which(), dry_run=True)
     assert (said.asked, {row["why"].partition(",")[0] for row in said.refused}) == (
         0,
-        {'Python step "one" may have made several rows of it'},
+        {'Python step "one" may have made several rows from it'},
     )
 
 

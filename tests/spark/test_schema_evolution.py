@@ -54,7 +54,7 @@ def test_new_columns_are_told_once_and_taken_in_at_the_next_start(folder: FlowFo
     assert first.balanced
     about = [note for note in shown if note.startswith("source ")]
     assert len(about) == 5
-    assert any("a.jsonl:1; it is taken in at the next start" in note for note in about)
+    assert any("a.jsonl:1; it is added at the next start" in note for note in about)
     assert folder.read("out/a") == [{"id": 1, "amount": 1.5}]
     assert folder.read("out/m") == [{"id": 1, "amount": 1.5, "gone": None}, {"id": 2, "amount": None, "gone": None}]
     later = read_standing(prepare(folder.path / "flow.yaml", state=None))["noticed"]  # as the next start has it
@@ -111,8 +111,8 @@ def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told
     folder.run(lambda view: shown.extend(view.notices), word=Word("2026-01-01T00:00:00Z", "ann"))
     assert folder.read("out") == [{"id": 1}]
     (told,) = [note for note in shown if note.startswith("sink ")]
-    assert told.startswith('sink "kept" writes other columns from here on, as ann has agreed: column "id" is ')
-    assert "files that are there stay as they are: who reads all" in told
+    assert told.startswith('sink "kept" writes different columns from now on, accepted by ann: column "id" is ')
+    assert "existing files stay unchanged: a reader of all" in told
     shown.clear()
     folder.data("data/c.jsonl", [{"id": 2}])
     assert ran(folder, watch=lambda view: shown.extend(view.notices)).balanced
@@ -244,5 +244,5 @@ sinks:
         ("events", "never", "null", "STRING", 22, "null"),
     }
     (renamed,) = [note for note in shown if '"event_id"' in note]
-    assert 'b.jsonl (1 record looked at), which has a field "eventId"' in renamed
-    assert any('"never" (STRING) has no value in a whole Batch (22 records looked at)' in note for note in shown)
+    assert 'b.jsonl (1 record checked), which has a field "eventId"' in renamed
+    assert any('"never" (STRING) has no value in a whole Batch (22 records checked)' in note for note in shown)

@@ -71,17 +71,17 @@ def test_a_driver_that_reads_more_under_the_same_number_is_told_what_the_other_r
 
 def test_streams_that_changed_under_a_batch_that_has_begun_stop_it(commits: UnitCommits) -> None:
     commits.agreed(compiled(), BATCH, ONE, STREAMS)
-    with pytest.raises(StateError, match="over other streams"):
+    with pytest.raises(StateError, match="with streams that differ"):
         commits.agreed(compiled(), BATCH, ONE, {"a": STREAMS["a"][:1]})
 
 
 def test_a_batch_goes_on_with_streams_that_have_lost_some_of_what_they_had(commits: UnitCommits) -> None:
     begun = commits.agreed(compiled(), BATCH, ONE, STREAMS)
     less = {"a": (replace(STREAMS["a"][0], rows=3), STREAMS["a"][1])}
-    with pytest.raises(StateError, match="over other streams"):
+    with pytest.raises(StateError, match="with streams that differ"):
         commits.agreed(compiled(), BATCH, ONE, less)
     assert commits.agreed(compiled(), BATCH, ONE, less, lost=True) == begun
-    with pytest.raises(StateError, match="over other streams"):
+    with pytest.raises(StateError, match="with streams that differ"):
         commits.agreed(compiled(), BATCH, ONE, {"a": less["a"][:1]}, lost=True)
 
 
@@ -105,7 +105,7 @@ def test_a_changed_flow_may_finish_whole_what_began_whole_and_by_units_only_what
     assert commits.agreed(compiled(), BATCH, ONE, STREAMS) == whole
     second = replace(BATCH, number=1)
     assert commits.agreed(compiled(), second, ONE, STREAMS).units == 2
-    with pytest.raises(Refused, match="has begun to commit unit by unit") as refused:
+    with pytest.raises(Refused, match="has started to commit its task outputs one by one") as refused:
         commits.agreed(compiled(python_before_native=True), second, ONE, STREAMS)
     assert "run --once" in refused.value.remedy
 
@@ -116,7 +116,7 @@ def test_a_query_whose_units_cannot_any_more_does_not_run_a_batch_over_what_some
     query = SimpleNamespace(name="q", stateful=False)
     parts = cast("Any", SimpleNamespace(query=query, sinks={"kept": object(), "beside": object()}))
     if units:
-        with pytest.raises(Refused, match="query q: batch 0 has begun to commit unit by unit"):
+        with pytest.raises(Refused, match="query q: batch 0 has started to commit its task outputs one by one"):
             UnitCommits.of(parts, commits.intents, commits.decisions, 2)
         commits.decisions.decide(Decision(BATCH, "h", "p", ONE, ()))
     assert UnitCommits.of(parts, commits.intents, commits.decisions, 2) is None
@@ -150,7 +150,7 @@ def test_units_whose_sources_change_places_are_refused(commits: UnitCommits) -> 
 
     ranges = (SourceRange("a", 0, 1), SourceRange("b", 0, 1))
     assert commits.agreed(read_in_order("a", "b"), BATCH, ranges, streams).order == ("a", "b")
-    with pytest.raises(Refused, match="no such units any more"):
+    with pytest.raises(Refused, match="no longer has these"):
         commits.agreed(read_in_order("b", "a"), BATCH, ranges, streams)
 
 
@@ -178,7 +178,7 @@ def test_either_engine_may_run_a_batch_again_that_commits_as_a_whole(commits: Un
 def test_units_of_the_vector_engine_are_refused_where_the_flow_was_changed_so_that_spark_runs_it(commits: UnitCommits) -> None:
     commits.agreed(vectored("n > 3"), BATCH, ONE, STREAMS)
     commits.parts.query.in_tail = ()  # type: ignore[misc]
-    with pytest.raises(Refused, match="has begun to commit unit by unit"):
+    with pytest.raises(Refused, match="has started to commit its task outputs one by one"):
         commits.agreed(compiled(), BATCH, ONE, STREAMS)
 
 

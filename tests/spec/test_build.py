@@ -143,19 +143,19 @@ def test_a_sink_that_is_not_handed_over_is_told() -> None:
     rows = source("sequence")
     first = rows.to("console", id="first")
     rows.to("console", id="second")
-    with pytest.raises(InputError, match=r'sink "second" is not part of the flow; hand it to Flow'):
+    with pytest.raises(InputError, match=r'sink "second" is not part of the flow; pass it to Flow'):
         Flow("a", first)
 
 
 def test_two_nodes_of_one_name_are_told() -> None:
     left, right = source("sequence"), source("sequence")
-    with pytest.raises(InputError, match=r'two nodes are called "sequence".*give one of them another id='):
+    with pytest.raises(InputError, match=r'two nodes have the id "sequence".*give one of them another id='):
         Flow("a", left.merge(right).to("console"))
 
 
 @pytest.mark.parametrize("function", [lambda row: row, (lambda: lambda row: row)(), Sorter()])
 def test_a_function_that_nobody_could_find_again_is_refused(function: Any) -> None:
-    with pytest.raises(InputError, match="no name by which others find it; write a function"):
+    with pytest.raises(InputError, match="cannot be imported by name; define a function"):
         source("sequence").map(function)
 
 

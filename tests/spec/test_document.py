@@ -76,13 +76,13 @@ def test_plain_scalars_mean_what_yaml_1_2_says(text: str, value: object) -> None
         ("a: {b: 1]}\n", "1:9", "close with }"),
         ("a: @foo\n", "1:4", "quote the value"),
         ("a: 1\n b: 2\n", "2:3", "indent it like"),
-        ("a:\n  b: 1\n c: 2\n", "3:2", "indent the keys"),
+        ("a:\n  b: 1\n c: 2\n", "3:2", "indent all keys"),
         ("a: 'it's'\n", "1:8", "double a quote"),
         ("a: > 5\n", "1:4", "quote the value if"),
         ("a: - b\n", "1:4", "on its own line"),
-        ("- a\nb: 1\n", "2:1", "take the dash in column 1 there away"),
+        ("- a\nb: 1\n", "2:1", "remove the one in column 1 there"),
         ("- a\n'b': 1\n", "2:1", "begin each item with -"),
-        ("a: 1\n---\nb: 1\n", "2:1", "one flow a file"),
+        ("a: 1\n---\nb: 1\n", "2:1", "one flow per file"),
         ("a: *x\n", "1:4", "quote the text"),
         ("a: &x [*x]\n", "1:8", "quote the text"),
         ("a: !foo 1\n", "1:4", "take it out"),
@@ -120,7 +120,7 @@ def test_lines_may_end_as_on_windows(ending: str) -> None:
 @pytest.mark.usefixtures("event_reader")
 def test_a_key_that_stands_twice_is_told_with_the_first_place() -> None:
     (problem,) = problems("a: 1\nb: 2\na: 3\n")
-    assert problem == 'f.yaml:3:1: the key "a" is duplicated; first in line 1; keep one of the two [duplicate-key]'
+    assert problem == 'f.yaml:3:1: duplicate key "a"; first defined in line 1; keep one of the two [duplicate-key]'
 
 
 @pytest.mark.usefixtures("event_reader")

@@ -72,7 +72,7 @@ def test_validate_looks_at_a_python_file_and_runs_nothing(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("def f(:\n", "1:7", "this is no Python"),
+        ("def f(:\n", "1:7", "not valid Python"),
         ("x = 1\n", None, "no variable `flow`"),
     ],
 )

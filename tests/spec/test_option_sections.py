@@ -78,11 +78,11 @@ def test_what_is_written_reads_back_as_the_same(tmp_path: Path, options: str, re
         (f"{TIME}, close: {{delay: 1m, late: drop}}", "bad-choice", '"late" in `close`'),
         ('partition_by: [{path: "dt=%Y"}]', "missing-key", 'item 1 of `partition_by` of sink "kept" has no "time"'),
         ('partition_by: [country, country, {time: ts, path: "dt=%Y"}]', "twice", '"country" twice'),
-        ('partition_by: [{time: ts, path: "dt=%Y"}, country]', "partition-time", "before its last folder"),
+        ('partition_by: [{time: ts, path: "dt=%Y"}, country]', "partition-time", "not the last folder"),
         ('partition_by: [{time: id, path: "dt=%Y"}]', "partition-time", "a BIGINT"),
         ('partition_by: [{time: ts, path: "id=%Y"}]', "partition-time", "a column of that name"),
         ('partition_by: [{time: ts, path: "dt=%Y", time_zone: Berlin}]', "partition-time", "unknown time zone"),
-        ("close: {delay: 1m}", "partition-no-time", "of folders by time"),
+        ("close: {delay: 1m}", "partition-no-time", "needs folders by time"),
     ],
 )
 def test_a_mistake_is_told_where_it_stands(tmp_path: Path, options: str, code: str, text: str) -> None:

@@ -309,8 +309,8 @@ def test_an_edge_that_stands_twice_in_two_spellings_is_told(parse: Any) -> None:
     ("defaults", "code", "told"),
     [
         ("edge: {«to: g}", "key-misplaced", "write it under `edges`"),
-        ("edge: {channel: {«topic: t}}", "key-misplaced", "names one place"),
-        ("edge: {channel: {«path: t}}", "key-misplaced", "names one place"),
+        ("edge: {channel: {«topic: t}}", "key-misplaced", "names a single location"),
+        ("edge: {channel: {«path: t}}", "key-misplaced", "names a single location"),
         ("edge: {«spill: 1GiB}", "key-misplaced", "`defaults.edge.spill` of the flow"),
         ("edge: {«copression: zstd}", "unknown-key", 'did you mean "compression"?'),
         ("edge: «{}", "wrong-kind", "is empty"),

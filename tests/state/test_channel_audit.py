@@ -68,7 +68,7 @@ def test_a_batch_that_came_out_otherwise_is_found_however_long_ago_that_was(chai
         take(chain, number)
     found = audited(chain)
     assert figures(found) == (4, 0, [0])
-    assert "10 rows were put in and 4 were taken out by b/b/a" in str(found.mismatches[0])
+    assert "10 rows were written, but 4 were read by b/b/a" in str(found.mismatches[0])
 
 
 def test_a_batch_that_no_pack_came_of_is_found(chain: Chain) -> None:

@@ -50,7 +50,8 @@ def test_sums_that_agree_say_nothing(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "digest", "said"), [(9, DIGEST, "10 rows were put in and 9 were taken"), (10, 7, "10 rows came out as others")]
+    ("rows", "digest", "said"),
+    [(9, DIGEST, "10 rows were written, but 9 were read"), (10, 7, "10 rows were written, but different rows were read")],
 )
 def test_rows_that_are_lost_or_exchanged_are_told_with_the_batch(chain: Chain, rows: int, digest: int, said: str) -> None:
     acks = Acks(chain.topology())
@@ -218,7 +219,7 @@ def test_packs_of_a_unit_that_put_nothing_in_are_named_as_such(chain: Chain) -> 
     take(chain, 0, unit=0, beside=[foreign])
     (mismatch,) = acks.look().mismatches
     assert [(unit.unit, unit.put, unit.taken) for unit in mismatch.units] == [(7, (0, 0), (3, 3))]
-    assert "10 rows were put in and 13 were taken out" in str(mismatch)
+    assert "10 rows were written, but 13 were read" in str(mismatch)
 
 
 def test_what_comes_again_after_a_batch_was_taken_whole_is_told(chain: Chain) -> None:
@@ -232,7 +233,7 @@ def test_what_comes_again_after_a_batch_was_taken_whole_is_told(chain: Chain) ->
     take(chain, 1, beside=[Handed(chain["a"].lineage.id, 0, 10, DIGEST)])
     (mismatch,) = acks.look().mismatches
     assert (mismatch.batch, mismatch.late, mismatch.taken_by) == (0, True, (0, 1))
-    assert "10 rows were put in and 20 were taken out by b/b/a, some of them after all of it had been taken" in str(mismatch)
+    assert "10 rows were written, but 20 were read by b/b/a, some of them after the whole Batch had been read" in str(mismatch)
 
 
 def test_no_more_than_five_places_are_named() -> None:

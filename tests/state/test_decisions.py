@@ -54,10 +54,10 @@ def test_the_first_decision_over_the_same_input_stands_whatever_its_term(tmp_pat
 def test_other_input_is_refused_and_a_newer_term_fences(tmp_path: Path) -> None:
     decisions = Decisions(tmp_path)
     decisions.decide(decision(0, term=2))
-    with pytest.raises(StateError, match="over other input") as same_driver:
+    with pytest.raises(StateError, match="with different input") as same_driver:
         decisions.decide(decision(0, term=2, plan="p2"))
     assert not isinstance(same_driver.value, FencedError)
-    with pytest.raises(FencedError, match="over other input"):
+    with pytest.raises(FencedError, match="with different input"):
         decisions.decide(decision(0, term=1, lineage="l2"))
     with pytest.raises(FencedError, match="under term 2; this is term 1"):
         decisions.decide(decision(1, term=1))
@@ -73,18 +73,18 @@ def test_a_decision_that_an_older_driver_made_before_an_edit_stands_when_its_inp
 
     decisions.decide(before)
     assert decisions.decide(after, hash_under=over(0)) == before
-    with pytest.raises(StateError, match="over other input"):
+    with pytest.raises(StateError, match="with different input"):
         decisions.decide(after, hash_under=over(1))
-    with pytest.raises(StateError, match="over other input"):
+    with pytest.raises(StateError, match="with different input"):
         decisions.decide(replace(after, batch=replace(after.batch, term=1)), hash_under=over(0))
-    with pytest.raises(StateError, match="over other input"):
+    with pytest.raises(StateError, match="with different input"):
         decisions.decide(replace(after, batch=replace(after.batch, lineage="l2")), hash_under=over(0))
 
 
 def test_a_gap_is_refused(tmp_path: Path) -> None:
     decisions = Decisions(tmp_path)
     decisions.decide(decision(0))
-    with pytest.raises(StateError, match="the last decided one is 0"):
+    with pytest.raises(StateError, match="the last decided batch is 0"):
         decisions.decide(decision(2))
 
 
@@ -132,7 +132,7 @@ def test_folding_keeps_every_decision_and_every_total(tmp_path: Path, monkeypatc
     assert decisions.totals() == plain
     assert [each.batch.number for each in Decisions(tmp_path).since()] == list(range(47))
     assert decisions.read(4) == decision(4)
-    with pytest.raises(FencedError, match="long done"):
+    with pytest.raises(FencedError, match="completed long ago"):
         decisions.decide(decision(4, attempt="late"))
 
 

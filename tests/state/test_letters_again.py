@@ -163,7 +163,7 @@ class TestUndo:
     def test_letters_of_a_state_that_was_reset_wait_in_the_trash(self, job, trash):
         purging.purge(find_doomed([job.query], Which(), replayed=False), trash)
         job.query.path.rename(job.state / "away")
-        with pytest.raises(Refused, match="has begun anew") as refused:
+        with pytest.raises(Refused, match="started over since") as refused:
             undo_purge(trash)
         assert "reset FLOW --undo" in refused.value.remedy
         (job.state / "away").rename(job.query.path)
@@ -496,7 +496,7 @@ def test_going_back_behind_a_replay_whose_letters_are_gone_is_refused(query):
     way_back(query, "s", 1)
     replays.note_done(done.streams("main/q"))
     replays.drop_lines(datetime.now(UTC) + timedelta(days=1))
-    with pytest.raises(Refused, match="letters of replay 0 are not there"):
+    with pytest.raises(Refused, match="letters of replay 0 no longer exist"):
         way_back(query, "s", 1)
     way_back(query, "s", 0)
 

@@ -71,7 +71,7 @@ def test_a_rewind_may_be_killed_at_any_step(query: QueryFolder, tmp_path: Path, 
             assert list(Decisions(copy.decisions).since()) == decided
             continue
         if copy.rewind.exists():
-            with pytest.raises(Refused, match="cut short"):
+            with pytest.raises(Refused, match="was interrupted"):
                 read_lineage(copy)
         finish_rewind(copy)
         lineage = read_lineage(copy)

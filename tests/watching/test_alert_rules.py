@@ -43,7 +43,7 @@ def test_no_progress_fires_when_something_waits_and_no_batch_comes_through() -> 
     assert rule.looks() == "pending"
     waits(tier, 2)
     assert rule.looks() == "firing"
-    assert rule.state.value == "no Batch of main came through for 1m01s"
+    assert rule.state.value == "no Batch of main was committed for 1m01s"
     tier.moves(10)
     assert rule.looks() == "quiet"
     waits(tier, 29)
@@ -55,12 +55,12 @@ def test_no_progress_fires_for_a_worker_that_falls_silent_or_never_came() -> Non
     rule = Rule("no progress for 1m", tier)
     tier.clock.advance(seconds=61)
     assert rule.looks() == "firing"
-    assert "no worker of main was heard" in rule.state.value
+    assert "no worker of main has reported" in rule.state.value
     tier.tells()
     assert rule.looks() == "quiet"
     tier.clock.advance(seconds=61)
     assert rule.looks() == "firing"
-    assert "nothing was heard of main" in rule.state.value
+    assert "no report from main" in rule.state.value
 
 
 @pytest.mark.parametrize(

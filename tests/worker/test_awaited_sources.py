@@ -69,7 +69,7 @@ def test_it_is_waited_for_while_spark_starts(missing: list[bool]) -> None:
     flow = waiting(lambda: ("a",))
     assert run(flow, threading.Event(), told.append) is RAN
     assert [(each.state, each.cause) for each in told] == [
-        ("recovering", "there is no topic t1; a, which feeds this flow, may still make it")
+        ("recovering", "there is no topic t1; a, which feeds this flow, may still create it")
     ] * 2
     assert flow.warmed == 3, "and then it runs"
 

@@ -100,9 +100,9 @@ def serving(attempt: Any, wish: TierWish = WISH, run: int = 1) -> Iterator[tuple
 @pytest.mark.parametrize(
     ("wish", "run", "said"),
     [
-        (WISH, 2, "stopped: it is not wanted any more: its tier's worker is number 2"),
-        (TierWish(version=1, goal="stopped", generation=1), 1, "stopped: wanted is its tier stopped"),
-        (TierWish(version=2, goal="running", generation=1), 1, "stopped: wanted is version 2, and this is 1"),
+        (WISH, 2, "stopped: it is no longer needed: its tier's worker is number 2"),
+        (TierWish(version=1, goal="stopped", generation=1), 1, "stopped: the desired state is its tier stopped"),
+        (TierWish(version=2, goal="running", generation=1), 1, "stopped: the desired state is version 2; this worker has version 1"),
     ],
 )
 def test_a_worker_that_is_not_wanted_says_why_it_ends(wish: TierWish, run: int, said: str) -> None:
@@ -116,9 +116,9 @@ def test_a_worker_that_was_asked_to_end_by_a_signal_leaves_that_where_masters_re
         service.stop()
         assert service.serve() is Exit.DONE
         there = read_record(registry, REPORT(ID.flow, ID.tier))
-    assert ends == ["stopped: it was asked to (SIGTERM)"]
+    assert ends == ["stopped: it received SIGTERM"]
     assert isinstance(there, Stored)
-    assert (there.record.state, there.record.cause) == ("stopped", "it was asked to (SIGTERM)")
+    assert (there.record.state, there.record.cause) == ("stopped", "it received SIGTERM")
 
 
 def test_an_attempt_that_fails_is_told_beside_the_registry_too() -> None:

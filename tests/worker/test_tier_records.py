@@ -256,7 +256,7 @@ def test_what_data_have_that_schemas_have_not_is_told_in_the_tree_and_becomes_an
     bench.records.write_columns(counts=False)
     told = [each for each in read_happened(person, "tweets") if each.what == "columns"]
     assert [(each.at, each.says) for each in told] == [
-        ("2026-01-02T00:00:00Z", 'source tweets: column "amount": 2 values are no DOUBLE, the first in a.jsonl:1: null'),
+        ("2026-01-02T00:00:00Z", 'source tweets: column "amount": 2 values are not of type DOUBLE, first in a.jsonl:1: null'),
         ("2026-01-01T00:00:00Z", 'source tweets: column "more" (STRING) is new, first in a.jsonl:1: dropped'),
     ]
     assert [(row["tier"], row["column"]) for row in reading.describe(person, "tweets")["noticed"]] == [("core", "more"), ("core", "amount")]

@@ -1,4 +1,4 @@
-"""Makes docs/flow-file.md and docs/problems.md from the declarations. Both are checked in; a test tells when they are old."""
+"""Makes docs/flow-file.md and docs/problems.md from the declarations. Both are checked in; a test fails if they are outdated."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str
 
 
 def problems_page(more: Iterable[ProblemEntry] = ()) -> str:
-    """docs/problems.md: the codes of this floor and `more`, those of others, by code."""
+    """docs/problems.md: the codes of this package and those of other packages (`more`), sorted by code."""
     entries = sorted((*CATALOG, *more), key=lambda entry: entry.code)
     lines = [
         "# Problems",
         "",
         "Every error and warning ends with a code in brackets. The codes are stable. `scribengin explain CODE` prints an entry on the",
         "terminal. Problems of a flow file name file, line and column; their examples are taken out of a flow over `orders`. Errors must",
-        "be corrected before a flow runs; with warnings it runs. Entries without an example need a state, a server, a machine or a command",
-        "line.",
+        "be corrected before a flow runs; warnings do not stop it. Entries without an example need a state, a server, a machine or a",
+        "command line.",
         "",
         *(f"- [{entry.code}](#{entry.code.removesuffix('*')}): {_sentence(entry.title)}" for entry in entries),
         "",
@@ -182,7 +182,7 @@ def _option_row(option: Option) -> tuple[str, ...]:
 
 
 def _key_rows(option: Option) -> Iterator[tuple[str, ...]]:
-    """Those of a section's own keys."""
+    """The rows of a section's own keys."""
     for key in option.keys:
         name, *rest = _option_row(key)
         yield f"`{option.name}.{name.strip('`')}`", *rest

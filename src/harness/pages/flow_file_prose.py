@@ -1,13 +1,13 @@
-"""The parts of docs/flow-file.md that no declaration holds. The tests run what stands in its code blocks."""
+"""The parts of docs/flow-file.md that are not generated from declarations. Tests run its code blocks."""
 
 from __future__ import annotations
 
 HEAD = """\
 # The flow file
 
-A flow file says where records come from, what happens to them and where they go. `scribengin validate FILE` tells
-every mistake in it at once; [problems.md](problems.md) explains each. This page is made from the declarations that
-the parser itself reads.
+A flow file defines where records come from, how they are processed and where they go. `scribengin validate FILE` reports
+all mistakes in it at once; [problems.md](problems.md) explains each. This page is generated from the declarations that
+the parser uses.
 
 ```yaml
 version: 1
@@ -38,36 +38,36 @@ sinks:
 
 - It is YAML 1.2: `yes`, `no`, `on` and `off` are texts, `0o7` is a number, `12:30` is not. A key that is duplicated
   is an error.
-- ` #` begins a comment. After a text without quotes that is told with a warning, because with `#hashtag` it is seldom
-  meant.
-- Inside `{ }` a comma ends a value, and `{`, `}`, `[`, `]` belong to YAML: quote SQL that holds them, and values with
+- ` #` begins a comment. After a value without quotes it raises a warning, because it is usually an unquoted
+  `#hashtag`.
+- Inside `{ }` a comma ends a value, and `{`, `}`, `[`, `]` belong to YAML: quote SQL that contains them, and values with
   `${…}`.
-- Unknown keys are errors. Under keys that begin with `x-` anything goes, at every level.
-- Sources, steps and sinks share one set of ids: a lower-case letter, then lower-case letters, digits and `_`; at most
-  63.
+- Unknown keys are errors. Keys that begin with `x-` may have any value, at every level.
+- Ids of sources, steps and sinks must be unique: a lower-case letter, then lower-case letters, digits and `_`; at most
+  63 characters.
 - A duration is a number and `ms`, `s`, `m` (or `min`), `h` or `d`; a size a number and `B`, `kB`, `MB`, `GB`, `TB`,
   `KiB`, `MiB`, `GiB` or `TiB`. The unit is mandatory.
-- Paths and modules start at the flow file's folder, modules then go on along the Python path; never at the working
+- Paths are relative to the flow file's folder. Modules are searched there and then on the Python path; never in the working
   directory.
 
 ### Values from outside
 
-| written | becomes |
+| written | value |
 |---|---|
-| `${env:NAME}` | the environment variable; a problem where it is not set |
+| `${env:NAME}` | the environment variable; an error if it is not set |
 | `${env:NAME:-default}` | the environment variable, or the default |
 | `${secret:env/NAME}`, `${secret:file/PATH}` | a secret: only in options that are declared as one; never printed or stored |
 | `$${` | a plain `${` |
 
-They are filled in after the YAML was read, inside values only, and typed by the option in which they stand.
+They are replaced after the YAML is parsed, only inside values. The option determines the type of the result.
 """
 
 SQL = """\
 ## Names and SQL
 
-A column may have any name. Upper and lower case differ, in SQL too. In SQL a name stands in backticks unless it is made of the letters
-A to Z, digits and `_`; a backtick in it is doubled. Everywhere else (`key`, `by`, `time`, `partition_by`, `{…}` of templates) it stands as
-it is; a watermark takes backticks where a name has blanks:
+A column may have any name. Upper and lower case differ, also in SQL. In SQL, write a name in backticks unless it has only the letters
+A to Z, digits and `_`; double a backtick in it. Everywhere else (`key`, `by`, `time`, `partition_by`, `{…}` of templates) write it as
+it is; in a watermark, use backticks if the name has blanks:
 
 ```yaml
 sources:
@@ -82,27 +82,28 @@ steps:
   per: {from: bad, aggregate: {by: [user id], window: {time: "@timestamp", size: 1h}, columns: {n: count(*)}}}
 ```
 
-SQL is Spark's, in ANSI mode: a cast that fails makes its record a dead letter. Where a text meets a number (`amount > 5`, keys of a join,
-`coalesce(amount, 0)`) Spark casts the text by itself, to BIGINT beside a whole number: `validate` warns, and
-`try_cast(amount AS DOUBLE) > 5` is null instead. What a backslash means:
+SQL is Spark SQL in ANSI mode: a cast that fails makes its record a dead letter. If a text meets a number (`amount > 5`, keys of a join,
+`coalesce(amount, 0)`), Spark casts the text implicitly, to BIGINT if the number is a whole number: `validate` warns, and
+`try_cast(amount AS DOUBLE) > 5` is null instead. The meaning of a backslash:
 
 | where | `'\\d'` | `'\\\\d'` | `r'\\d'` |
 |---|---|---|---|
 | a regular expression (`RLIKE`, `regexp_…`, `split`, `str_to_map`) | `\\d` | `\\d` | `\\d` |
 | any other text | `d`; `validate` warns | `\\d` | `\\d` |
 
-A regular expression is a literal in the arguments of these functions or behind `RLIKE`. In it `\\b` and `\\Z` are the edge of a word and
-the end of the text; `\\n`, `\\r`, `\\t`, `\\\\`, `\\'`, `\\"` and `\\uXXXX` are what they are in every text. In what `regexp_replace` puts
-in, groups are `$1`. `LIKE` takes a backslash before `%`, `_` and a second one alone: one backslash of the data is `'\\\\\\\\'`. In a
-double-quoted YAML text each backslash is written twice for YAML. [Why](decisions/0060-a-single-backslash-in-a-pattern-stays.md).
+A regular expression is a literal in the arguments of these functions or after `RLIKE`. In it, `\\b` and `\\Z` are the edge of a word and
+the end of the text; `\\n`, `\\r`, `\\t`, `\\\\`, `\\'`, `\\"` and `\\uXXXX` have the same meaning as in every text. In the replacement of
+`regexp_replace`, groups are `$1`. `LIKE` allows a backslash only before `%`, `_` and a second one: one backslash of the data is
+`'\\\\\\\\'`. In a double-quoted YAML text each backslash is written twice for YAML.
+[Why](decisions/0060-a-single-backslash-in-a-pattern-stays.md).
 """
 
 SCHEMAS = """\
 ## Schemas
 
-`schema: TEXT` is short for `schema: {fields: TEXT}`. The text is `NAME TYPE [NOT NULL], …`; a name with other
-characters than letters, digits and `_` stands in backticks. Upper and lower case of names differ. `evolve` beside `fields`
-says what becomes of data with other columns: [schemas](schemas.md).
+`schema: TEXT` is short for `schema: {fields: TEXT}`. The text is `NAME TYPE [NOT NULL], …`; write a name with other
+characters than letters, digits and `_` in backticks. Upper and lower case of names differ. `evolve` beside `fields`
+sets what happens to columns that are not declared: [schemas](schemas.md).
 
 | type | a Python function gets |
 |---|---|
@@ -120,72 +121,73 @@ says what becomes of data with other columns: [schemas](schemas.md).
 
 ### What a record must be
 
-Nothing becomes null silently: a record is read by this table, or it is a dead letter that names the field. A source whose first file
-has none of the columns, or of CSV less than half of them, or one under a name that differs only in blanks or case, stops before it reads
-anything (`source-columns`); so does one that lacks a column which steps or sinks read as a key, a time or a partition. The message names
-the option that reads it, and `--accept columns` goes on. A lookup table (`static: true`) is looked at so at each start, all files of it.
+A record is read by the rules of this table, or it becomes a dead letter that names the field. A source whose first file
+has none of the columns, or for CSV less than half of them, or one whose name differs only in blanks or case, stops before it reads
+anything (`source-columns`). So does a source without a column that steps or sinks use as a key, a time or a partition. The message names
+the option that reads it, and `--accept columns` continues. A lookup table (`static: true`) is checked at each start, in all of its files.
 
-| found | becomes |
+| found | result |
 |---|---|
-| a field with another name, or with other upper and lower case | that field is another one: the wanted one is missing |
-| a missing field, or null | null; for `NOT NULL` the record is dead |
-| a surplus field | dropped |
-| a number, a boolean, an object or a list where `STRING` is asked | dead |
-| a text where a number or a boolean is asked | dead; but `"NaN"`, `"Infinity"`, `"-Infinity"` are values of `FLOAT` and `DOUBLE` |
-| `1.0` for `BIGINT` and the other whole numbers | dead |
-| a number for `TIMESTAMP` or `DATE` | dead |
-| a number out of its type's range | dead |
-| a whole number that `FLOAT` or `DOUBLE` would round: `9007199254740993` | dead |
-| a number with decimals or an exponent for `FLOAT` or `DOUBLE` | the nearest one |
-| more decimals than `DECIMAL` has, unless they are zeros | dead |
-| a time that is finer than microseconds, unless by zeros | dead; with `time: truncate` what is finer is cut off, never rounded |
+| a field with another name, or with other upper and lower case | it counts as another field; the declared one is missing |
+| a missing field, or null | null; for `NOT NULL` a dead letter |
+| a field that is not declared | dropped |
+| a number, a boolean, an object or a list for `STRING` | dead letter |
+| a text for a number or a boolean | dead letter; but `"NaN"`, `"Infinity"`, `"-Infinity"` are values of `FLOAT` and `DOUBLE` |
+| `1.0` for `BIGINT` and the other whole-number types | dead letter |
+| a number for `TIMESTAMP` or `DATE` | dead letter |
+| a number out of its type's range | dead letter |
+| a whole number that `FLOAT` or `DOUBLE` would round: `9007199254740993` | dead letter |
+| a number with decimals or an exponent for `FLOAT` or `DOUBLE` | the nearest value |
+| more decimals than `DECIMAL` has, unless they are zeros | dead letter |
+| a time with more than six decimals of a second, unless zeros | dead letter; with `time: truncate` the rest is cut off, never rounded |
 | a time with its offset as `+0100` or `+01`, or a comma before its decimals | that time |
-| text after the record, a second object in its line | dead |
-| single quotes instead of double ones | dead |
-| the same key twice in an object | the last one wins |
-| an empty line, and of CSV and text one that begins with `comment` | skipped, counted as filtered |
-| CSV: an empty cell without quotes, or one of `null` | null; one in quotes is a text, unless `quoted_null` says otherwise |
-| CSV: more or fewer cells than columns | dead; of more, `extra_cells` |
-| bytes that the source's `encoding` does not have | dead |
+| text after the record, a second object in its line | dead letter |
+| single quotes instead of double ones | dead letter |
+| the same key twice in an object | the last one counts |
+| an empty line; in CSV and text also a line that begins with `comment` | skipped, counted as filtered |
+| CSV: an empty cell without quotes, or one of `null` | null; in quotes it is a text, unless `quoted_null` is set otherwise |
+| CSV: more or fewer cells than columns | dead letter; for more cells see `extra_cells` |
+| bytes that are not valid in the source's `encoding` | dead letter |
 
-[How to read the files that you have](formats.md) has the options of CSV and text by kinds of files.
+[How to read the files that you have](formats.md) lists the options of CSV and text by kinds of files.
 
-These rules hold for every format: JSON and CSV, from files, messages and `parse` steps, Avro and Parquet.
+These rules apply to every format: JSON and CSV (from files, messages and `parse` steps), Avro and Parquet.
 
-`parse: spark` reads with Spark's own readers instead, which keep less of it: of two objects in a line the second is
-lost; text after the record, single quotes, and numbers for `STRING` are accepted; and a record that cannot be read
-names no field.
+`parse: spark` uses Spark's own readers instead, which are less strict: of two objects in a line, the second is
+lost; text after the record, single quotes, and numbers for `STRING` are accepted; and the message for an unreadable record
+does not name a field.
 
 ### Avro
 
-A record in Avro is decoded by the schema of its writer, and then taken into the declared columns by the same rules:
-names are exact, surplus fields are dropped, missing ones are null or dead, and a value that its column cannot hold makes
-a dead letter that names the field. Of a union with null the other type counts, of a larger one the type of the value.
+A record in Avro is decoded with the schema of its writer, and then converted to the declared columns by the same rules:
+names must match exactly, other fields are dropped, missing ones are null or make a dead letter, and a value that does not fit its column
+makes a dead letter that names the field. For a union with null the other type counts, for a larger union the type of the value.
 
-| Avro | columns that take it |
+| Avro | column types |
 |---|---|
 | `boolean` | `BOOLEAN` |
-| `int`, `long` | `TINYINT` to `BIGINT` where they are in range; `FLOAT`, `DOUBLE`, `DECIMAL` where no digit is lost |
+| `int`, `long` | `TINYINT` to `BIGINT` if in range; `FLOAT`, `DOUBLE`, `DECIMAL` if no digit is lost |
 | `float`, `double` | `FLOAT`, `DOUBLE` |
 | `string`, `enum`, `uuid` | `STRING` |
 | `bytes`, `fixed` | `BINARY` |
-| `decimal` | `DECIMAL`, where no digit is lost |
+| `decimal` | `DECIMAL`, if no digit is lost |
 | `date` | `DATE` |
-| `timestamp-…`, `local-timestamp-…` in millis, micros, nanos | `TIMESTAMP`, where no digit is lost; a local one is taken as UTC |
+| `timestamp-…`, `local-timestamp-…` in millis, micros, nanos | `TIMESTAMP`, if no digit is lost; a local one counts as UTC |
 | `array`, `map`, `record` | `ARRAY`, `MAP` with keys of `STRING`, `STRUCT` |
 
-Nothing else: no text becomes a time, no number a text. Types that hold themselves are refused. Files are object
-container files, which bring the schema along (codecs null, deflate, bzip2, xz, zstandard, snappy). For messages of Kafka a
-flow says one of three things of the writer's schema: `registry: URL` (values in the wire format of schema registries,
-schemas by their ids from there), `avro_schemas: {"7": FILE}` (the same format, schemas from files), or
-`avro_schema: FILE` (plain Avro, all values by one schema).
+There are no other conversions: a text never becomes a time, nor a number a text. Recursive types are rejected. Files are object
+container files, which contain the schema (codecs null, deflate, bzip2, xz, zstandard, snappy). For Kafka messages, a
+flow sets the writer's schema in one of three ways: `registry: URL` (values in the wire format of schema registries,
+schemas are fetched by their ids), `avro_schemas: {"7": FILE}` (the same format, schemas from files), or
+`avro_schema: FILE` (plain Avro, one schema for all values).
 """
 
 TIERS = """\
 ## Tiers, edges and groups
 
-What a flow does and where it is cut are two things. Without `tiers` all of it runs as one; with them each tier runs by
-itself, and what one hands to another goes through a *channel*: a topic of Kafka or a folder. The result is the same.
+`tiers` split a flow into parts that run separately; they do not change what the flow does. Without `tiers` the flow runs as one part;
+with them each tier runs by itself, and rows go from one tier to another through a *channel*: a Kafka topic or a folder. The result is the
+same.
 
 ```yaml
 tiers:
@@ -208,53 +210,53 @@ groups:
   hosts_a: {members: [{at: host1, cost: 1}, {at: host2, name: second, cost: 2}]}
 ```
 
-Cut where one part shall not wait for another: between a cheap step beside the source and a dear one elsewhere, before a
-sink that is often away, or where several flows' rows come together. A cut costs a write and a read of every row that
-crosses it, so filters belong before it.
+Split a flow where one part must not wait for another: between a cheap step beside the source and an expensive one elsewhere, before a
+sink that is often unavailable, or where rows of several flows are combined. A channel costs a write and a read of every row that
+crosses it, so put filters before it.
 
-- An edge is the arrow from a node, or from `route.branch`, to a node that reads it; blanks around `->` are free. Edges
-  may stay in the file when `tiers` are taken out: the same flow then runs as one, and they say nothing.
-- A source is read by each tier that needs it; it has a channel only where `steps` puts it into another tier than its
+- An edge is the connection from a node, or from `route.branch`, to a node that reads it; blanks around `->` are optional. Edges
+  may stay in the file when `tiers` are removed: the flow then runs as one part, and they have no effect.
+- A source is read by each tier that needs it; it has a channel only if `steps` puts it in another tier than its
   reader.
-- What an edge does not say, `defaults: {edge: …}` says for all, but for `to` and the channel's `topic` and `path`.
-- Several edges from one node into one tier are one channel, and must say the same.
-- A topic or folder that edges name belongs to them alone. It may be shared by the edges of one node into several tiers
-  (a fork), and by those into one union (a fan-in), whose writers must then pack, encrypt and order alike. Which input a
-  row of a union came by is told by `merge: {how: union, origin: COLUMN}`.
+- `defaults: {edge: …}` sets properties for all edges that do not set them, except `to` and the channel's `topic` and `path`.
+- Several edges from one node into one tier share one channel, and must have the same properties.
+- A topic or folder of an edge must not be used for anything else. It may be shared by the edges of one node into several tiers
+  (a fork), and by the edges into one union (a fan-in), whose writers must then pack, encrypt and order in the same way. To know the input
+  of a row of a union, use `merge: {how: union, origin: COLUMN}`.
 - `group` of a tier names a group of hosts: `at` of a member is then the `--name` of a `scribengin node`, or the name of its
-  machine. Where flows are managed the tier runs there only, on the one with the lowest cost that answers and has room; where
-  there is none it waits, and `status` says so ([control](control.md#several-hosts)). A `run` runs all tiers where it is.
-- `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`. `at` of a member gives, for a sink
+  machine. On a control plane the tier runs only there, on the available host with the lowest cost and free resources; if
+  there is none, it waits, and `status` reports it ([control](control.md#several-hosts)). A `run` runs all tiers on its own machine.
+- `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`. `at` of a member sets, for a sink
   or a channel in Kafka, its `bootstrap`; for a database or a store its `server` or `url`. For files, Delta tables and a
-  channel in a folder it is a folder, and the node's own `path` lies below it: `at: /mnt/a` and `path: out/kept` come to
-  `/mnt/a/out/kept`. All else the members share, logins too. Some types, and what is written by key, cannot go to a group
-  (`group-sink`): [which can](tiers.md#which-sinks-can-go-to-a-group).
-- Of a group the member with the lowest cost is taken that answers, equal ones in turn. One that does not is left out for
-  a second, twice as long after each further failure, a minute at most; then one Batch tries it. A Batch stays with the
-  member for which it is decided; see [guarantees](guarantees.md#groups). An edge to a group is `durability: end_to_end`.
-  Where flows are managed a member can be taken out, and get another cost, while they run: [groups](control.md#groups).
+  channel in a folder it is a folder, and the node's own `path` is relative to it: `at: /mnt/a` and `path: out/kept` give
+  `/mnt/a/out/kept`. All other options are the same for all members, including logins. Some types, and sinks that write by key, cannot go
+  to a group (`group-sink`): [which can](tiers.md#which-sinks-can-go-to-a-group).
+- The available member with the lowest cost is used; members of equal cost take turns. A member that does not answer is skipped for
+  one second, twice as long after each further failure, at most one minute; then one Batch tries it. A Batch stays with the
+  member for which it is decided; see [guarantees](guarantees.md#groups). An edge to a group needs `durability: end_to_end`.
+  On a control plane, a member can be disabled, and its cost changed, while flows run: [groups](control.md#groups).
 """
 
 TIME = """\
 ## Time
 
-- The zone is UTC on every machine. A `TIMESTAMP` is an instant, written as ISO 8601; without an offset it is UTC.
-  Numbers are no timestamps: write `timestamp_millis(x)` in SQL. It is written as ISO 8601 with `Z` and six decimals.
-- A watermark `COLUMN DURATION` stands on a source or on a step whose output has the column, and is inherited by what
-  reads it; of several inputs the slowest rules. Rows that are more than the duration older than the newest are late:
-  a step that keeps state does not take them. By its `late` they become dead letters with their bytes, both times and the
-  reason `late` (the default), are dropped and counted, or stop the Query (`error`), whatever its `on_error` says.
-- A row without a time is a dead letter (`null-time`) where a window, or a join within a span of time, is to take it.
-- `plan` has a hint on each step by which Spark leaves out rows that no predicate names: `explode` of null or of an empty
+- The time zone is UTC on every machine. A `TIMESTAMP` is an instant, read as ISO 8601; without an offset it is UTC.
+  Numbers are not timestamps: use `timestamp_millis(x)` in SQL. Output is ISO 8601 with `Z` and six decimals.
+- A watermark `COLUMN DURATION` is set on a source or on a step whose output has the column, and is inherited by the nodes that
+  read it; of several inputs the slowest applies. Rows that are older than the newest row by more than the duration are late:
+  a step that keeps state does not process them. Depending on its `late`, they become dead letters with their bytes, both times and the
+  reason `late` (the default), are dropped and counted, or stop the Query (`error`), independent of its `on_error`.
+- A row without a time becomes a dead letter (`null-time`) at a window, or at a join with a time limit.
+- `plan` has a hint for each step in which Spark drops rows without a predicate: `explode` of null or of an empty
   array, a null in the key of a join, in the condition of a `JOIN` or in the key of `dedupe`, equal rows of `INTERSECT`.
-- Windows lie on UTC's clock, unless `aggregate: {window: {time: ts, size: 1d, time_zone: Europe/Berlin}}` names another:
-  a day is then from midnight to midnight there, 23 or 25 hours long where the clocks change. Windows of whole hours
-  can do that, if they do not slide; of the hour that the clocks show twice both halves are in the same window. Without
+- Windows follow UTC, unless `aggregate: {window: {time: ts, size: 1d, time_zone: Europe/Berlin}}` names another zone:
+  a day is then from midnight to midnight there, 23 or 25 hours long when the clocks change. Windows of whole hours
+  support that if they do not slide; both halves of the hour that occurs twice are in the same window. Without
   it, and in SQL's `window(…)`, a window begins at a multiple of its size since the beginning of 1970 in UTC.
-- With `--once` a window that the watermark has not passed stays open; the summary says which, until when, and which record lets it
-  out: [When an input is finished](guarantees.md#when-an-input-is-finished).
-- A join of two streams needs `time` and `within`, `dedupe` and `merge: {how: intersect}` too where they shall not
-  remember every key for ever.
+- With `--once` a window that the watermark has not passed stays open; the summary lists these windows, their ends, and the record that
+  would close them: [When an input is finished](guarantees.md#when-an-input-is-finished).
+- A join of two streams needs `time` and `within`. `dedupe` and `merge: {how: intersect}` also need them, unless they are to
+  keep every key for ever.
 """
 
 PYTHON = """\
@@ -292,14 +294,14 @@ class Enrich:  # an instance for each task; never shared between threads
         return row | {"seen": self.seen}
 ```
 
-`schema:` on the step gives the columns of its output; without it they are those of its input. A surplus key, a wrong
-type or an exception makes a dead letter that names the key or the line. The `.py` files under the flow's folder
-travel to the executors.
+`schema:` of the step declares its output columns; by default they are those of its input. An unknown key, a wrong
+type or an exception makes a dead letter that names the key or the line. The `.py` files in the flow's folder
+are sent to the executors.
 
 ## A flow in Python
 
-A flow can be written in Python too; it is the same flow, and `scribengin show FLOW` prints it as YAML. A flow file in
-Python ends in `.py` and sets the variable `flow`:
+A flow can also be written in Python. It is the same flow, and `scribengin show FLOW` prints it as YAML. A flow file in
+Python has the suffix `.py` and sets the variable `flow`:
 
 ```python
 from scribengin import Flow, source
@@ -335,45 +337,46 @@ flow = Flow(
 | `utilities` | `.utilities(f, g, order="free")` |
 | `dedupe` | `.dedupe("id", time="ts", within="10m")` |
 | `merge` | `.merge(b, c)`, `.merge(b, how="intersect", key="id")`, `.merge(b, origin="came_by")` |
-| a sink | `.to("files", path=…, format=…)`; hand every sink to `Flow(…)` |
+| a sink | `.to("files", path=…, format=…)`; pass every sink to `Flow(…)` |
 | `tiers`, `edges`, `groups` | `Flow(…, tiers={"near": {"steps": ["known"]}}, edges={"known -> hot": {"compression": "zstd"}})` |
 | `max_dead` | `Flow(…, max_dead="1%")`, `Flow(…, max_dead={"run": "1%", "then": "degrade"})` |
 | `max_delay`, `alerts` | `Flow(…, max_delay="5m", alerts={"stuck": {"when": "no progress for 5m"}})` |
 
 A source, a list of Python steps and a sink are shorter as an `App`: [utilities](utilities.md#app).
 
-Every step takes `id`, `require`, `on_error` and `watermark`, one that keeps state `late` too. Without `id` it is named after its source
-and operation. Texts mean what they mean in the YAML form. A mistake is told at the line of its call. `validate` never runs code of
-yours: of a `.py` file it checks the syntax, and `plan` executes it and checks the rest.
+Every step accepts `id`, `require`, `on_error` and `watermark`; a step that keeps state also `late`. The default `id` consists of its source
+and operation. Texts have the same meaning as in YAML. A mistake is reported at the line of its call. `validate` never executes your
+code: it checks only the syntax of a `.py` file; `plan` executes the file and checks the rest.
 """
 
 MAX_DEAD = """\
 ### Too many dead letters
 
 Without `max_dead` any number of records may become dead letters. If they are more than half of the records that a Query has read in a
-run, `run` ends with exit status 1 and says so first, and `status` of a running flow says so too. `max_dead: 100%` accepts that.
+run, `run` ends with exit status 1 and reports it first, and `status` of a running flow reports it too. `max_dead: 100%` accepts that.
 
 ```yaml
 max_dead: 1%
 ```
 
 A Query stops with the error `max-dead` before it commits a Batch in which more than 1 % of the records are dead letters, or with which
-more than 1 % of all records of the run would be. Nothing of that Batch is visible then, and none of its dead letters is kept: the error
+more than 1 % of all records of the run would be. That Batch is then not visible, and its dead letters are not kept: the error
 names the step, the reason and the first record. Fix the step or the data and start again: the Batch runs again, with all of its records.
 A sink that commits each task output on its own (`visible: unit`), or that Spark writes, has written the Batch before it is counted: it is
-committed with its dead letters, and the Query stops behind it. So is a Batch of which a store refuses records after the commit.
+committed with its dead letters, and the Query stops after it. The same is true for a Batch if a store rejects some of its records after
+the commit.
 
 With `then: degrade` the Query continues. The flow is `degraded` until it is resumed or restarted, and `run` ends with exit status 1.
 
-A percentage of a small Batch is soon reached: one bad record of ten are 10 %. `max_dead: {run: 100}` bounds the number instead. Dead
-letters that are replayed are not counted, neither as records nor, if they die again, as dead letters. Records that `on_error: drop` or
-`late: drop` drops are not dead letters. `scribengin test` does not look at `max_dead`.
+A small Batch reaches a percentage quickly: one bad record of ten is 10 %. `max_dead: {run: 100}` limits the number instead. Dead
+letters that are replayed are not counted, neither as records nor, if they fail again, as dead letters. Records that `on_error: drop` or
+`late: drop` drops are not dead letters. `scribengin test` ignores `max_dead`.
 """
 
 ALERTS = """\
 ## Delay and alerts
 
-They are for flows that a control plane runs; `run` passes them over. [Watching](metrics.md) says how they are looked at and sent.
+They apply to flows on a control plane; `run` ignores them. [Watching](metrics.md) describes how they are evaluated and sent.
 
 ```yaml
 max_delay: 5m
@@ -386,19 +389,19 @@ alerts:
   loop:    {when: restarts over 3 in 10m}
 ```
 
-| `when` | it fires |
+| `when` | fires if |
 |---|---|
-| `no progress for TIME` | something waits, or is under way, and no Batch came through for so long |
-| `lag over N rows for TIME` | more than N rows have waited, at sources and in channels, all that time |
-| `lag over TIME for TIME` | the oldest thing that waits was older than the first, for all of the second |
+| `no progress for TIME` | there is unread input, or a Batch is running, and no Batch was committed for that time |
+| `lag over N rows for TIME` | more than N rows were unread, at sources and in channels, during all of that time |
+| `lag over TIME for TIME` | the oldest unread input was older than the first time, during all of the second |
 | `dead letters over N in TIME` | more than N records became dead letters within that time |
-| `restarts over N in TIME` | workers, or Queries in them, were started again more than N times within that time |
+| `restarts over N in TIME` | workers, or Queries in them, restarted more than N times within that time |
 """
 
 TESTS = """\
 ## Tests
 
-`scribengin test FLOW` runs them; `run` passes them over. [Testing flows](testing.md) says how.
+`scribengin test FLOW` runs them; `run` ignores them. [Testing flows](testing.md) describes how.
 
 ```yaml
 tests:
@@ -412,5 +415,5 @@ EDITORS = """\
 ## Editors
 
 `scribengin schema > flow.schema.json` writes a JSON Schema with all keys and options. Editors with a YAML language
-server use it when the file begins with `# yaml-language-server: $schema=flow.schema.json`.
+server use it if the file begins with `# yaml-language-server: $schema=flow.schema.json`.
 """

@@ -1,4 +1,4 @@
-"""The page about the tree, `docs/registry.md`, made from its declarations."""
+"""Generates the page about the tree, `docs/registry.md`, from its declarations."""
 
 from __future__ import annotations
 
@@ -19,48 +19,52 @@ if TYPE_CHECKING:
 _HEAD = f"""\
 # The registry
 
-What masters, workers and people share: small records in ZooKeeper, below one path (`zk://a:2181,b:2181/path`; `/scribengin` where none is
-given). The tree is an interface: other programs may read it, and people may write what the table gives to them, with ZooKeeper's own shell.
-[Flows that are managed](control.md) says what uses it today. This page is made from `registry/tree.py`; what it says of records, rights and
-bounds is tested on a real server.
+The registry is what masters, workers and people share: small records in ZooKeeper, below one path (`zk://a:2181,b:2181/path`; `/scribengin`
+if none is given). The tree is an interface: other programs may read it, and people may write the records that the table allows, with
+ZooKeeper's own shell. [Flows that are managed](control.md) describes what uses it. This page is generated from `registry/tree.py`; its
+statements about records, rights and limits are tested on a real server.
 
 ## Records
 
-- A record is one JSON object of at most {RECORD_BYTES:,} bytes; one commit writes at most {COMMIT_BYTES:,}. A folder is an empty record, no
-  bytes at all.
-- `format` is a record's number, 1 where it is absent. A program reads what it can of a newer one, and does not replace it.
-- Who replaces a record keeps the keys that he does not know. Children that are not in the table are left alone.
-- What is not valid JSON, or does not fit, is never fatal, and no other flow knows of it. Of a record of people (`desired`, `limits`,
-  `quotas`, `groups`, a binding) it is refused, and stays where it is; [by hand](#by-hand) says what goes on meanwhile. A record of masters
-  or workers is set aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB, and made anew from what is seen. A
-  version (`spec/N`) nobody can make anew: the flow is left as it is, `degraded`, and its workers go on. `status NAME` shows all of it.
-- A name that begins with a dot is not that of a record.
+- A record is one JSON object of at most {RECORD_BYTES:,} bytes; one commit writes at most {COMMIT_BYTES:,}. A folder is an empty record of
+  zero bytes.
+- `format` is the format number of a record, 1 if it is absent. A program reads what it can of a newer format, and does not replace the
+  record.
+- A program that replaces a record keeps the keys that it does not know. Children that are not in the table are left unchanged.
+- A record that is not valid JSON, or does not have the expected form, is never fatal and affects no other flow. A record of people
+  (`desired`, `limits`, `quotas`, `groups`, a binding) is refused and left unchanged; [by hand](#by-hand) describes what applies meanwhile.
+  A record of masters or workers is set aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB, and created
+  again from what is observed. A version (`spec/N`) cannot be created again: the flow is left unchanged, `degraded`, and its workers
+  continue. `status NAME` shows all of it.
+- A name that begins with a dot is not the name of a record.
 
 ## Who writes what
 
-An *ephemeral* record goes with the session that made it.
+An *ephemeral* record is removed when the session that created it ends.
 """
 
 _RIGHTS = """\
 ## Rights
 
-The login that makes the root has all rights there, and a record gets the rights of the one above it. So all of the tree is the masters';
-a worker's own login has all rights below the tier's folders, and a host's below the host's, and none elsewhere but what the root gives it:
+The login that creates the root has all rights there, and a record inherits the rights of its parent. So the masters own the whole tree; a
+worker's own login has all rights below the tier's folders, and a host's login below the host's folders. Elsewhere they have only the rights
+that the root grants:
 
 """
 
 _TAIL = f"""\
-`tokens` are written by masters, asked by an admin, and by `scribengin token` with the masters' login. What is kept opens nothing: it
-is what scrypt makes of 256 random bits; names, roles and labels are for everybody to read who can read the tree.
+`tokens` are written by masters at the request of an admin, and by `scribengin token` with the masters' login. The stored value does not
+grant access: it is the scrypt hash of 256 random bits. Names, roles and labels can be read by every client that can read the tree.
 
-What a worker or a host makes in its folders is the masters' to write, too. A worker sees the hash of the masters' password in the rights of
-its own folders: take a long random one. A root that everybody can write to is refused, unless that is said to be meant.
+Masters can also write what a worker or a host creates in its folders. A worker sees the hash of the masters' password in the rights of
+its own folders: use a long random password. A root that every client can write to is refused, unless open access is allowed explicitly.
 
 ## Terms
 
-The right to lead, or to run a tier, is an ephemeral record (`leader`, `lease`). Whoever takes it replaces the record `….term` beside it in
-the same step. Each write under a right checks both in its own transaction: the ephemeral record is there, and `….term` has the version that
-its holder gave it. So a holder that slept past its session changes nothing. Never delete a `….term`: its version would begin anew.
+The lease to lead, or to run a tier, is an ephemeral record (`leader`, `lease`). Its new holder replaces the record `….term` beside it in
+the same step. Each write under a lease checks both in its own transaction: the ephemeral record exists, and `….term` has the version that
+its holder gave it. So a holder whose session has expired can no longer write. Never delete a `….term`: its version would start from zero
+again.
 
 ## By hand
 
@@ -72,34 +76,35 @@ get -s /scribengin/limits/tweets
 set -v 3 /scribengin/limits/tweets '{{"format":1,"rows_per_s":500}}'
 ```
 
-`-v` is the `dataVersion` that `get -s` shows: with it nothing that changed meanwhile is overwritten.
+`-v` is the `dataVersion` that `get -s` shows: with it, a record that was changed in the meantime is not overwritten.
 
-What can be is taken up as if a verb had said it. What cannot be is told beside it: `refused` in the flow's `status` says of which record
-which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`, `status` and `describe` show it.
+A valid change has the same effect as a command. An invalid change is reported: `refused` in the flow's `status` names the record,
+its `version`, `why`, and the `remedy`, until the record is fixed; `list`, `status` and `describe` show it.
 
-- `desired` is not valid JSON, lacks a key, names a state or a version that is not there, is empty, or was removed: the last
-  valid desired state stays in force, and any verb writes it anew.
-- `file` is no text of a flow that can run, or the version that it would be is refused: the flow goes on as it is; see
+- `desired` is not valid JSON, lacks a key, names a state or a version that does not exist, is empty, or was removed: the last
+  valid desired state stays in force, and any command writes the record again.
+- `file` is not a valid flow, or its version is refused: the flow continues unchanged; see
   [a flow as text](#a-flow-as-text).
-- A tier is bound to two nodes: the one that was written first has it.
-- A tier is bound to a node that never registered, or a flow's binding names a tier that it has not: as if it were not written. A node that
-  registers has what is bound to it.
-- `limits` say nothing: a worker that runs goes on with those before. A number in them that is not above 0, or an unknown key, limits
-  nothing.
-- `workers/…` names a tier that the flow has not, a number below 1 or above 16, or more than one for a tier whose steps keep state: that
-  tier has as many workers as its version says, and the others of the record as many as it says. With a word other than `each` the record
-  says nothing, of any tier.
-- The `group` of a logical node is no group of hosts of the flow: the tier runs on the one that its version says. One that is holds until a
-  version names another group than the version before.
-- A quota says nothing, or a number in it is not above 0: flows with its label that have been started go on, and start again where they were
-  lost; no other one starts. Their parts of its rows a second stay as they were.
-- `groups/…` say nothing: a worker that runs goes on with what they said before, and the master's log says so. Members that a flow does not
-  have, and costs that are not above 0, say nothing; where all that a flow may use are `out`, there none is (`groups show` tells it).
+- A tier is bound to two nodes: the binding that was written first applies.
+- A tier is bound to a node that never registered, or a binding names a tier that the flow does not have: the binding is ignored. Once a
+  node registers, its bindings apply.
+- `limits` cannot be read: a running worker keeps the previous limits. A number in them that is not above 0, or an unknown key, is
+  ignored.
+- `workers/…` names a tier that the flow does not have, a number below 1 or above 16, or more than one for a tier whose steps keep state:
+  that tier has the number of workers in its version; the other tiers of the record have the number in the record. With a word other than
+  `each` the record is ignored for all tiers.
+- The `group` of a logical node is not a group of hosts of the flow: the tier runs on the group in its version. A valid group applies until
+  a version names another group than the version before.
+- A quota cannot be read, or a number in it is not above 0: flows with its label that have been started continue, and restart if they were
+  lost; no other flow starts. Their shares of its rows per second stay as they were.
+- `groups/…` cannot be read: a running worker keeps the previous settings, and the master logs this. Members that a flow does not have, and
+  costs that are not above 0, are ignored. If all members that a flow may use are `out`, this is ignored for that flow (`groups show`
+  reports it).
 
 ## A flow as text
 
 A flow can be submitted without any program of Scribengin: write the text of its flow file to `flows/NAME/file`, where NAME is the flow's.
-The record is the text as it is, or JSON that has it, each of at most {RECORD_BYTES:,} bytes:
+The record is the text itself, or JSON that contains it, of at most {RECORD_BYTES:,} bytes:
 
 ```
 create /scribengin/flows/tweets ""
@@ -107,22 +112,22 @@ create /scribengin/flows/tweets/file '{{"text": "version: 1\\nname: tweets\\n…
 ```
 
 In ZooKeeper's shell a text of several lines is one word of the command line, `zkCli.sh -server HOST:2181 set /scribengin/flows/tweets/file
-"$(cat tweets.yaml)"`, where the registry has no login; after `addauth` it takes the JSON, in one line: `jq -Rs '{{text: .}}' tweets.yaml`
-makes it, and a `'` in it is written `\\u0027`. Other clients write the bytes of the file;
-`PUT /v1/registry/flows/NAME/file` of the API takes the JSON.
+"$(cat tweets.yaml)"`, if the registry has no login; after `addauth` use the JSON, in one line: `jq -Rs '{{text: .}}' tweets.yaml`
+prints it, and a `'` in it is written `\\u0027`. Other clients write the bytes of the file;
+`PUT /v1/registry/flows/NAME/file` of the API accepts the JSON.
 
-- The leading master takes a text up once for each time that it is written, as `apply` does: it validates and plans it, and makes a package
-  and a version of it, `by` `flows/NAME/file`. The same commit writes `taken`, which says as which version: a master that is killed loses no
-  text and takes none twice.
-- `base`: where relative paths start; where there is none, as those of the version that is wanted, and in a new flow all paths are absolute.
-  `state`: what is wanted from then on, `running` where there is none. `accept`: `again` or `lost`, as of `apply --accept`.
-- A verb that comes later (`apply`, `rollback`, `stop`) holds until the text is written again; the same text counts as written again, too.
-  To remove `file` changes nothing; `delete` removes it with the flow.
-- What cannot be taken is refused beside it, with the lines: `refused` in the flow's `status`, and `taken`. What runs goes on. A text that
-  is refused is not looked at again until it is written; where what stands against it passes, such as an operation that is under way, it is
-  tried again by itself. A flow that has no version yet stands in `list` as `created`.
-- The text comes alone. A flow with Python or schema files beside it is refused: `scribengin apply` takes its folder along. A secret stays a
-  reference, `${{secret:env/NAME}}`.
+- The leading master applies a text once for each time that it is written, as `apply` does: it validates and plans it, and makes a package
+  and a version of it, `by` `flows/NAME/file`. The same commit writes `taken`, which names the version: a master that is killed loses no
+  text and applies none twice.
+- `base`: where relative paths start; if absent, the same place as in the desired version. In a new flow without `base`, all paths must be
+  absolute. `state`: the new desired state, `running` if absent. `accept`: `again` or `lost`, as for `apply --accept`.
+- A later command (`apply`, `rollback`, `stop`) applies until the text is written again; the same text counts as written again, too.
+  Removing `file` changes nothing; `delete` removes it with the flow.
+- An invalid text is refused, with the lines: see `refused` in the flow's `status`, and `taken`. The running version continues. A text that
+  is refused is not read again until it is written again. If the obstacle is temporary, such as an operation that is under way, the text is
+  tried again automatically. `list` shows a flow that has no version yet as `created`.
+- The text is submitted without other files. A flow with Python or schema files beside it is refused: use `scribengin apply`, which includes
+  its folder. A secret stays a reference, `${{secret:env/NAME}}`.
 
 ## Keys
 
@@ -130,12 +135,12 @@ makes it, and a `'` in it is written `\\u0027`. Other clients write the bytes of
 
 
 _WRITTEN_OVER = {
-    Writer.MASTER: "written over when the leader writes it next",
-    Writer.CANDIDATE: "written over when a master writes it next",
-    Writer.WORKER: "for reading only; written over when the worker writes it next",
-    Writer.HOST: "written over when the host writes it next",
+    Writer.MASTER: "overwritten when the leader writes it again",
+    Writer.CANDIDATE: "overwritten when a master writes it again",
+    Writer.WORKER: "read only; overwritten when the worker writes it again",
+    Writer.HOST: "overwritten when the host writes it again",
 }
-"""what a change of a record does that is not for people to write"""
+"""the effect of changing a record that people should not write"""
 
 
 def registry_page() -> str:
@@ -177,7 +182,7 @@ def _change(branch: Branch[Any]) -> str:
     if branch.change:
         return branch.change
     if branch.ephemeral:
-        return "removed: who made it takes it for lost, and makes it again"
+        return "removed: its creator treats it as lost and creates it again"
     return _WRITTEN_OVER[branch.writers[0]]
 
 
@@ -191,7 +196,7 @@ def _keys() -> Iterable[tuple[str, str]]:
 
 
 def _type(annotation: Any) -> str:
-    """In words of JSON."""
+    """The name of a type in JSON."""
     match annotation if isinstance(annotation, msgspec.inspect.Type) else msgspec.inspect.type_info(annotation):
         case msgspec.inspect.StrType():
             return "text"

@@ -1,4 +1,4 @@
-"""Who asks, and what he may do."""
+"""The caller of a request, and its rights."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ if TYPE_CHECKING:
 
 
 class Role(IntEnum):
-    """Each may do what the ones before may."""
+    """Each role includes the rights of the roles before it."""
 
     VIEWER = 1
-    """look"""
+    """read"""
     OPERATOR = 2
-    """say what is wanted of flows that are there: pause, resume, drain, stop"""
+    """set the desired state of existing flows: pause, resume, drain, stop"""
     EDITOR = 3
-    """change what flows are: submit, go back, delete; packages"""
+    """change flows: submit, roll back, delete; packages"""
     ADMIN = 4
     """write records of the registry"""
 
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Somebody who asks. `labels`: of flows with all of these only; empty: of all."""
+    """The caller. `labels`: it has access only to flows with all of these; empty: to all flows."""
 
     name: str
     role: Role
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def may_see(self, labels: Mapping[str, str]) -> bool:
-        """Whether a flow with these labels is one that he has to do with."""
+        """Whether the caller has access to a flow with these labels."""
         return all(labels.get(label) == value for label, value in self.labels.items())
 
     def check(self, role: Role) -> None:
-        """Raise Refused where he has not so much."""
+        """Raise Refused if the caller's role is lower than `role`."""
         if self.role < role:
             raise Refused(
-                f"{self.name} is {self.role.name.lower()}; this takes {role.name.lower()}",
-                remedy="ask with a token of that role: scribengin token add NAME --role ROLE",
+                f"{self.name} has role {self.role.name.lower()}; this needs role {role.name.lower()}",
+                remedy="use a token of that role: scribengin token add NAME --role ROLE",
                 code="role-lacking",
             )

@@ -1,7 +1,7 @@
-"""The process that looks at the state of a flow for one request: dead letters, the way of records, the audit, the graph. It may read much,
-and executes a person's modules, so it is none of a master's threads.
+"""The process that reads the state of a flow for one request: dead letters, provenance of records, the audit, the graph. It may read much
+data and executes a person's modules, so it does not run in a master's thread.
 
-stdin: a `StateQuestion` as JSON. stdout: a `ChildAnswer` as JSON. It has copies of the records that it needs, and no way into the registry.
+stdin: a `StateQuestion` as JSON. stdout: a `ChildAnswer` as JSON. It has copies of the records that it needs, and no access to the registry.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StateQuestion:
-    """What to look at. `records`: path → value, of the flow that it is about."""
+    """What to read. `records`: path → value, of the flow in question."""
 
     what: str
     packages: str
@@ -34,7 +34,7 @@ class StateQuestion:
 
 
 def answer(question: StateQuestion) -> ChildAnswer:
-    """Look."""
+    """Answer a question."""
     from scribengin.control.offsets import prepared_flow
     from scribengin.packages.store import PackageStore
 
@@ -120,7 +120,7 @@ def _which(said: Mapping[str, Any]) -> Which:
 
 
 def _replayed(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for letters to be replayed: of several who ask at once each letter is taken once."""
+    """Request the replay of dead letters: of several simultaneous requests, only one takes each dead letter."""
     from scribengin.local.repairing import given_letters
     from scribengin.local.replay import replay
 
@@ -131,7 +131,7 @@ def _replayed(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _purged(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Under the leases, delete letters. May be killed at any point, and asked again."""
+    """Delete dead letters under the leases. It may be killed at any point, and repeated."""
     from scribengin.local.purging import find_doomed, purge
     from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
@@ -149,7 +149,7 @@ def _purged(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _undone(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Under the leases, bring purged letters back."""
+    """Restore purged dead letters under the leases."""
     from scribengin.local.purging import undo_purge
     from scribengin.state.lease import take_leases
     from scribengin.state.trash import PURGE, Trash
@@ -159,7 +159,7 @@ def _undone(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:
-    """Those that have state, or the one of that name. Raises Refused where there is none."""
+    """The Queries that have state, or the one of that name. Raises Refused if there is none."""
     there = [query for tier in prepared.tiers for query in tier.folder.queries()]
     queries = [query for query in there if name in ("", query.name)]
     if queries:
@@ -168,7 +168,7 @@ def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:
         said = f'flow "{prepared.name}" has no state in {prepared.folder} yet'
         raise Refused(said, remedy=f"wait until it has run: scribengin status {prepared.name}", code="state-missing")
     have = ", ".join(query.name for query in there)
-    raise Refused(f'flow "{prepared.name}" has no Query "{name}"', remedy=f"its Queries are {have}", code="query-unknown")
+    raise Refused(f'flow "{prepared.name}" has no Query "{name}"', remedy=f"it has the Queries {have}", code="query-unknown")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
-"""Routes that look into the state of a flow: the way of a record, the audit, its summaries; and its graph.
-
-A process of its own looks; where the state lies on the host of another master the client is sent there.
-"""
+"""Routes that read the state of a flow: the provenance of a record, the audit, its summaries; and its graph. A separate process reads; if
+the state is on the host of another master, the client is redirected there."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -34,16 +32,16 @@ Text = Annotated[str, Query(max_length=_LONGEST)]
 
 
 def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/flows/{flow}", tags=["flows"])
 
     @routes.get("/trace", response_model=Way)
     def trace(
         flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[ApiRequest, may(Role.VIEWER)]
     ) -> Response:
-        """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins. At most 1,000
-        are told; a note says where there are more. What it was made of in a flow that feeds this one (`came`), and where flows that read
-        it find it (`went`), is asked of the topics; a flow of a peer is `PEER/FLOW`."""
+        """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or a prefix of it. At most 1,000 are listed; a
+        note says if there are more. The topics are searched for the record of an upstream flow from which it was made (`came`), and for its
+        records in downstream flows (`went`); a flow of a peer is `PEER/FLOW`."""
         met = [each for each in asked.view.whole_workflow(flow).meetings if each.feeding == flow]
 
         def read_by(found: dict[str, Any]) -> dict[str, Any]:
@@ -57,23 +55,24 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/audit", response_model=Audit)
     def audit(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """Outputs, dead letters and ledger, read again: whether everything balances. Takes as long as that, 100 seconds at most."""
+        """Read outputs, dead letters and ledger again, and check whether everything balances. The request takes as long as that, 100
+        seconds at most."""
         return from_state(asked, "audit", flow, {}, Audit)
 
     @routes.get("/summary", response_model=Summaries)
     def summary(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)], sink: Text = "") -> Response:
-        """The tables of the flow's summary sinks, or of one, as of the last decided Batch; also while it runs, and after a take-over."""
+        """The tables of the flow's summary sinks, or of one, at the last decided Batch; also while the flow runs and after a failover."""
         return from_state(asked, "summary", flow, {"sink": sink}, Summaries)
 
     @routes.get("/graph/counts", response_model=GraphCounts)
     def graph_counts(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """How many rows passed along each arrow of the graph in the last run, and what became of them at each node: out of the ledger."""
+        """The number of rows that passed along each arrow of the graph in the last run, and their outcome at each node, from the ledger."""
         return from_state(asked, "graph-counts", flow, {}, GraphCounts)
 
     @routes.get("/graph", response_model=FlowGraph)
     def flow_graph(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """Sources, steps, sinks, the arrows between them, the tiers where they run and the channels between those; each with how it goes,
-        where the master that answers was told: the one that leads."""
+        """Sources, steps, sinks, the arrows between them, the tiers where they run and the channels between those. Each has its live
+        figures if the answering master has them: the leader does."""
         asked.check_flow(flow)
         watch = asked.plane.watch
         if (moved := sent_to_leader(watch, asked.request)) is not None:
@@ -98,7 +97,7 @@ def from_state(
     kind: type[Any],
     more: Callable[[dict[str, Any]], dict[str, Any]] = lambda found: found,
 ) -> Response:
-    """What `answer_process` says of the flow's state, wherever that lies, with what `more` adds to it."""
+    """The answer of `answer_process` about the flow's state, wherever that is, together with the values that `more` adds."""
     asked.check_flow(flow)
     plane = asked.plane
     try:
@@ -116,13 +115,13 @@ def from_state(
 
 
 def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Backlog], str]:
-    """For `control.measuring`: what waits at the flow's sources, measured on the host that has its state; where it has none yet, here.
+    """For `control.measuring`: the backlog of the flow's sources, measured on the host that has its state; if it has none yet, here.
 
     Returns:
         Source → its backlog; and why the backlog of others is not known.
 
     Raises:
-        ScribenginError: Nobody can say it, such as where the only host that has the state is away.
+        ScribenginError: The backlog cannot be measured, for example if the only host that has the state is unavailable.
     """
     node = node_with_state(plane.registry, flow, plane.nodes.has_state)
     found = _found_at(plane, node, "backlogs", flow, {})
@@ -131,14 +130,14 @@ def measured_backlogs(plane: Plane, flow: str) -> tuple[dict[str, Backlog], str]
 
 
 def _found_at(plane: Plane, node: str, what: str, flow: str, said: Mapping[str, Any]) -> Any:
-    """What `answer_process` finds in the flow's state, on a node or, where that is empty, on this host."""
+    """The answer of `answer_process` from the flow's state, on a node or, if that is empty, on this host."""
     if node:
         return plane.nodes.look_into(node, NodeQuestion(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True))
     return plane.planner.answer(what, _records(plane.registry, flow), flow, said)
 
 
 def _records(registry: Registry, flow: str) -> dict[str, Mapping[str, Any]]:
-    """What is wanted of the flow, and the version that is."""
+    """The desired state of the flow, and its desired version."""
     desired = reading.read_flow(registry, flow).desired
     spec = reading.version_of(registry, flow, desired.version)
     return {DESIRED(flow).path: desired.dump(), SPEC(flow, str(desired.version)).path: spec.dump()}

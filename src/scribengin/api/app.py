@@ -1,4 +1,4 @@
-"""The FastAPI application: routes, and the one form in which every mistake leaves it."""
+"""The FastAPI application: its routes, and the one form of all its errors."""
 
 import re
 from collections.abc import Callable
@@ -77,8 +77,8 @@ def make_app(plane: Plane) -> FastAPI:
 
 
 def _gate(plane: Plane) -> Callable[..., Any]:
-    """role → the dependency that lets in who has it, and gives the handler an `ApiRequest`. `by_labels`: the handler does not look
-    itself whether this person may see the flow, or all of them."""
+    """role → the dependency that admits callers with this role, and gives the handler an `ApiRequest`. `by_labels`: the handler itself does not
+    check whether this caller may see the flow, or all flows."""
 
     def may(role: Role, *, by_labels: bool = False) -> Any:
         def asked(request: Request) -> ApiRequest:
@@ -126,7 +126,7 @@ class _Told:
 
 
 def _as_ours(request: Request, error: Exception) -> ScribenginError:
-    """The error in the words of this project."""
+    """The error as one of this project's errors."""
     where = f"{request.method} {request.url.path}"
     if isinstance(error, ScribenginError):
         return error
@@ -136,22 +136,22 @@ def _as_ours(request: Request, error: Exception) -> ScribenginError:
         if isinstance(error.__cause__, ScribenginError):
             return error.__cause__
         if error.status_code == 404:
-            return Refused(f"there is nothing at {where}", remedy="GET /v1/openapi.json lists what there is", code="not-found")
+            return Refused(f"there is nothing at {where}", remedy="GET /v1/openapi.json lists all routes", code="not-found")
         if error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "others")
-            return Refused(f"{where} is not possible", remedy=f"possible there: {allowed}", code="method")
+            return Refused(f"{where} is not allowed", remedy=f"allowed methods: {allowed}", code="method")
         return PointedError((Fault("body", str(error.detail), "send JSON, in UTF-8"),))
-    text = f"this is a mistake in Scribengin: {type(error).__name__}"
-    return ScribenginError(text, remedy="please report it, with the lines of the master's log", code="bug")
+    text = f"this is a bug in Scribengin: {type(error).__name__}"
+    return ScribenginError(text, remedy="report it, with the lines of the master's log", code="bug")
 
 
 def _fault(error: Any) -> Fault:
-    """One finding of FastAPI's."""
+    """One finding of FastAPI as a fault."""
     where, *path = error["loc"]
     pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
     if where == "body":
         if error["type"] == "json_invalid":
             return Fault("body", f"the body is not valid JSON: {error['ctx']['error']}", "send JSON, in UTF-8")
         said = f"the body: {error['msg']}" if not pointer else error["msg"]
-        return Fault("body", f"{pointer} {said}".strip(), "GET /v1/openapi.json shows what it takes", pointer=pointer)
-    return Fault("parameter", f"{where} {'.'.join(map(str, path))}: {error['msg']}", "GET /v1/openapi.json shows what it takes")
+        return Fault("body", f"{pointer} {said}".strip(), "GET /v1/openapi.json shows the expected form", pointer=pointer)
+    return Fault("parameter", f"{where} {'.'.join(map(str, path))}: {error['msg']}", "GET /v1/openapi.json shows the expected form")

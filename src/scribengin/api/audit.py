@@ -1,4 +1,4 @@
-"""The audit log: who wanted to change what, when, and what came of it. One JSON object a line, appended, never changed; no secrets."""
+"""The audit log: who requested which change, when, and with which outcome. One JSON object per line, append-only; no secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`outcome` is `done`, or the code of the problem. `revision`: of the registry, after it. `again`: the first answer was given again."""
+    """`outcome` is `done`, or the code of the problem. `revision`: of the registry afterwards. `again`: the first answer was repeated."""
 
     at: str
     who: str
@@ -30,10 +30,11 @@ class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AuditLog:
-    """Of one master. A line that cannot be written is told in the master's log: it must not keep somebody from stopping a flow."""
+    """The audit log of one master. A line that cannot be written is reported in the master's log: it must not prevent a flow from being
+    stopped."""
 
     def __init__(self, path: Path | None, log: FilteringBoundLogger | None = None) -> None:
-        """None: nothing is kept."""
+        """`path` None: nothing is kept."""
         self._path = path
         self._log = log
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What a master has done in a process of its own: users' code, and all that may take long or much memory. The child's side."""
+"""Runs work of a master in a separate process: users' code, and everything that may take long or need much memory. The child's side."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 8 * 2**30
 MOST_BYTES = 16 * 2**20
-"""of an answer: a master has several of them in memory at a time"""
+"""limit of an answer: a master has several of them in memory at a time"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildAnswer:
-    """What was found, as JSON; `problem` where it was refused."""
+    """The result, as JSON; `problem` if it was refused."""
 
     found: Any = None
     problem: ProblemDetails | None = None
@@ -44,11 +44,9 @@ L = TypeVar("L", bound=TimeLimited)
 
 
 def serve_one(kind: type[L], perform: Callable[[L], Any]) -> None:
-    """Read a task from stdin, perform it, and write what came of it to stdout, both as JSON. All that is printed meanwhile goes to stderr.
-
-    The process is ended when the time of the task is over, also where the master that started it is gone; it gets no more than
-    MEMORY_BYTES. Where the answer has more than MOST_BYTES it is a problem instead, `answer-large`.
-    """
+    """Read a task from stdin, perform it, and write its result to stdout, both as JSON. Anything printed meanwhile goes to stderr. The
+    process is ended when the time of the task is over, even if the master that started it is gone; its memory is limited to MEMORY_BYTES.
+    If the answer has more than MOST_BYTES, a problem is written instead, `answer-large`."""
     answer = os.dup(1)
     os.dup2(2, 1)
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=kind)
@@ -60,7 +58,7 @@ def serve_one(kind: type[L], perform: Callable[[L], Any]) -> None:
 
 
 def look_with(records: Mapping[str, Mapping[str, Any]], find: Callable[[Registry], Any]) -> ChildAnswer:
-    """What `find` finds in a registry in memory that has copies of these records, path → value."""
+    """The result of `find` over an in-memory registry that has copies of these records, path → value."""
     from scribengin.registry.contract import Create
     from scribengin.registry.memory import MemoryStore
 
@@ -73,21 +71,21 @@ def look_with(records: Mapping[str, Mapping[str, Any]], find: Callable[[Registry
 
 
 def unknown(what: str) -> Refused:
-    """The error for a verb that this version does not have."""
+    """The error for a command that this version does not have."""
     return Refused(
-        f'"{what}" is not known here: a master of a newer version has asked for it',
-        remedy="update Scribengin on the node that has the flow's state, then ask again",
+        f'"{what}" is not known here: the request came from a master of a newer version',
+        remedy="update Scribengin on the node that has the flow's state, then repeat the request",
         code="node-old",
     )
 
 
 def within(answer: bytes) -> bytes:
-    """The answer, or a `ChildAnswer` that says that it is too large."""
+    """The answer, or a `ChildAnswer` with the problem that it is too large."""
     if len(answer) <= MOST_BYTES:
         return answer
     error = Refused(
-        f"the answer has {len(answer):,} bytes, and may have {MOST_BYTES:,}",
-        remedy="ask for less: fewer letters (limit=), a longer beginning of an id, one Query, fewer flows at once",
+        f"the answer has {len(answer):,} bytes; up to {MOST_BYTES:,} are allowed",
+        remedy="request less: fewer dead letters (limit=), a longer id prefix, one Query, or fewer flows at once",
         code="answer-large",
     )
     return msgspec.json.encode(ChildAnswer(problem=to_problem(error)))

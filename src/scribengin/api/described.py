@@ -1,4 +1,4 @@
-"""What FastAPI's OpenAPI document does not say by itself: problems, tokens, and the headers that all requests and answers share."""
+"""Adds to FastAPI's OpenAPI document what it lacks: problems, tokens, and the headers of all requests and answers."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from scribengin.client.problems import MEDIA_TYPE
 from scribengin.client.transport import KEY, REVISION
 
 _OPEN = ("/livez", "/readyz")
-"""for these nobody is asked for a token"""
-_TOKEN = {"type": "http", "scheme": "bearer", "description": "Where the master asks for one: `scribengin token add` makes it."}
+"""routes that require no token"""
+_TOKEN = {"type": "http", "scheme": "bearer", "description": "Needed if the master requires tokens; make one with `scribengin token add`."}
 _SEEN = {
-    "description": "A state of the registry: what is read afterwards with it in the request is that new, or newer.",
+    "description": "A revision of the registry. A later read that sends it returns this state or a newer one.",
     "schema": {"type": "integer"},
 }
 _ONCE = ("/v1/flows", "/v1/topology", "/v1/registry", "/v1/groups", "/v1/quotas", "/v1/peers", "/v1/nodes", "/v1/tokens", "/v1/workflows")
-"""where writes happen once with a key"""
+"""routes where a write with a key is executed once"""
 _EACH_TIME = ("make_token", "plan_topology")
-"""but for these: a token is shown once, and planning changes nothing"""
+"""except these: a token is shown once, and planning changes nothing"""
 _WRITES = (
     {
         "name": KEY,
         "in": "header",
-        "description": "Again with the same key gives the first answer, by any master, for a day.",
+        "description": "Repeating the request with the same key returns the first answer, from any master, for a day.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 200},
     },
     {
         "name": "If-Match",
         "in": "header",
-        "description": "The flow's ETag: 412 where something else is wanted of it by now.",
+        "description": "The flow's ETag. The answer is 412 if the flow's desired state has changed since.",
         "schema": {"type": "string", "pattern": '^"[0-9]{1,18}"$'},
     },
 )
 
 
 def described(document: dict[str, Any]) -> dict[str, Any]:
-    """The document, with that added in place; a second time changes nothing."""
+    """The document with these additions, made in place; a second call changes nothing."""
     document.setdefault("components", {})["securitySchemes"] = {"token": _TOKEN}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

@@ -1,4 +1,4 @@
-"""Where the state of a flow lies: here, or on another host, and which master or node can be asked there."""
+"""Finds the host that has the state of a flow, and the master or node there that can be asked."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def find_state(registry: Registry, flow: str) -> str:
-    """Empty where the flow's state lies on this host, or where all hosts reach it, or nowhere yet; else where a master answers that is on
-    the host of its workers.
+    """Empty if the flow's state is on this host, or where all hosts can reach it, or does not exist yet; otherwise the address of a master
+    on the host of its workers.
 
-    Raises Refused `state-elsewhere` where it lies on another host and no master is up there that others reach, and as `read_flow`.
+    Raises Refused `state-elsewhere` if it is on another host and no reachable master runs there, and as `read_flow`.
     """
     state = reading.state_of(registry, flow)
     folder = Path(state, flow)
@@ -42,17 +42,17 @@ def find_state(registry: Registry, flow: str) -> str:
     host, tier = next(iter(hosts.items()))
     raise Refused(
         f"the state of flow {flow} is not on this host, {here}: there is no {folder}; its tier {tier} runs on {host}",
-        remedy=f"keep states where all hosts reach them, or start a master on {host}: "
+        remedy=f"keep states where all hosts can reach them, or start a master on {host}: "
         "scribengin master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
         code="state-elsewhere",
     )
 
 
 def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], bool], *, within_s: float = 20.0) -> str:
-    """Empty as for `find_state`; else a node that has it. `has`: node, flow → whether it has, or
-    an error where the node does not answer. After `within_s` no further node is asked.
+    """Empty as for `find_state`; otherwise a node that has the state. `has`: node, flow → whether it has the state; it raises an error if
+    the node does not answer. After `within_s` seconds no further node is asked.
 
-    Raises Refused `state-elsewhere` where none has it, and some do not answer or were not asked; as `read_flow`.
+    Raises Refused `state-elsewhere` if no node has it, and some do not answer or were not asked; as `read_flow`.
     """
     state = reading.state_of(registry, flow)
     folder = Path(state, flow)
@@ -67,7 +67,7 @@ def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], boo
     deadline = time.monotonic() + within_s
     for node in dict.fromkeys([*(run.node for run in runs), *known]):
         if time.monotonic() >= deadline:
-            silent.append(f"{node} (not asked: others took too long)")
+            silent.append(f"{node} (not asked: other nodes took too long)")
             continue
         try:
             if has(node, flow):
@@ -78,14 +78,14 @@ def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], boo
         return ""
     raise Refused(
         f"the state of flow {flow} is not on this host, {socket.gethostname()}: there is no {folder}; it may be on {', '.join(silent)}",
-        remedy="keep states where all hosts reach them, or let this master reach the nodes: "
+        remedy="keep states where all hosts can reach them, or make the nodes reachable for this master: "
         "scribengin node --name NODE --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
         code="state-elsewhere",
     )
 
 
 def _host_of(registry: Registry, flow: str, tier: str) -> str:
-    """The host of the tier's worker; of one that has ended that of the node where it was."""
+    """The host of the tier's worker; if that has ended, the host of the node where it ran."""
     if not RUN.fits(flow, tier):
         return ""
     lease = registry.read(LEASE(flow, tier).path)

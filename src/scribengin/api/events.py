@@ -1,11 +1,11 @@
-"""`/v1/events`: what becomes of flows, as server-sent events.
+"""`/v1/events`: changes of flows, as server-sent events.
 
-An event tells a flow as it stands *now*; several changes in a row may be one event. Its `id` is the revision of the change, and events come
-in the order of revisions: a client that comes again with the last one (`Last-Event-ID`, to this or any other master) is told of each flow
-that has changed since. The first event of a stream, `flows`, names all that there are, so that those that were deleted meanwhile can be
-dropped.
+An event describes a flow in its *present* state; several changes in a row may be one event. Its `id` is the revision of the change, and
+events come in the order of revisions: a client that reconnects with the last one (`Last-Event-ID`, to this or any other master) gets an
+event for each flow that has changed since. The first event of a stream, `flows`, names all existing flows, so that the client can drop
+those that were deleted meanwhile.
 
-So that none is passed over, a change is told when all before it are known: at the look after the one that saw it.
+So that no change is skipped, a change is sent when all changes before it are known: at the poll after the one that saw it.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from scribengin.registry.tree import DESIRED, STATUS
 MOST_STREAMS = 200
 _LOOK_S = 0.2
 _BEAT_S = 15.0
-"""between two signs of life, for proxies that end what is silent"""
+"""seconds between two signs of life, for proxies that close silent connections"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FlowRevision:
 
 @dataclass(frozen=True, slots=True)
 class FlowsSnapshot:
-    """All flows at one look, the `number`-th. All changes up to the revision `settled` are in it, and perhaps later ones."""
+    """All flows at the poll with this `number`. All changes up to the revision `settled` are in it, and perhaps later ones."""
 
     number: int
     settled: int
@@ -56,7 +56,7 @@ class FlowsSnapshot:
 
 
 class Watcher:
-    """Looks at all flows as long as somebody listens; one for all streams of a master. Its thread begins with the first of them."""
+    """Polls all flows while there are streams; one for all streams of a master. Its thread starts with the first stream."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -67,12 +67,12 @@ class Watcher:
         self.picture: FlowsSnapshot | None = None
 
     def check(self) -> None:
-        """Raise Refused where there are too many streams."""
+        """Raise Refused if there are too many streams."""
         if self._streams >= MOST_STREAMS:
-            raise Refused(f"{MOST_STREAMS} streams of events are open", remedy="end one, or ask another master", code="too-many")
+            raise Refused(f"{MOST_STREAMS} streams of events are open", remedy="close one, or use another master", code="too-many")
 
     def join(self) -> None:
-        """One stream more."""
+        """Add a stream."""
         with self._lock:
             self._streams += 1
             if self._thread is None:
@@ -81,7 +81,7 @@ class Watcher:
                 self._thread.start()
 
     def leave(self) -> None:
-        """One stream less; with the last one looking ends."""
+        """Remove a stream; polling ends with the last one."""
         with self._lock:
             self._streams -= 1
             if self._streams == 0:
@@ -115,7 +115,7 @@ def event_routes(may: Callable[[Role], Any], registry: Registry) -> APIRouter:
 
     @routes.get("/events", response_class=StreamingResponse, responses={200: _STREAM})
     async def stream_events(asked: Annotated[ApiRequest, may(Role.VIEWER)], last_event_id: Annotated[str, Header()] = "0") -> Response:
-        """What becomes of flows, as it becomes; after `Last-Event-ID` where one is sent, of all flows otherwise."""
+        """Changes of flows as they happen: after `Last-Event-ID` if that is sent, otherwise starting with all flows."""
         if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= 18):
             raise PointedError((Fault("parameter", "Last-Event-ID is not a number", "send the id of the last event, or none"),))
         watcher.check()
@@ -129,7 +129,7 @@ _STREAM: dict[str, Any] = {"description": "A stream", "content": {"text/event-st
 
 
 async def _lines(watcher: Watcher, asked: ApiRequest, after: int) -> AsyncIterator[bytes]:
-    """The stream to one client; `after`: the revision that it has come to."""
+    """The stream to one client; `after`: the revision up to which it has all events."""
     watcher.join()
     try:
         told: dict[str, FlowRevision] = {}

@@ -1,4 +1,5 @@
-"""`If-Match` on what is wanted of a flow: a registry for one write, which holds only while that was written by a certain revision."""
+"""`If-Match` on a flow's desired state: a registry for one write, which succeeds only if the desired state was written by a certain
+revision."""
 
 from __future__ import annotations
 
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
 
 
 class ExpectingRegistry:
-    """The registry, for a write that reads `path` and then replaces what it has read: where that was not written by `revision` (0: is not
-    there) the read raises Refused `revision-stale`. What comes between the read and the write makes the write a Conflict: read again.
-    """
+    """The registry for a write that reads `path` and then replaces it: if the record was not written by `revision` (0: does not exist), the
+    read raises Refused `revision-stale`. A change between the read and the write makes the write a Conflict: read again."""
 
     def __init__(self, registry: Registry, path: str, revision: int) -> None:
         self._registry = registry
@@ -31,10 +31,11 @@ class ExpectingRegistry:
         if path == self._path:
             there = 0 if found is None or (isinstance(found, RegistryEntry) and not found.value) else found.changed
             if there != self._revision:
-                now = f"by revision {there}" if there else "by nobody"
+                now = f"at revision {there}" if there else "not set"
+                expected = f"revision {self._revision}" if self._revision else "none"
                 raise Refused(
-                    f"what is wanted was written {now}, not {f'by {self._revision}' if self._revision else 'by nobody'}: nothing was done",
-                    remedy="look at it again, and decide from what is there now",
+                    f"the desired state is {now}, expected {expected}; nothing was changed",
+                    remedy="read the flow again and repeat the request with its present ETag",
                     code="revision-stale",
                 )
         return found
@@ -72,4 +73,4 @@ class ExpectingRegistry:
         return self._registry.session()
 
     def close(self) -> None:
-        """Nothing: it is lent."""
+        """Does nothing: the registry belongs to the caller."""

@@ -1,4 +1,4 @@
-"""Flow files that stand in the registry, packed and planned as those are that somebody submits: what `control.flow_files` asks for."""
+"""Packs and plans flow files that were written to the registry, in the same way as submitted ones, for `control.flow_files`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology,
         Refused: The text is another flow, or it is not known where its relative paths start; and as `Planner.look`.
     """
     if file.base and not file.base.startswith("/"):
-        raise Refused(f'has "base": "{file.base}", which is no absolute path', remedy="name the folder from / on", code="flow-file-base")
+        raise Refused(
+            f'has "base": "{file.base}", which is not an absolute path', remedy="write the folder's absolute path", code="flow-file-base"
+        )
     base = file.base or _base_before(plane, flow)
     try:
         packed = plane.planner.look("pack", {}, flow=flow, arguments={"text": file.text, "base": base})
@@ -51,7 +53,7 @@ def plan_file(plane: Plane, flow: str, file: FlowFile) -> tuple[PlannedTopology,
 
 
 def _base_before(plane: Plane, flow: str) -> str:
-    """Where the relative paths of the version that is wanted start; empty where none is."""
+    """The folder where relative paths of the desired version start; empty if there is none."""
     try:
         return reading.version_of(plane.registry, flow, reading.read_flow(plane.registry, flow).desired.version).base
     except Refused:

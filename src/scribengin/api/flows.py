@@ -1,4 +1,4 @@
-"""`/v1/flows`: submit flows, look at them, say what is wanted of them."""
+"""`/v1/flows`: submit flows, read them, and set their desired state."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -31,12 +31,12 @@ from scribengin.registry.contract import Registry
 
 
 def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/flows", tags=["flows"])
 
     @routes.get("", response_model=list[FlowRow])
     def list_flows(asked: Annotated[ApiRequest, may(Role.VIEWER)], label: Annotated[list[str] | None, Query()] = None) -> Response:
-        """All flows, or those with all these labels (`label=team=shop`), by name: what is wanted of each, how it stands, and why."""
+        """All flows by name, or those with all these labels (`label=team=shop`): the desired state of each, its status, and the reason."""
         wanted = dict(_label(text) for text in label or ())
         if any(asked.who.labels.get(name, value) != value for name, value in wanted.items()):
             return asked.answer([])
@@ -44,24 +44,26 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/{flow}", response_model=FlowView)
     def show_flow(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """What is wanted of a flow, how it stands, and who serves its tiers. `ETag` is the revision of what is wanted."""
+        """A flow's desired state, status and workers. `ETag` is the revision of the desired state."""
         asked.check_flow(flow)
         view = asked.view.flow(flow)
         return asked.answer(view, headers={"ETag": f'"{view.wanted.revision}"'})
 
     @routes.put("/{flow}", response_model=AppliedFlow)
     def submit_flow(flow: str, wanted: SubmitFlow, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
-        """Make a flow of a package the next version of this flow, and want it to run; the same again changes nothing.
+        """Submit a flow from a package as the next version of this flow, with the desired state running; submitting the same again changes
+        nothing.
 
-        Of a flow that is there it takes a word that what is replaced is known: `plan`, the hash of the plan that was looked at, or
-        `accept`, or If-Match with the flow's ETag. Where rows would be read again or lost, `plan` or `accept`.
+        If the flow exists, the request must confirm that it replaces the present version: with `plan`, the hash of the plan that was
+        reviewed, with `accept`, or with If-Match and the flow's ETag. If rows would be read again or lost, only `plan` or `accept` confirm
+        it.
         """
         submit = Submit(wanted.package, wanted.path, wanted.base)
         headers = asked.request.headers
 
         def act(registry: Registry) -> AppliedFlow:
             if not FLOW_NAME.fullmatch(flow):
-                fault = Fault("flow-name", f'"{flow}" can be no flow\'s name', f"a name matches {FLOW_NAME.pattern}")
+                fault = Fault("flow-name", f'"{flow}" is not a valid name of a flow', f"a name matches {FLOW_NAME.pattern}")
                 raise PointedError((fault,))
             check_submit(submit)
             plan, submissions = planned(asked, Topology((submit,), wanted.plan, wanted.accept))
@@ -71,8 +73,8 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
             known = wanted.plan or wanted.accept or "If-Match" in headers or "If-None-Match" in headers
             if plan.flows[0].version and plan.flows[0].effect is not None and not known:
                 raise Refused(
-                    f"flow {flow} is there, in version {plan.flows[0].version}, and this changes it; nobody has said that this is known",
-                    remedy=f'say "plan": "{plan.hash}" (POST /v1/topology/plan shows it), "accept", or If-Match with the ETag of the flow',
+                    f"flow {flow} exists, in version {plan.flows[0].version}, and this request would change it without a confirmation",
+                    remedy=f'send "plan": "{plan.hash}" (from POST /v1/topology/plan), "accept", or If-Match with the ETag of the flow',
                     code="plan-needed",
                 )
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
@@ -93,19 +95,19 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/{flow}/tasks", response_model=list[TaskRow])
     def show_tasks(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """What each task of the flow's tiers reads and writes, and how far it is, as its worker wrote it last."""
+        """The input, output and progress of each task of the flow's tiers, as its worker last wrote them."""
         asked.check_flow(flow)
         return asked.answer(asked.view.tasks(flow))
 
     @routes.get("/{flow}/versions", response_model=list[VersionRow])
     def show_versions(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The versions of a flow, the newest first."""
+        """The versions of a flow, newest first."""
         asked.check_flow(flow)
         return asked.answer(asked.view.versions(flow))
 
     @routes.put("/{flow}/wanted", response_model=Written)
     def want_flow(flow: str, want: Want, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Say what is wanted of a flow now; asked again what failed is tried again."""
+        """Set the desired state of a flow; setting it again retries what has failed."""
 
         def act(registry: Registry) -> Written:
             asked.check_flow(flow)
@@ -115,7 +117,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.delete("/{flow}", response_model=Written)
     def delete_flow(flow: str, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
-        """Forget a flow that is stopped. Its outputs, its state and its packages stay."""
+        """Delete a stopped flow. Its outputs, its state and its packages stay."""
 
         def act(registry: Registry) -> Written:
             asked.check_flow(flow)
@@ -131,8 +133,8 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         tier: str | None = None,
         lines: Annotated[int, Query(ge=1, le=MOST_LINES)] = 50,
     ) -> Response:
-        """What the newest worker of each tier has printed, and the tiers' run logs; the nodes are asked for what lies with them, and where
-        one does not answer, `problem` says why."""
+        """The last output of the newest worker of each tier, and the tiers' run logs. Nodes are asked for the files on their hosts; if one
+        does not answer, `problem` says why."""
         asked.check_flow(flow)
         tiers = [row for row in asked.view.flow(flow).tiers if tier in (None, row.tier)]
         plane = asked.plane
@@ -142,7 +144,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def _label(text: str) -> tuple[str, str]:
-    """Raises InputError for what is no `name=value`."""
+    """Raises InputError if the text is not of the form `name=value`."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise PointedError((Fault("parameter", f"label: {text!r} is not a valid label", "write label=NAME=VALUE"),))

@@ -1,4 +1,4 @@
-"""Who a request comes from: by its token, or on this machine's loopback, where nobody is asked for one, by what it says."""
+"""Authentication of a request: by its token, or, on this machine's loopback, without a token, by the name that it gives."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _LONGEST_NAME = 100
 
 
 class Proves(Protocol):
-    """What knows tokens."""
+    """A store of tokens."""
 
     def prove(self, token: str) -> Who | None:
-        """Whose it is; None where it is nobody's."""
+        """The caller to whom the token belongs; None if it is not valid."""
 
     def there(self) -> bool:
-        """Whether there is any."""
+        """Whether there is any token."""
 
 
 class Authentication:
-    """`asks`: nobody comes in without a token. Otherwise who brings none may do everything; one that is brought must be right all the same.
-    `until`: so it is until there is a token; from then on nobody comes in without one.
+    """`asks`: a token is always required. Otherwise a caller without a token may do everything; a token that is sent must still be valid.
+    `until`: this is so only until the first token exists; from then on a token is required.
 
-    `local`: the door is on the loopback. Without a token it opens only for requests that name it so, and that no foreign web page has
-    made: any page that is open in a browser can send requests to this machine.
+    `local`: the address is on the loopback. Without a token it accepts only requests that use a loopback host name and that do not come
+    from a web page of another origin: any page that is open in a browser can send requests to this machine.
     """
 
     def __init__(self, tokens: Proves | None, *, asks: bool, local: bool, until: bool = False) -> None:
@@ -41,20 +41,20 @@ class Authentication:
         self._until = until
 
     def who(self, request: Request) -> Who:
-        """Raises Refused: `token-missing`, `token-unknown`, `origin-foreign`."""
+        """The caller. Raises Refused: `token-missing`, `token-unknown`, `origin-foreign`."""
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind:
             who = self._tokens.prove(token.strip()) if kind.lower() == "bearer" and self._tokens is not None else None
             if who is None:
                 raise Refused(
-                    "this token is not known here", remedy="ask for one: scribengin token add NAME --role ROLE", code="token-unknown"
+                    "this token is not valid here", remedy="make one: scribengin token add NAME --role ROLE", code="token-unknown"
                 )
             return who
         if self._until and not self._asks and self._tokens is not None:
             self._asks = self._tokens.there()  # and stays so: removing the last one opens no door
         if self._asks:
             raise Refused(
-                "a token is needed here", remedy="send Authorization: Bearer TOKEN; for commands: SCRIBENGIN_TOKEN", code="token-missing"
+                "a token is required", remedy="send Authorization: Bearer TOKEN; for commands: SCRIBENGIN_TOKEN", code="token-missing"
             )
         if self._local:
             _check_origin(request)
@@ -67,7 +67,7 @@ def _check_origin(request: Request) -> None:
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
     if not is_loopback(called) or foreign or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
         raise Refused(
-            f"this comes from elsewhere ({origin or called or 'nobody said where'}), and is made without a token",
-            remedy="name this machine 127.0.0.1 or localhost; from a web page send a token",
+            f"request from another origin ({origin or called or 'unknown'}) without a token",
+            remedy="use 127.0.0.1 or localhost as the host; from a web page, send a token",
             code="origin-foreign",
         )

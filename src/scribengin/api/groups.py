@@ -1,4 +1,4 @@
-"""`/v1/groups`: the groups of all flows, their members, and how sinks find them; members are taken out and let back."""
+"""`/v1/groups`: the groups of all flows, their members, and the state in which sinks find them; members are disabled and enabled."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -17,23 +17,23 @@ from scribengin.registry.contract import Registry
 
 
 def group_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/groups", tags=["groups"])
 
     @routes.get("", response_model=list[GroupRow])
     def list_groups(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The groups that flows name, or that somebody speaks of in the registry; of the flows that this person may see."""
+        """The groups that flows name, or that have a record in the registry; only those of the flows that this caller may see."""
         return _leader(asked) or asked.answer([_row(asked, group) for group in read_groups(asked.registry, _visible(asked)).values()])
 
     @routes.get("/{group}", response_model=GroupRow)
     def show_group(group: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """One of them."""
+        """One group."""
         return _leader(asked) or asked.answer(_row(asked, find_group(asked.registry, group, _visible(asked))))
 
     @routes.put("/{group}/members/{member}", response_model=GroupRow)
     def change_member(group: str, member: str, to: SetMember, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Take a member out of turn, let it back, say what it costs: for all flows that name the group, from their next Batch on. A Batch
-        that is decided for a member goes there all the same."""
+        """Disable a member, enable it, or set its cost: for all flows that name the group, from their next Batch on. A Batch that is
+        already decided for a member still goes there."""
 
         def act(registry: Registry) -> GroupRow:
             asked.check_all()
@@ -46,12 +46,12 @@ def group_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def _leader(asked: ApiRequest) -> Response | None:
-    """The way to the master that was told how members are, where this one was not."""
+    """A redirect to the leader, which knows the state of members, if this master does not."""
     return sent_to_leader(asked.plane.watch, asked.request)
 
 
 def _visible(asked: ApiRequest) -> Callable[[str], bool] | None:
-    """None: all flows, and what is said of groups that none names."""
+    """None: all flows, and also groups that only the registry names."""
     return (lambda flow: asked.who.may_see(labels_of(asked.registry, flow))) if asked.who.labels else None
 
 

@@ -1,4 +1,4 @@
-"""`/livez`, `/readyz`, `/v1/masters`: whether this master lives, whether it can do its part, and which ones there are."""
+"""`/livez`, `/readyz`, `/v1/masters`: whether this master is alive, whether it can do its part, and which masters there are."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from scribengin.registry.contract import SessionState
 
 
 def health_routes(plane: Plane, may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; for the first two nobody is asked who he is."""
+    """The routes; the first two require no token."""
     routes = APIRouter(tags=["health"])
 
     @routes.get("/livez", response_model=Health)
@@ -26,14 +26,16 @@ def health_routes(plane: Plane, may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/readyz", response_model=Health)
     def ready() -> Response:
-        """This master and its registry answer; 503 where one of them does not."""
+        """This master and its registry answer; 503 if one of them does not."""
         if plane.registry.session().link is not SessionState.CONNECTED:
-            raise Unreachable("the registry does not answer this master", remedy="is ZooKeeper up? the master goes on when it is")
+            raise Unreachable(
+                "the registry does not answer this master", remedy="check that ZooKeeper is up; the master continues when it is"
+            )
         return Response(msgspec.json.encode(Health("ok", plane.leads(), plane.registry.sync())), media_type="application/json")
 
     @routes.get("/v1/masters", response_model=list[MasterRow])
     def list_masters(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The masters that there are; any of them answers for all, one of them leads."""
+        """All masters; each can answer requests, one of them leads."""
         return asked.answer(masters_of(asked.registry))
 
     return routes

@@ -1,4 +1,4 @@
-"""Routes of the dead letters of a flow: looked at, repaired, replayed, purged, in a process beside the state."""
+"""Routes of the dead letters of a flow: list, repair, replay and purge, in a process on the host of the state."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -44,39 +44,36 @@ Paged = Annotated[Mapping[str, Any], Depends(_paged)]
 
 
 def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/flows/{flow}/dead-letters", tags=["flows"])
 
     @routes.get("", response_model=LetterPage)
     def dead_letters(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)], chosen: Chosen, paged: Paged) -> Response:
-        """The records that a step could not handle, page by page: of a Query, a step, a reason, or whose id begins with `prefix`.
-
-        `after` is that of the page before. A page may have few letters, or none, and `after` yet: ask on. The bytes of records are for
-        operators and above.
-        """
+        """The records that a step could not process, page by page: of a Query, a step, a reason, or whose id begins with `prefix`. `after`
+        is the value from the page before. A page may have few dead letters, or none, and still have `after`: request the next page. The
+        bytes of records are for operators and above."""
         said = {**chosen, **paged, "bytes": asked.who.role >= Role.OPERATOR}
         return from_state(asked, "dead", flow, said, LetterPage)
 
     @routes.get("/counts", response_model=LetterCounts)
     def dead_letter_counts(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)], chosen: Chosen) -> Response:
-        """How many dead letters there are, by Query, step and reason; those that are meant as on a page."""
+        """The number of dead letters by Query, step and reason; the filters are those of a page."""
         return from_state(asked, "dead-counts", flow, chosen, LetterCounts)
 
     @routes.post("/replays", response_model=LettersReplayed)
     def replay(flow: str, body: ReplayLetters, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Send dead letters on their way again: each once, however often this is asked. A worker takes them up at its next look, or
-        when it runs again."""
+        """Replay dead letters: each only once, even if requested again. A worker replays them at its next check, or when it runs again."""
         return from_state(asked, "replay", flow, _said(body), LettersReplayed)
 
     @routes.post("/repairs", response_model=LetterRepaired)
     def repair(flow: str, body: RepairLetter, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Repair a dead letter, in all Queries that have refused it so; kept if the flow would take it, until it is replayed. Without
-        `columns`, `text` and `text_base64` nothing is changed: the answer has what can be."""
+        """Repair a dead letter in all Queries that refused it in the same way. The repair is kept until the replay, if the flow would
+        accept it. Without `columns`, `text` and `text_base64` nothing is changed: the answer shows what can be repaired."""
         return from_state(asked, "repair", flow, asdict(body), LetterRepaired)
 
     @routes.post("/purges", response_model=LettersPurged)
     def purge(flow: str, body: PurgeLetters, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Delete dead letters; their number stays in the ledger. The flow must be stopped, but for a `dry_run`."""
+        """Delete dead letters; their number stays in the ledger. The flow must be stopped, except for a `dry_run`."""
         asked.check_flow(flow)
         if not body.dry_run:
             reading.check_stopped(asked.registry, flow)
@@ -84,7 +81,7 @@ def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.post("/purges/undo", response_model=PurgeUndone)
     def undo_purge(flow: str, body: UndoPurge, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Bring back what the newest purge has deleted, or the one of that id; for 7 days after it. The flow must be stopped."""
+        """Restore the dead letters that the newest purge deleted, or the purge of that id; within 7 days. The flow must be stopped."""
         asked.check_flow(flow)
         reading.check_stopped(asked.registry, flow)
         return from_state(asked, "undo-purge", flow, asdict(body), PurgeUndone)
@@ -97,7 +94,7 @@ def _said(body: ReplayLetters | PurgeLetters) -> dict[str, Any]:
 
 
 def _moment(text: str) -> str:
-    """A time, or how long ago that was, as a time in UTC. Raises Refused for what is neither."""
+    """A time, or an age, as a time in UTC. Raises Refused if the text is neither."""
     try:
         return parse_moment(text).isoformat() if text else ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""How much a request may bring, as an ASGI layer around the application: nothing reads more of a body than is allowed."""
+"""Limits of a request's size, as an ASGI layer around the application: no part of it reads more of a body than is allowed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES = 256 * 1024
-"""of JSON; a record of the registry has up to 100,000"""
+"""limit of JSON; a record of the registry has up to 100,000"""
 
 
 class BodyLimit:
-    """Ends reading with a problem where a body is too long, by what it declares or by what comes."""
+    """Stops reading, with a problem, if a body is too long by its declared length or by the bytes received."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -45,11 +45,11 @@ class BodyLimit:
 
 
 def too_long(limit: int) -> Refused:
-    """The error for a package over its limit, as a store of packages tells it."""
-    message = f"the package is longer than the {limit} bytes that one may have"
-    return Refused(message, remedy="put less into it: code, not data", code="package-size")
+    """The error for a package over its limit, as a store of packages reports it."""
+    message = f"the package has more than {limit} bytes, the most that is allowed"
+    return Refused(message, remedy="make it smaller: include code, not data", code="package-size")
 
 
 def too_large(limit: int) -> Refused:
     """The error for a body over its limit."""
-    return Refused(f"the body has more than the {limit:,} bytes that it may have", remedy="send less", code="body-large")
+    return Refused(f"the body has more than {limit:,} bytes, the most that is allowed", remedy="send less", code="body-large")

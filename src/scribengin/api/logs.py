@@ -1,4 +1,4 @@
-"""The last lines of what a flow's workers have printed, and of its tiers' run logs."""
+"""The last lines of the output of a flow's workers, and of its tiers' run logs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 MOST_LINES = 10_000
 _LINE_BYTES = 200
-"""of a line, mostly; longer ones make it fewer lines"""
+"""assumed bytes of a line; with longer lines fewer are returned"""
 _MOST_BYTES = 4 * 2**20
 
 
 def read_logs(
     state: str, flow: str, tiers: Sequence[TierRow], logs: Callable[[str], Sequence[str]], nodes: NodePages, lines: int
 ) -> list[LogLines]:
-    """Of each tier: files of this host, or those that its worker's node has. `state` is the root folder of the flow's state."""
+    """For each tier: files of this host, or those on its worker's node. `state` is the root folder of the flow's state."""
     found = []
     for row in tiers:
         tier, worker = row.tier, row.worker
@@ -42,7 +42,7 @@ def read_logs(
 
 
 def last_lines(path: Path, lines: int) -> tuple[str, ...]:
-    """So many, or as many as there are in the file's last `lines` x 200 bytes, 4 MiB at most."""
+    """The last `lines` lines, or those in the last `lines` x 200 bytes of the file, 4 MiB at most."""
     reach = min(max(lines * _LINE_BYTES, 65_536), _MOST_BYTES)
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""The records that the planner's process is given to look at; and where it looks: here, or on a node that has the state."""
+"""Collects the records for the planner's process, and chooses where it runs: here, or on a node that has the state."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def look(
     versions: Mapping[str, int] | None = None,
     submits: tuple[Submit, ...] = (),
 ) -> Any:
-    """What `Planner.look` finds, here or on a node that has the state of the first of `flows` that is not here. Raises as it, and
-    Refused `state-elsewhere` where some node may have it and does not answer; what is submitted is planned without the state then, and
-    workers refuse what does not fit it."""
+    """The result of `Planner.look`, here or on a node that has the state of the first of `flows` whose state is not here. Raises the same
+    errors, and Refused `state-elsewhere` if a node may have it and does not answer. In that case submissions are planned without the state,
+    and workers refuse a version that does not fit it."""
     said = arguments or {}
     for name in flows:
         if what == "limit" or plane.registry.read(DESIRED(name).path) is None:
@@ -50,7 +50,8 @@ def look(
 
 
 def records_of(registry: Registry, flows: Sequence[str], versions: Mapping[str, int] | None = None) -> dict[str, Mapping[str, Any]]:
-    """What is wanted of flows, in which version, and how they stand; with `versions` of theirs. Records that say nothing are left out."""
+    """The desired states, versions and statuses of flows; with the additional `versions` of theirs. Records that cannot be read are left
+    out."""
     found: dict[str, Mapping[str, Any]] = {}
     for flow in dict.fromkeys(flows):
         desired = registry.read(DESIRED(flow).path)

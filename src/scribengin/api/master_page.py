@@ -1,4 +1,4 @@
-"""`/` and `/v1/master`: this master at a glance, for people and for programs."""
+"""`/` and `/v1/master`: a status summary of this master, for people and for programs."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from scribengin.control.html_page import page
 
 
 def master_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(tags=["health"])
 
     @routes.get("/v1/master", response_model=MasterView)
     def show_master(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """This master: whether it leads, its Term, its last look and what it has decided last, flows by state; masters, nodes."""
+        """This master: whether it leads, its Term, its last reconciliation and last decisions, flows by state; masters, nodes."""
         return asked.answer(_view(asked))
 
     @routes.get("/", response_class=HTMLResponse, include_in_schema=False)
     def show_page(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The same for people."""
+        """The same as a web page."""
         view = _view(asked)
         said = msgspec.to_builtins(view)
         headers = {REVISION: str(view.revision), "Cache-Control": "no-store"}

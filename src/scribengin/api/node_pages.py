@@ -1,4 +1,4 @@
-"""What masters ask of nodes over HTTP: their pages, their workers' logs and pages."""
+"""Requests of masters to nodes over HTTP: their pages, and the logs and pages of their workers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 
 class NodeQuestion(msgspec.Struct, frozen=True):
-    """What a node is to look for in states that lie with it; the records it reads itself, in that `revision` or a newer one. `versions`:
-    flow → another version of it that is looked at, too. `state` is the root folder of states of new flows. `answer`: it is a question for
+    """A request to a node about states on its host; the node reads the records itself, at that `revision` or a newer one. `versions`: flow
+    → a further version of it that is needed. `state` is the root folder of states of new flows. `answer`: the request is a question for
     `Planner.answer`."""
 
     what: str
@@ -48,8 +48,8 @@ class NodeQuestion(msgspec.Struct, frozen=True):
 
 
 class NodePages:
-    """`key`: node → what this master shows there, and no other node knows; None where it shows `token`. `certificates` is a PEM file of who
-    signs the nodes' own."""
+    """`key`: node → the secret that this master sends to it, which no other node knows; None if it sends `token`. `certificates` is a PEM
+    file with the issuers of the nodes' certificates."""
 
     def __init__(
         self,
@@ -66,29 +66,29 @@ class NodePages:
         self._verify = trusted(certificates)
 
     def look(self, node: str) -> dict[str, Any]:
-        """What the node says of itself. Raises Unreachable where it does not answer, and why."""
+        """What the node reports about itself. Raises Unreachable, with the reason, if it does not answer."""
         return self._get(node, "/json", dict[str, Any])
 
     def logs(self, node: str, worker: str, lines: int) -> list[dict[str, Any]]:
-        """`file` and `lines`, each. Raises Unreachable; Refused as the node does."""
+        """`file` and `lines` of each log. Raises Unreachable; Refused as the node does."""
         return self._get(node, f"/workers/{quote(worker, safe='')}/logs?lines={lines}", list[dict[str, Any]])
 
     def worker(self, node: str, worker: str) -> dict[str, Any]:
-        """What a worker says on its own page. Raises Unreachable, Refused."""
+        """The status page of a worker. Raises Unreachable, Refused."""
         return self._get(node, f"/workers/{quote(worker, safe='')}/json", dict[str, Any])
 
     def has_state(self, node: str, flow: str) -> bool:
-        """Whether the folder of the flow's state lies there. Raises Unreachable."""
+        """Whether the folder of the flow's state is on the node's host. Raises Unreachable."""
         return self._get(node, f"/states/{quote(flow, safe='')}", bool)
 
     def look_into(self, node: str, looking: NodeQuestion) -> Any:
-        """What the planner's process finds there; some at a time of all nodes together. Raises Unreachable, Refused `too-many`, and as
-        `Planner.look` and `Planner.answer`."""
+        """The result of the planner's process on the node; only a few requests to all nodes run at a time. Raises Unreachable, Refused
+        `too-many`, and as `Planner.look` and `Planner.answer`."""
         with turn(self._turns):
             return self._get(node, "/states", Any, looking)
 
     def _get(self, node: str, path: str, kind: type[T], body: NodeQuestion | None = None) -> T:
-        """With a body it is a POST, and may take as long as the planner does."""
+        """Send a request; with a body it is a POST, and may take as long as the planner does."""
         address = self._address(node)
         secret = self._key(node) or self._token
         headers = {} if secret is None else {"Authorization": f"Bearer {secret.reveal()}"}
@@ -100,22 +100,22 @@ class NodePages:
         except httpx2.HTTPError as error:
             raise Unreachable(
                 f"node {node} does not answer at {address}: {error or type(error).__name__}",
-                remedy="see that this master can reach it, and knows who signs its certificate: SCRIBENGIN_CERTIFICATES",
+                remedy="check that this master can reach it and trusts its certificate's issuer: SCRIBENGIN_CERTIFICATES",
                 code="node-silent",
             ) from error
         if not answer.is_success:
             said = problems.to_error(problems.decode(answer.content, answer.status_code))
             if answer.status_code in (401, 403):
                 raise Unreachable(
-                    f"node {node} lets this master not in: {said.message}",
-                    remedy="both take the same --login-file or --worker-key-file; else give the master a token: SCRIBENGIN_TOKEN",
+                    f"node {node} rejects this master: {said.message}",
+                    remedy="give both the same --login-file or --worker-key-file, or give the master a token: SCRIBENGIN_TOKEN",
                     code="node-silent",
                 )
             raise said
         try:
             return msgspec.json.decode(answer.content, type=kind)
         except msgspec.DecodeError as error:
-            raise ScribenginError(f"node {node} answers {path} with something else: {error}", code="node-answer") from error
+            raise ScribenginError(f"node {node} sends an invalid answer to {path}: {error}", code="node-answer") from error
 
     def _address(self, node: str) -> str:
         try:
@@ -124,18 +124,18 @@ class NodePages:
             there = None
         if not isinstance(there, RegistryEntry) or not there.session:
             raise Unreachable(
-                f"node {node} is away: its agent is not there",
+                f"node {node} is unavailable: its agent is not running",
                 remedy=f"start it: scribengin node --name {node} --registry ADDRESS",
                 code="node-away",
             )
         http, host = str(there.value.get("http") or ""), str(there.value.get("host") or "")
         url = urlsplit(http)
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise Unreachable(f"node {node} has no page", remedy="it is of an older version: start it anew", code="node-silent")
+            raise Unreachable(f"node {node} has no status page", remedy="its version is older: update and restart it", code="node-silent")
         if is_loopback(url.hostname) and host != socket.gethostname():
             raise Unreachable(
                 f"node {node} answers on its own machine {host} only",
-                remedy=f"let others reach it: scribengin node --name {node} --registry ADDRESS --listen HOST "
+                remedy=f"make it reachable: scribengin node --name {node} --registry ADDRESS --listen HOST "
                 "--tls-certificate FILE --tls-key FILE",
                 code="node-silent",
             )

@@ -1,4 +1,4 @@
-"""`/v1/nodes`: hosts, and which tiers run where. `/v1/flows/{flow}/workers/{worker}`: a worker's own page, anywhere."""
+"""`/v1/nodes`: hosts, and which tiers run where. `/v1/flows/{flow}/workers/{worker}`: a worker's status page, on any host."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,18 +20,18 @@ from scribengin.registry.tree import HOST, RUN, SPARE
 
 
 def node_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1", tags=["nodes"])
 
     @routes.get("/nodes", response_model=list[NodeRow])
     def list_nodes(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The hosts that have registered: whether each is up, what it has, which workers run there, which tiers are mapped to it."""
+        """The registered hosts: whether each is up, its resources, its workers, and the tiers that are mapped to it."""
         asked.check_all()
         return asked.answer(asked.view.nodes())
 
     @routes.get("/nodes/{node}", response_model=NodeView)
     def show_node(node: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """A host, and what it says itself: its capacity, workers, packages, its lease, the last orders."""
+        """A host, and what it reports about itself: its capacity, workers, packages, its lease, the last orders."""
         asked.check_all()
         row = asked.view.node(node)
         now, silent = None, ""
@@ -43,7 +43,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.delete("/nodes/{node}", response_model=Written)
     def forget_node(node: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Forget a host whose machine is gone for good."""
+        """Remove a host whose machine is gone."""
 
         def act(registry: Registry) -> Written:
             asked.check_all()
@@ -54,7 +54,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.put("/nodes/{node}/decommissioned", response_model=NodeChanged)
     def decommission(node: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Give a host no new workers; those that it has go on elsewhere, after the Batches under way."""
+        """Decommission a host: it gets no new workers, and its workers move elsewhere after the current Batches."""
 
         def act(registry: Registry) -> NodeChanged:
             asked.check_all()
@@ -65,7 +65,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.delete("/nodes/{node}/decommissioned", response_model=NodeChanged)
     def recommission(node: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Let a host take workers again."""
+        """Allow a host to take workers again."""
 
         def act(registry: Registry) -> NodeChanged:
             asked.check_all()
@@ -76,7 +76,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.put("/flows/{flow}/tiers/{tier}/node", response_model=Bound)
     def bind(flow: str, tier: str, to: Binding, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Have a tier run on that node, and on no other."""
+        """Run a tier on that node only."""
 
         def act(registry: Registry) -> Bound:
             asked.check_flow(flow)
@@ -87,7 +87,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.delete("/flows/{flow}/tiers/{tier}/node", response_model=Bound)
     def unbind(flow: str, tier: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Let a tier run on any node; it stays where it is."""
+        """Allow a tier to run on any node; it stays where it is."""
 
         def act(registry: Registry) -> Bound:
             asked.check_flow(flow)
@@ -97,7 +97,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/flows/{flow}/workers/{worker}", response_model=dict[str, Any])
     def show_worker(flow: str, worker: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """What a worker says on its own page; the node that it runs on is asked for it."""
+        """The status page of a worker, requested from the node on which it runs."""
         asked.check_flow(flow)
         id_ = RunId.parse(worker)
         if id_ is None or id_.flow != flow:
@@ -108,17 +108,17 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def node_of(registry: Registry, id_: RunId) -> str:
-    """Where a worker runs, or ran last. Raises Refused where nobody knows of it."""
+    """The node where a worker runs, or last ran. Raises Refused if it is not known."""
     for branch in (RUN, SPARE):
         with suppress(ScribenginError):
             run = read_record(registry, branch(id_.flow, id_.tier))
             if isinstance(run, Stored) and run.record.number == id_.number:
                 return run.record.node
-    raise Refused(f"nothing is known of a worker {id_}", remedy=f"see: scribengin status {id_.flow}", code="worker-unknown")
+    raise Refused(f"there is no worker {id_}", remedy=f"see: scribengin status {id_.flow}", code="worker-unknown")
 
 
 def _known(node: str) -> str:
-    """Raises Refused for what can be no node's name."""
+    """Raises Refused if the text is not a valid name of a node."""
     if not HOST.fits(node):
-        raise Refused(f'"{node[:200]}" can be no node\'s name', remedy="see: scribengin nodes", code="node-unknown")
+        raise Refused(f'"{node[:200]}" is not a valid name of a node', remedy="see: scribengin nodes", code="node-unknown")
     return node

@@ -1,7 +1,8 @@
-"""Idempotency keys: a write that is asked for again under its key is not done again; its first answer is given again, by any master.
+"""Idempotency keys: a write that is repeated under its key is not executed again; any master returns its first answer.
 
-An answer lies in the registry (`requests/<id>`), at most MOST of them for a day. The record is made before the write begins; where its
-master died before it could answer, the write is done again after a while: each converges (what is wanted already is left alone).
+An answer is stored in the registry (`requests/<id>`), at most MOST of them for a day. The record is made before the write begins. If its
+master died before it could answer, a repeated write is executed again after a while: each converges (a desired state that is already set is
+left unchanged).
 """
 
 from __future__ import annotations
@@ -27,23 +28,24 @@ if TYPE_CHECKING:
 MOST = 1_000
 KEPT_S = 86_400.0
 ABANDONED_S, SLOW_ABANDONED_S = 15.0, 180.0
-"""after which a write that has no answer is done again: longer than a write to the registry takes; than one that plans a flow takes"""
+"""seconds after which a write without an answer is executed again: longer than a write to the registry takes; than one that plans a flow
+takes"""
 LONGEST_BYTES = 32_768
-"""of an answer that is kept; a larger one (hundreds of mistakes in a flow) is made again"""
+"""limit of a stored answer, in bytes; a larger one (hundreds of faults in a flow) is computed again"""
 LONGEST_KEY = 200
 _PRUNE_EVERY = 64
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """An answer that was given."""
+    """A stored answer."""
 
     status: int
     body: bytes
 
 
 class WriteClaim:
-    """A write that is to be done now, under a key."""
+    """A write that is to be executed now, under a key."""
 
     def __init__(self, registry: Registry, path: str, record: IdempotentRequest) -> None:
         self._registry = registry
@@ -51,7 +53,7 @@ class WriteClaim:
         self._record = record
 
     def settle(self, answer: StoredAnswer) -> None:
-        """Keep its answer; nobody else can have changed the record."""
+        """Store its answer; no other process can have changed the record."""
         there = self._registry.read(self._path)
         if not isinstance(there, RegistryEntry):
             return
@@ -63,7 +65,7 @@ class WriteClaim:
             self.drop()
 
     def drop(self) -> None:
-        """Nothing was done: the key is free again."""
+        """Free the key: nothing was done."""
         self._registry.commit(Delete(self._path))
 
 
@@ -76,8 +78,8 @@ class Once:
         self._count = itertools.count(1)
 
     def begin(self, who: str, key: str, asked: str, *, abandoned_s: float = ABANDONED_S) -> WriteClaim | StoredAnswer:
-        """`asked` tells one request from another: method, path and body. Raises Refused: `key-used` for another request under the same key,
-        `key-busy` while the first one is under way."""
+        """Claim a key. `asked` identifies the request: method, path and body. Raises Refused: `key-used` for another request under the same
+        key, `key-busy` while the first one is under way."""
         if not 0 < len(key) <= LONGEST_KEY:
             raise Refused(f"an idempotency key has 1 to {LONGEST_KEY} characters, not {len(key)}", remedy="send a UUID", code="key-used")
         if next(self._count) % _PRUNE_EVERY == 0:
@@ -102,16 +104,16 @@ class Once:
     def _again(self, found: StoredRecord[IdempotentRequest], record: IdempotentRequest, abandoned_s: float) -> WriteClaim | StoredAnswer:
         before = found.record
         if before.asked != record.asked:
-            raise Refused("this idempotency key was used for another request", remedy="take a new key for each request", code="key-used")
+            raise Refused("this idempotency key was used for another request", remedy="use a new key for each request", code="key-used")
         if before.status:
             return StoredAnswer(before.status, before.body.encode())
         if record.at - before.at < abandoned_s:
-            raise Refused("this request is under way", remedy="ask again in a second, with the same key", code="key-busy")
+            raise Refused("this request is under way", remedy="repeat it in a second, with the same key", code="key-busy")
         self._registry.commit(found.replace(record))
         return WriteClaim(self._registry, found.entry.path, record)
 
     def prune(self) -> None:
-        """Forget what is older than a day, and the oldest of those that are too many."""
+        """Remove answers that are older than a day, and the oldest ones above the limit."""
         ages = []
         for name in names(self._registry, "requests"):
             there = self._registry.read(REQUEST(name).path)

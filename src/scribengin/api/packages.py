@@ -1,4 +1,4 @@
-"""`/v1/packages`: packages by their SHA-256, brought and fetched."""
+"""`/v1/packages`: packages by their SHA-256, uploaded and downloaded."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ _PIECE_BYTES = 2**20
 
 
 def package_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/packages", tags=["packages"])
 
     @routes.get("", response_model=list[PackageRow])
@@ -30,7 +30,7 @@ def package_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.put("/{id}", response_model=PackageRow, openapi_extra=_BYTES)
     async def bring_package(id: str, request: Request, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
-        """Keep a package; the body is its file. Where it is not what its hash says it is refused, and nothing is kept."""
+        """Store a package; the body is its file. If the body does not match its hash, it is refused and nothing is kept."""
         check_id(id)
         with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as file:
             async for piece in request.stream():
@@ -45,7 +45,7 @@ def package_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/{id}", response_class=FileResponse, responses={200: _FILE})
     def fetch_package(id: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """A package's file. Who fetches it checks its hash."""
+        """A package's file. The client checks its hash."""
         asked.check_all()
         return _file(asked, id)
 
@@ -60,15 +60,15 @@ def _file(asked: ApiRequest, id: str) -> Response:
     check_id(id)
     path = asked.plane.packages.file(id)
     if not path.is_file():
-        raise Refused(f"this master has no package {id}", remedy=f"bring it: PUT /v1/packages/{id}", code="package-missing")
+        raise Refused(f"this master has no package {id}", remedy=f"upload it: PUT /v1/packages/{id}", code="package-missing")
     return FileResponse(path, media_type="application/zip", headers={"ETag": f'"{id}"'})
 
 
 def check_id(id: str) -> None:
-    """Raise InputError for what is no package's id."""
+    """Raise InputError if the text is not a package's id."""
     if not PACKAGE_ID.fullmatch(id):
         raise PointedError(
-            (Fault("package-name", f'"{id}" is no SHA-256', "write 64 hexadecimal digits, as `scribengin package` shows them"),)
+            (Fault("package-name", f'"{id}" is not a SHA-256', "write 64 hexadecimal digits, as `scribengin package` shows them"),)
         )
 
 

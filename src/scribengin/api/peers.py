@@ -1,4 +1,4 @@
-"""`/v1/peers`, other control planes whose flows meet those here, and `/v1/ends`, what this one says to them."""
+"""`/v1/peers`, other control planes whose flows are connected to those here, and `/v1/ends`, which these read."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -20,12 +20,12 @@ _LONGEST = 200
 
 
 def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1", tags=["peers"])
 
     @routes.get("/ends", response_model=AllEnds)
     def all_ends(asked: Annotated[ApiRequest, may(Role.VIEWER)], flow: Annotated[list[str] | None, Query()] = None) -> Response:
-        """What the masters of another control plane ask: where flows read and write, and their states; of named flows also their backlogs
+        """Read by the masters of another control plane: where flows read and write, and their states; for named flows also their backlogs
         and how far they are acknowledged. Only the leader knows the backlogs: other masters redirect to it."""
         watch = asked.plane.watch
         if watch is None or not flow:
@@ -34,13 +34,13 @@ def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/peers", response_model=list[PeerRow])
     def peers(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The peers, whether they answer, and which of their flows meet flows here."""
+        """The peers, whether they answer, and which of their flows are connected to flows here."""
         asked.check_all()
         return asked.answer(_rows(asked))
 
     @routes.put("/peers/{peer}", response_model=PeerRow)
     def write_peer(peer: str, to: SetPeer, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
-        """Say where another control plane answers; the leader asks it from then on."""
+        """Set the addresses of a peer; the leader polls it from then on."""
 
         def act(registry: Registry) -> PeerRow:
             asked.check_all()
@@ -51,7 +51,7 @@ def peer_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.delete("/peers/{peer}", response_model=Written)
     def delete_peer(peer: str, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
-        """Ask it no more. Its flows hold no flow here back from then on."""
+        """Remove a peer. From then on its flows do not throttle flows here."""
 
         def act(registry: Registry) -> Written:
             asked.check_all()

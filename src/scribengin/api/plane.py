@@ -1,4 +1,4 @@
-"""What the handlers of the API work with: the parts of a master that it serves, and one request with who asks."""
+"""The context of the API's handlers: the parts of a master that it serves, and one request with its caller."""
 
 from __future__ import annotations
 
@@ -42,10 +42,8 @@ AGAIN = "Idempotency-Replayed"
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A master, as its API sees it. `state` is the root folder of the states of new flows, `leads` whether this master decides.
-
-    `logs`: worker → paths of what it has printed, as far as that lies on this host.
-    """
+    """A master, as its API sees it. `state` is the root folder of the states of new flows, `leads` whether this master leads. `logs`:
+    worker → paths of its output on this host."""
 
     registry: Registry
     packages: PackageStore
@@ -56,16 +54,16 @@ class Plane:
     audit: AuditLog = field(default_factory=lambda: AuditLog(None))
     logs: Callable[[str], Sequence[str]] = field(default=lambda _worker: ())
     watch: WorkerWatch | None = None
-    """what it was told of how flows go; None: nothing is asked of it"""
+    """the metrics that workers reported to it; None: it collects none"""
     glance: Callable[[], Mapping[str, Any]] = field(default=lambda: {"id": ""})
-    """what this master says of itself, as `MasterView` has it"""
+    """this master's own status, as `MasterView` has it"""
     nodes: NodePages = field(init=False)
     tokens: Tokens = field(init=False)
     once: Once = field(init=False)
     workflows: Workflows = field(init=False)
 
     asks_nodes: NodePages | None = None
-    """how it asks nodes; None: as one that has no key for any"""
+    """its client for nodes; None: a client that has no key for any node"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "once", Once(self.registry))
@@ -74,7 +72,7 @@ class Plane:
         object.__setattr__(self, "workflows", Workflows(self.registry))
 
     def revision(self) -> int:
-        """Of what this master's client has seen; 0 where the registry does not answer now."""
+        """The newest revision that this master's client has seen; 0 if the registry does not answer now."""
         if self.registry.session().link is not SessionState.CONNECTED:
             return 0
         try:
@@ -85,7 +83,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request: of a master, by somebody."""
+    """One request to a master, and its caller."""
 
     plane: Plane
     who: Who
@@ -93,21 +91,21 @@ class ApiRequest:
 
     @property
     def registry(self) -> Registry:
-        """The master's."""
+        """The master's registry."""
         return self.plane.registry
 
     @property
     def view(self) -> RegistryView:
-        """Reads, of what this person may see."""
+        """Reads, limited to what this caller may see."""
         return RegistryView(self.registry, self.who.labels, self.plane.workflows)
 
     @property
     def address(self) -> str:
-        """Where the request comes from."""
+        """The address from which the request comes."""
         return self.request.client.host if self.request.client is not None else ""
 
     def check_flow(self, flow: str) -> None:
-        """Raise Refused for a name that no flow can have, or of one that this person may not see."""
+        """Raise Refused for an invalid name of a flow, or for a flow that this caller may not see."""
         check_flow(self.registry, flow)
         if self.who.labels and not self.who.may_see(labels_of(self.registry, flow)):
             raise reading.unknown_flow(
@@ -115,37 +113,37 @@ class ApiRequest:
             )
 
     def check_new(self, flow: str, new: Mapping[str, str]) -> None:
-        """Raise Refused for a version with the labels `new` that this person may not submit: without his labels, or of a flow that is there
-        and that he may not see."""
+        """Raise Refused for a version with the labels `new` that this caller may not submit: it lacks the caller's labels, or the flow
+        exists and the caller may not see it."""
         there = self.registry.read(DESIRED(flow).path) is not None
         if not self.who.may_see(new) or (there and not self.who.may_see(labels_of(self.registry, flow))):
             labels = ", ".join(f"{label}={value}" for label, value in self.who.labels.items())
             raise Refused(
-                f"{self.who.name} has flows with {labels} only, and {flow} is not one of them",
-                remedy="ask with a token that has no labels",
+                f"{self.who.name} has access only to flows with {labels}, and {flow} is not one of them",
+                remedy="use a token that has no labels",
                 code="role-lacking",
             )
 
     def check_all(self) -> None:
-        """Raise Refused for somebody who may see some flows only: this is about all of them."""
+        """Raise Refused for a caller that may see only some flows: the request concerns all of them."""
         if self.who.labels:
             raise Refused(
-                f"{self.who.name} has flows with certain labels only; this is about all",
-                remedy="ask with a token that has no labels",
+                f"{self.who.name} has access only to flows with certain labels; this request concerns all flows",
+                remedy="use a token that has no labels",
                 code="role-lacking",
             )
 
     def answer(self, value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-        """As JSON, with the registry's revision."""
+        """The value as a JSON answer, with the registry's revision."""
         return self._response(StoredAnswer(status, msgspec.json.encode(value)), dict(headers or {}))
 
     def write(
         self, what: str, target: str, act: Callable[[Registry], object], body: object = None, *, slow: bool = False, secret: bool = False
     ) -> Response:
-        """Do `act`, and answer with what it returns: once where the request has an idempotency key, and noted in the audit log.
+        """Execute `act`, and answer with its result: once only if the request has an idempotency key, and recorded in the audit log.
 
-        `target` is a flow: where the request has If-Match, the registry that `act` is given holds it to that.
-        `slow`: it plans a flow, and so may take minutes. `secret`: its answer is written down nowhere, so that a key does not repeat it.
+        `target` is a flow: if the request has If-Match, the registry that is passed to `act` enforces it. `slow`: it plans a flow, and may
+        take minutes. `secret`: its answer is not stored, so that a key does not repeat it.
         """
         key = None if secret else self.request.headers.get(KEY)
         try:
@@ -163,7 +161,7 @@ class ApiRequest:
         return self._do(what, target, lambda: act(registry), begun)
 
     def note(self, what: str, target: str, outcome: str) -> None:
-        """A line of the audit log, for what is no `write`."""
+        """Write a line of the audit log, for a request that does not use `write`."""
         self._note(what, target, outcome)
 
     def _do(self, what: str, target: str, act: Callable[[], object], claim: WriteClaim | None) -> Response:
@@ -211,13 +209,15 @@ class ApiRequest:
         if none is not None:
             if none.strip() != "*" or match is not None:
                 raise PointedError(
-                    (Fault("parameter", "If-None-Match takes * only, and no If-Match beside it", "send the one or the other"),)
+                    (Fault("parameter", "If-None-Match accepts only *, and not together with If-Match", "send one of the two headers"),)
                 )
             revision = 0
         else:
             text = (match or "").strip().strip('"')
             if not text.isdecimal() or not text.isascii():
-                raise PointedError((Fault("parameter", f"If-Match: {match!r} is no ETag of a flow", 'send "REVISION", as ETag gave it'),))
+                raise PointedError(
+                    (Fault("parameter", f"If-Match: {match!r} is not an ETag of a flow", 'send "REVISION", as the ETag header gave it'),)
+                )
             revision = int(text)
         try:
             path = DESIRED(flow).path

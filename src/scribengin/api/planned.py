@@ -1,4 +1,4 @@
-"""What submitted flows would be and change, found by the planner's process."""
+"""Plans submitted flows and their changes, in the planner's process."""
 
 import msgspec
 
@@ -15,8 +15,8 @@ _MOST_FLOWS = 200
 
 
 def planned(asked: ApiRequest, wanted: Topology) -> tuple[topology.PlannedTopology, list[Submission]]:
-    """What submitting them would change, and what each will be. Raises InputError with every problem; Refused: `package-missing`,
-    `flow-path`, `plan-late`, `role-lacking`; EnvironmentFault where the process ended without an answer."""
+    """The changes that submitting these flows would make, and the resulting flows. Raises InputError with every problem; Refused:
+    `package-missing`, `flow-path`, `plan-late`, `role-lacking`; EnvironmentFault if the process ended without an answer."""
     if not 0 < len(wanted.flows) <= _MOST_FLOWS:
         raise PointedError(
             (Fault("body", f"/flows has {len(wanted.flows)} flows", f"submit 1 to {_MOST_FLOWS} at once", pointer="/flows"),)
@@ -38,13 +38,13 @@ def planned(asked: ApiRequest, wanted: Topology) -> tuple[topology.PlannedTopolo
 
 
 def check_submit(wanted: Submit, pointer: str = "") -> None:
-    """Raise InputError for what cannot be planned; `pointer` is where it stands in the body."""
+    """Raise InputError if the submission cannot be planned; `pointer` is its place in the body."""
     faults = []
     if not PACKAGE_ID.fullmatch(wanted.package):
-        said = f"{pointer}/package is no SHA-256"
+        said = f"{pointer}/package is not a SHA-256"
         faults.append(Fault("body", said, "write 64 hexadecimal digits, as `scribengin package` shows them", pointer=f"{pointer}/package"))
     if not wanted.base.startswith("/") or "\0" in wanted.base:
-        said = f"{pointer}/base is no absolute path"
+        said = f"{pointer}/base is not an absolute path"
         faults.append(Fault("body", said, "name the folder where relative paths start", pointer=f"{pointer}/base"))
     if faults:
         raise PointedError(tuple(faults))

@@ -1,4 +1,4 @@
-"""Plans flows that were submitted, each in a process of its own: a person's Python must neither slow a master down nor stay in it."""
+"""Plans submitted flows, each in a process of its own: a person's Python must neither slow a master down nor stay in it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ LIMIT_S = 60
 ANSWER_S = 100
 AT_ONCE = 2
 TURN_S = 10
-"""how long a question waits for its turn; each that waits takes a thread of the API"""
+"""seconds that a question waits for a free slot; each one that waits takes a thread of the API"""
 _TOLD_BYTES = 2000
 _HIDDEN = ("SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_TOKEN")
-"""what the master knows, and a person's code need not"""
+"""environment variables that the master has and that a person's code does not need"""
 
 
 def from_others(store: PackageStore, others: Callable[[], Sequence[str]], **more: Any) -> Callable[[str], None]:
-    """Brings a package to `store` from one of the masters at `others`, with a token and certificates (`FetchedPackages`); where there are
-    none it does nothing."""
+    """Returns a function that fetches a package into `store` from one of the masters at `others`, with a token and certificates
+    (`FetchedPackages`); if there are none, it does nothing."""
     fetched = FetchedPackages(store, others, **more)
 
     def fetch(package: str) -> None:
@@ -52,11 +52,11 @@ def from_others(store: PackageStore, others: Callable[[], Sequence[str]], **more
 
 @contextmanager
 def turn(turns: threading.BoundedSemaphore) -> Iterator[None]:
-    """One of the AT_ONCE turns. Raises Refused `too-many` where none is free within TURN_S."""
+    """One of AT_ONCE slots. Raises Refused `too-many` if none becomes free within TURN_S."""
     if not turns.acquire(timeout=TURN_S):
         raise Refused(
-            f"{AT_ONCE} questions about the states of flows are being answered here",
-            remedy="ask again when they are, or another master",
+            f"this master already answers {AT_ONCE} requests about the states of flows",
+            remedy="repeat the request later, or use another master",
             code="too-many",
         )
     try:
@@ -77,7 +77,7 @@ class Planner:
         answer_s: int = ANSWER_S,
         fetch: Callable[[str], None] = lambda _package: None,
     ) -> None:
-        """`fetch` brings a package there that another master has; it raises where nobody has it."""
+        """`fetch` gets a package that another master has; it raises if no master has it."""
         self.fetch = fetch
         self._packages = packages
         self._state = state
@@ -87,9 +87,8 @@ class Planner:
         self._questions = threading.BoundedSemaphore(AT_ONCE)
 
     def look(self, what: str, records: Mapping[str, Mapping[str, Any]], *, state: Path | None = None, **more: Any) -> Any:
-        """What `api.verb_process` finds: it has the records, the packages and the states; `state` in place of the planner's.
-
-        Raises as the process does; Refused: `plan-late`; EnvironmentFault where it ended without an answer."""
+        """The result of `api.verb_process`: it has the records, the packages and the states; `state` replaces the planner's. Raises as the
+        process does; Refused: `plan-late`; EnvironmentFault if it ended without an answer."""
         self._fetch_all(records)
         folder = str(self._packages.absolute())
         task = VerbQuestion(what, folder, str((state or self._state).absolute()), records, self._limit_s + 5, **more)
@@ -100,8 +99,8 @@ class Planner:
         return seen.found
 
     def answer(self, what: str, records: Mapping[str, Mapping[str, Any]], flow: str, arguments: Mapping[str, Any]) -> Any:
-        """What `api.answer_process` finds in the state of a flow. Raises Refused: `too-many` where others ask already, `answer-late`; else
-        as `look`."""
+        """The result of `api.answer_process` from the state of a flow. Raises Refused: `too-many` if too many questions are being answered,
+        `answer-late`; otherwise as `look`."""
         self._fetch_all(records)
         folder = str(self._packages.absolute())
         question = StateQuestion(what, folder, records, flow, self._answer_s + 5, arguments)
@@ -118,7 +117,7 @@ class Planner:
                     self.fetch(package)
 
     def _run(self, module: str, task: Any, kind: type[T], answer_s: int | None = None) -> T:
-        """`answer_s`: it answers a question, and has so long for it."""
+        """Run a process; `answer_s`: it answers a question, and has this many seconds for it."""
         settings = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
         command = [sys.executable, "-m", module]
         with (
@@ -132,13 +131,13 @@ class Planner:
             except subprocess.TimeoutExpired:
                 if answer_s is not None:
                     raise Refused(
-                        f"that was not answered within {answer_s} s: the state is large",
-                        remedy="ask for less, such as one Query; or where the state lies: the same command with FILE and --state",
+                        f"no answer within {answer_s} s: the state is large",
+                        remedy="request less, such as one Query; or run the same command on the host of the state, with FILE and --state",
                         code="answer-late",
                     ) from None
                 raise Refused(
                     f"the flow was not planned within {self._limit_s} s",
-                    remedy="what its modules do when they are imported takes too long; see where: scribengin plan FILE, and Ctrl-C",
+                    remedy="the import of its modules takes too long; to see where, press Ctrl-C in: scribengin plan FILE",
                     code="plan-late",
                 ) from None
             finally:
@@ -148,10 +147,10 @@ class Planner:
                 return msgspec.json.decode(answer, type=kind)
             except msgspec.DecodeError:
                 said.seek(max(0, said.tell() - _TOLD_BYTES))
-                last = said.read().decode(errors="replace").strip() or "it has said nothing"
+                last = said.read().decode(errors="replace").strip() or "it wrote nothing"
         raise EnvironmentFault(
             f"the process that plans flows ended with status {process.returncode} and no answer: {last}",
-            remedy="see what its modules do when they are imported: scribengin plan FILE",
+            remedy="check what the import of its modules does: scribengin plan FILE",
             code="plan-failed",
         )
 

@@ -1,4 +1,4 @@
-"""How flows go: what workers tell the leading master, and what it says of it. A standby sends who asks to the leader."""
+"""Progress and metrics of flows: workers report to the leading master, which serves them. A standby redirects to the leader."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,26 +19,26 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[Any] = ()) -> APIRouter:
     """The routes; `watch` is this master's. Errors are ScribenginErrors, for the app's own handler.
 
-    A worker's POST names the claim of its lease in place of a token: `Authorization: Claim HEX`. `viewer` and `operator` are dependencies
-    (`Depends(…)`) of all that look, and of what does something.
+    A worker's POST carries the claim of its lease in place of a token: `Authorization: Claim HEX`. `viewer` and `operator` are dependencies
+    (`Depends(…)`) of the routes that read, and of those that act.
     """
     routes = APIRouter(tags=["watching"])
 
     def elsewhere(request: Request) -> Response | None:
-        """Where this master does not lead: the way to the one that does."""
+        """A redirect to the leader, if this master does not lead."""
         if watch.leads():
             return None
         address = watch.leader()
         if not address:
             raise Unreachable(
-                "no master leads now that can be reached from here",
-                remedy="ask again in a moment; a leader on another host lets others reach it: "
+                "no leading master can be reached from here",
+                remedy="repeat the request in a moment; make a leader on another host reachable: "
                 "scribengin master --registry ADDRESS --listen HOST --tls-certificate FILE --tls-key FILE",
                 code="leader-missing",
             )
         return sent_to(address, request)
 
-    @routes.post("/v1/flows/{flow}/tiers/{tier}/progress", status_code=204, summary="A worker says how its tier goes")
+    @routes.post("/v1/flows/{flow}/tiers/{tier}/progress", status_code=204, summary="Report the progress of a tier, as its worker")
     async def progress(flow: str, tier: str, request: Request) -> Response:
         if (moved := await run_in_threadpool(elsewhere, request)) is not None:
             return moved
@@ -47,38 +47,38 @@ def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[An
         async for piece in request.stream():
             data += piece
             if len(data) > MOST_BYTES:
-                raise Refused(f"this is more than {MOST_BYTES:,} bytes", remedy="a tier says less of itself", code="body-large")
+                raise Refused(f"this is more than {MOST_BYTES:,} bytes", remedy="send a smaller report", code="body-large")
         await run_in_threadpool(watch.take, flow, tier, claim.strip() if kind == "Claim" else "", bytes(data))
         return Response(status_code=204, headers={PACE: f"{watch.board.pace_s():g}"})
 
-    @routes.get("/v1/flows/{flow}/metrics", dependencies=viewer, summary="How a flow goes now, and went")
+    @routes.get("/v1/flows/{flow}/metrics", dependencies=viewer, summary="Metrics of a flow, now and over time")
     def metrics(flow: str, request: Request, since: float | None = None, step: int = 1) -> Response:
-        """`since`: seconds since 1970, the last ten minutes by default; `step`: how long a sample is at least, in seconds."""
+        """`since`: seconds since 1970, the last ten minutes by default; `step`: the minimal length of a sample, in seconds."""
         return elsewhere(request) or _json(watch.metrics(flow, since, step))
 
-    @routes.get("/v1/flows/{flow}/attempts", dependencies=viewer, summary="The processes that served it, and why they ended")
+    @routes.get("/v1/flows/{flow}/attempts", dependencies=viewer, summary="The processes that served a flow, and why they ended")
     def attempts(flow: str, request: Request) -> Response:
         return elsewhere(request) or _json(watch.attempts(flow))
 
-    @routes.get("/v1/flows/{flow}/intake", dependencies=viewer, summary="Whether producers may go on")
+    @routes.get("/v1/flows/{flow}/intake", dependencies=viewer, summary="Whether producers may send more")
     def intake(flow: str, request: Request) -> Response:
-        """`open`, `slow` or `refusing`, with the delay and the time to catch up; `Retry-After` where it is not open."""
+        """`open`, `slow` or `refusing`, with the delay and the time to catch up; `Retry-After` if it is not open."""
         if (moved := elsewhere(request)) is not None:
             return moved
         answer = watch.intake(flow)
         headers = {"Retry-After": str(round(answer.retry_s) or 1)} if answer.intake != "open" else {}
         return _json(answer.as_json(), headers)
 
-    @routes.get("/v1/flows/{flow}/alerts", dependencies=viewer, summary="Its alerts, and how each stands")
+    @routes.get("/v1/flows/{flow}/alerts", dependencies=viewer, summary="The alerts of a flow and their states")
     def alerts(flow: str, request: Request) -> Response:
         return elsewhere(request) or _json(watch.alerts(flow))
 
-    @routes.post("/v1/flows/{flow}/alerts/test", dependencies=operator, summary="Send a test through the targets of its alerts")
+    @routes.post("/v1/flows/{flow}/alerts/test", dependencies=operator, summary="Send a test to the targets of the flow's alerts")
     def test_alerts(flow: str, request: Request, alert: str | None = None) -> Response:
-        """Of all, or of one; it answers when all of them did, or their time is over."""
+        """Test all alerts, or one; the answer comes when all targets have answered, or their time is over."""
         return elsewhere(request) or _json(watch.test_alerts(flow, alert))
 
-    @routes.get("/v1/metrics", dependencies=viewer, summary="How all flows go now")
+    @routes.get("/v1/metrics", dependencies=viewer, summary="Metrics of all flows now")
     def overview(request: Request) -> Response:
         return elsewhere(request) or _json(watch.overview())
 
@@ -90,5 +90,5 @@ def router(watch: WorkerWatch, viewer: Sequence[Any] = (), operator: Sequence[An
 
 
 def _json(value: Any, headers: Mapping[str, str] | None = None) -> Response:
-    """What no JSON can say (infinity) is null."""
+    """Replaces values that JSON cannot represent (infinity) by null."""
     return Response(msgspec.json.encode(value), media_type="application/json", headers=dict(headers or {}))

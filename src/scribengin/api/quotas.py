@@ -1,4 +1,4 @@
-"""`/v1/quotas`: what flows with a label may take together."""
+"""`/v1/quotas`: shared quotas of flows with a label."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,12 +19,13 @@ _LONGEST = 200
 
 
 def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/quotas", tags=["quotas"])
 
     @routes.get("", response_model=list[QuotaRow])
     def quotas(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """All quotas, each with what the flows under it take now; for whom some flows are only, those of their labels, with those flows."""
+        """All quotas, each with the present use by its flows. A caller with access to some flows only sees those of its labels, with those
+        flows."""
         rows = _rows(asked.registry)
         if asked.who.labels:
             mine = {f"{label}={value}" for label, value in asked.who.labels.items()}
@@ -33,7 +34,8 @@ def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.put("/{quota}", response_model=QuotaRow)
     def write_quota(quota: str, to: SetQuota, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
-        """Say what flows with a label (`label=value`) may take together. What runs goes on; what does not fit waits from now on."""
+        """Create or update the quota of flows with a label (`label=value`). Running flows continue; a flow that does not fit waits from now
+        on."""
 
         def act(registry: Registry) -> QuotaRow:
             asked.check_all()
@@ -45,7 +47,7 @@ def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.delete("/{quota}", response_model=Written)
     def delete_quota(quota: str, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
-        """Bound the flows with that label no more."""
+        """Remove the quota of flows with that label."""
 
         def act(registry: Registry) -> Written:
             asked.check_all()

@@ -1,4 +1,4 @@
-"""`/v1/registry`: browse the registry; write the records that people may write (docs/registry.md says which)."""
+"""`/v1/registry`: browse the registry; write the records that people may write (see docs/registry.md)."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -21,19 +21,19 @@ _MOST_NAMES = 10_000
 
 
 def record_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/registry", tags=["registry"])
 
     @routes.get("/", response_model=RecordView)
     @routes.get("", response_model=RecordView, include_in_schema=False)
     def show_root(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """What stands at the registry's root."""
+        """The value at the registry's root."""
         asked.check_all()
         return asked.answer(_view(asked.registry, ""))
 
     @routes.get("/{path:path}", response_model=RecordView)
     def show_record(path: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """What stands at a path, and the names below. `ETag` is the record's version."""
+        """The value at a path, and the names below it. `ETag` is the record's version."""
         asked.check_all()
         view = _view(asked.registry, _checked(path))
         if view.version < 0:
@@ -44,7 +44,7 @@ def record_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.put("/{path:path}", response_model=Written)
     def write_record(path: str, record: RecordWrite, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
-        """Write a record that people may write, in place of the version that was read; what it must be is checked first."""
+        """Replace a record that people may write, if it still has the version that was read. The value is checked first."""
 
         def act(registry: Registry) -> Written:
             asked.check_all()
@@ -69,7 +69,7 @@ def record_routes(may: Callable[[Role], Any]) -> APIRouter:
             asked.check_all()
             branch = _by_hand(_checked(path))
             if branch in (DESIRED, OPERATION):
-                raise Refused("this goes with its flow", remedy="DELETE /v1/flows/{flow}", code="registry-kept")
+                raise Refused("this is removed with its flow", remedy="DELETE /v1/flows/{flow}", code="registry-kept")
             there = registry.read(path)
             if there is None or there.version != version:
                 raise _stale(path, "is not there" if there is None else f"has version {there.version}")
@@ -81,7 +81,7 @@ def record_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def _view(registry: Registry, path: str) -> RecordView:
-    """`version` is -1 where nothing is."""
+    """`version` is -1 if there is no record."""
     found = registry.read(path)
     children = registry.children(path)[:_MOST_NAMES]
     branch = branch_of(path)
@@ -101,7 +101,7 @@ def _checked(path: str) -> str:
         check_path(path)
     except ValueError as error:
         raise PointedError(
-            (Fault("registry-path", f"no path of the registry: {error}", "write names with one / between two of them"),)
+            (Fault("registry-path", f"not a valid path of the registry: {error}", "write names with one / between two of them"),)
         ) from None
     return path
 
@@ -109,21 +109,23 @@ def _checked(path: str) -> str:
 def _by_hand(path: str) -> Branch[Any]:
     branch = branch_of(path)
     if branch is None:
-        raise Refused(f"the registry has no place {path}", remedy="docs/registry.md lists what there is", code="registry-kept")
+        raise Refused(f"the registry has no place {path}", remedy="docs/registry.md lists all paths", code="registry-kept")
     if Writer.PERSON not in branch.writers:
         writers = " and ".join(writer.name.lower() for writer in branch.writers)
         raise Refused(
-            f"{branch.path} is written by {writers}, not by people", remedy="docs/registry.md says who writes what", code="registry-kept"
+            f"{branch.path} can be written by {writers} only",
+            remedy="docs/registry.md shows who may write which record",
+            code="registry-kept",
         )
     return branch
 
 
 def _fitting(branch: Branch[Any], value: dict[str, Any]) -> dict[str, Any]:
-    """Raise InputError for what is no record of this kind."""
+    """Raise InputError if the value is not a valid record of this kind."""
     number = value.get("format", branch.kind.FORMAT)
     if type(number) is not int or not 1 <= number <= branch.kind.FORMAT:
         fault = Fault(
-            "body", f"format is a number from 1 to {branch.kind.FORMAT}, not {number!r}", "leave it away", pointer="/value/format"
+            "body", f"format must be a number from 1 to {branch.kind.FORMAT}, found {number!r}", "omit it", pointer="/value/format"
         )
         raise PointedError((fault,))
     try:
@@ -136,4 +138,6 @@ def _fitting(branch: Branch[Any], value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stale(path: str, now: str) -> Refused:
-    return Refused(f"{path} {now}: nothing was written", remedy="read it again, and decide from what is there now", code="revision-stale")
+    return Refused(
+        f"{path} {now}: nothing was written", remedy="read it again and repeat the change on its present version", code="revision-stale"
+    )

@@ -1,4 +1,4 @@
-"""Answers that send who asks to another master, with the same question."""
+"""Redirects to another master, with the same request."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def sent_to(master: str, request: Request) -> Response:
-    """The way to the master at that address."""
+    """A redirect to the master at that address."""
     query = f"?{request.url.query}" if request.url.query else ""
     return RedirectResponse(f"{master.rstrip('/')}{request.url.path}{query}", status_code=307)
 
 
 def sent_to_leader(watch: WorkerWatch | None, request: Request) -> Response | None:
-    """The way to the master that was told how flows go, where that is another one; None where this one leads, or none can be reached."""
+    """A redirect to the leader, which has the metrics of flows; None if this master leads, or if no leader can be reached."""
     if watch is None or watch.leads() or not (leader := watch.leader()):
         return None
     return sent_to(leader, request)

@@ -1,4 +1,4 @@
-"""Where the API answers: a socket that is bound before anything is told of it, and uvicorn behind it, in a thread."""
+"""The socket of the API, which is bound before its address is published, and uvicorn serving it in a thread."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 _MAKE_ONE = "make one: scribengin token add NAME --role ROLE"
 _EVERYWHERE = ("0.0.0.0", "::")
-"""addresses to listen at, and none to be asked at"""
+"""addresses to listen at, but not to connect to"""
 _BACKLOG = 256
 _START_S = 30.0
 _LEAVE_S = 3
-"""for answers under way when it ends; streams of events are cut"""
+"""seconds for answers under way when it ends; streams of events are cut"""
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """An address of this machine; port 0: a free one. `certificate` and `key` are PEM files, of TLS. `asks`: a token is needed on the
-    loopback, too. `insecure`: that it is open to others without tokens or without TLS is meant."""
+    """An address of this machine; port 0: a free one. `certificate` and `key` are PEM files for TLS. `asks`: a token is required on the
+    loopback, too. `insecure`: access by others without tokens or without TLS is allowed."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -50,19 +50,19 @@ class Listen:
 
     @property
     def local(self) -> bool:
-        """Only this machine can reach it."""
+        """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
     def check_transport(self) -> None:
-        """Raise Refused where others could read what goes by; EnvironmentFault where TLS cannot begin."""
+        """Raise Refused if others could read the traffic; EnvironmentFault if TLS cannot be set up."""
         if (self.certificate is None) != (self.key is None):
             raise Refused(
-                "TLS takes a certificate and its key", remedy="name both: --tls-certificate FILE --tls-key FILE", code="listen-open"
+                "TLS needs a certificate and its key", remedy="pass both: --tls-certificate FILE --tls-key FILE", code="listen-open"
             )
         if not self.local and not self.insecure and self.certificate is None:
             raise Refused(
-                f"others can reach {self.host}, and tokens would go by in plain text",
-                remedy="name a certificate: --tls-certificate FILE --tls-key FILE; or say that it is meant: --insecure-api",
+                f"{self.host} can be reached from other hosts, and tokens would be sent in plain text",
+                remedy="pass a certificate: --tls-certificate FILE --tls-key FILE; or, to allow this, pass --insecure-api",
                 code="listen-open",
             )
         if self.certificate is not None and self.key is not None:
@@ -70,32 +70,33 @@ class Listen:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
             except (OSError, ssl.SSLError) as error:
                 raise EnvironmentFault(
-                    f"TLS cannot begin with {self.certificate} and {self.key}: {error}",
-                    remedy="name PEM files that belong together",
+                    f"TLS cannot use {self.certificate} and {self.key}: {error}",
+                    remedy="pass a PEM certificate and its own key",
                     code="listen-tls",
                 ) from error
 
     def check_tokens(self, *, there: bool) -> None:
-        """Raise Refused where others could reach it without a token, as there is none."""
+        """Raise Refused if others could access it without a token, because none exists."""
         if there:
             return
         if self.asks:
-            raise Refused("a token is asked for, and there is none", remedy=_MAKE_ONE, code="listen-open")
+            raise Refused("tokens are required, but none exists", remedy=_MAKE_ONE, code="listen-open")
         if not self.local and not self.insecure:
             raise Refused(
-                f"others can reach {self.host}, and there is no token",
-                remedy=f"{_MAKE_ONE}; or say that it is meant: --insecure-api",
+                f"{self.host} can be reached from other hosts, but no token exists",
+                remedy=f"{_MAKE_ONE}; or, to allow access without tokens, pass --insecure-api",
                 code="listen-open",
             )
 
     def gate(self, tokens: Proves, *, there: bool) -> Authentication:
-        """Who comes in here; `there`: whether there are tokens. Where others can reach it, those that come later close it, too."""
+        """The authentication for this address; `there`: whether tokens exist. If others can reach it, tokens that are made later are
+        required too."""
         return Authentication(tokens, asks=self.asks or (not self.local and there), local=self.local, until=not self.local)
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A bound socket. `url` is where the API will answer; where it listens at all addresses, by the name of this machine."""
+    """A bound socket. `url` is the address of the API; if it listens at all addresses, it has the name of this machine."""
 
     socket: socket.socket
     url: str
@@ -133,7 +134,7 @@ class Door:
 
 @contextmanager
 def open_door(listen: Listen) -> Iterator[Door]:
-    """Bind. Raises EnvironmentFault where the address is taken, or none of this machine."""
+    """Bind the socket. Raises EnvironmentFault if the address is taken, or not one of this machine."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -142,7 +143,7 @@ def open_door(listen: Listen) -> Iterator[Door]:
         except OSError as error:
             raise EnvironmentFault(
                 f"the API cannot answer at {listen.host}:{listen.port}: {error.strerror}",
-                remedy="name another port: --port PORT",
+                remedy="choose another port: --port PORT",
                 code="port-taken",
             ) from error
         bound.listen(_BACKLOG)
@@ -152,10 +153,10 @@ def open_door(listen: Listen) -> Iterator[Door]:
 
 
 class _Protocol(H11Protocol):
-    """Says also of what is no HTTP in the one form of mistakes."""
+    """Also answers requests that are not valid HTTP with the one form of errors."""
 
     def send_400_response(self, msg: str) -> None:
-        """Instead of a line of text."""
+        """Send a problem instead of a line of text."""
         problem = to_problem(PointedError((Fault("request", msg, "send HTTP/1.1"),)))
         body = encode(problem)
         length = str(len(body)).encode()

@@ -1,4 +1,4 @@
-"""Tokens that are made while nothing is up: a file in the home, from which the next master takes them into the registry."""
+"""Tokens that are made while no control plane runs: a file in the home, from which the next master moves them into the registry."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class TokenFile:
-    """Nobody comes in by what stands here before a master has taken it over (`move_to`). No token stands in it."""
+    """The entries of this file are not valid before a master has moved them (`move_to`). The file contains no token."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,9 +61,9 @@ class TokenFile:
         return made.token
 
     def move_to(self, registry: Registry, skip: Callable[[str, str], None] = lambda _name, _why: None) -> list[str]:
-        """Write them into the registry, whose they are from now on; the file is put aside as `NAME.moved`. Returns the names of those that
-        were moved: not those that the registry has, or that were removed there. `skip` hears the name of one that opens nothing, though
-        nobody has removed it, and why. Raises StateError, Unreachable."""
+        """Write the entries into the registry, which owns them from then on; the file is renamed to `NAME.moved`. Returns the names of
+        those that were moved: not those that the registry has, or that were removed there. `skip` is called with the name of an entry that
+        is not valid, though it was not removed, and the reason. Raises StateError, Unreachable."""
         if read_or_none(self.path) is None:
             return []
         with self._writing() as mine:
@@ -79,7 +79,7 @@ class TokenFile:
                 if entry.name in known or (there is not None and not was_removed):
                     is_same = isinstance(there, Stored) and there.record.hash == entry.hash
                     if entry.name in known and not is_same:
-                        skip(entry.name, "the registry has another one of that name")
+                        skip(entry.name, "the registry has another token of that name")
                     continue
                 kept = Token(
                     name=entry.name,
@@ -93,12 +93,12 @@ class TokenFile:
                 with suppress(Conflict):  # another master has the same file
                     registry.commit(there.replace(kept) if isinstance(there, Stored) else spot.create(kept))
                     moved.append(entry.name)
-            with explained(f"{self.path} cannot be put aside"):
+            with explained(f"{self.path} cannot be moved aside"):
                 self.path.replace(self.path.with_name(f"{self.path.name}.moved"))
         return moved
 
     def remove(self, name: str) -> None:
-        """From now on it opens nothing. Raises Refused where there is none of that name."""
+        """Revoke a token. Raises Refused if there is no token of that name."""
         with self._writing() as before:
             kept = tuple(entry for entry in before.tokens if entry.name != name)
             if len(kept) == len(before.tokens):
@@ -106,7 +106,7 @@ class TokenFile:
             self._write(_Tokens(kept))
 
     def rows(self) -> list[TokenRow]:
-        """Those that there are, by name. Raises StateError where the file cannot be read as one of tokens."""
+        """The entries, by name. Raises StateError if the file is not a valid file of tokens."""
         entries = sorted(self._read().tokens, key=lambda entry: entry.name)
         return [TokenRow(entry.id, entry.name, entry.role, entry.at, dict(entry.labels), entry.until) for entry in entries]
 
@@ -118,14 +118,14 @@ class TokenFile:
             return msgspec.json.decode(data, type=_Tokens)
         except msgspec.DecodeError as error:
             raise StateError(
-                f"{self.path} is no file of tokens: {error}",
+                f"{self.path} is not a valid file of tokens: {error}",
                 remedy="restore it, or delete it and make new ones: scribengin token add NAME --role ROLE",
                 code="tokens",
             ) from error
 
     @contextmanager
     def _writing(self) -> Iterator[_Tokens]:
-        """One writer at a time."""
+        """A lock: one writer at a time."""
         make_folder(self.path.parent)
         lock = self.path.with_name(f"{self.path.name}.lock")
         with explained(f"{lock} cannot be written"), lock.open("a") as held:
@@ -133,7 +133,7 @@ class TokenFile:
             yield self._read()
 
     def _write(self, tokens: _Tokens) -> None:
-        """For this user alone, in one step."""
+        """Write the file atomically, readable by this user only."""
         draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}")
         with explained(f"{self.path} cannot be written"):
             try:

@@ -1,4 +1,4 @@
-"""`/v1/tokens`: who may use the API. For admins."""
+"""`/v1/tokens`: tokens of the API. For admins."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -14,18 +14,18 @@ from scribengin.registry.contract import Registry
 
 
 def token_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
     @routes.get("", response_model=list[TokenRow])
     def list_tokens(asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
-        """Whose tokens there are, and what each may do."""
+        """The tokens and their rights."""
         asked.check_all()
         return asked.answer(asked.plane.tokens.rows())
 
     @routes.post("", response_model=MadeToken)
     def make_token(wanted: NewToken, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
-        """Make a token: it is shown in this answer, and nowhere else. Asked again, the name is taken."""
+        """Make a token: it is shown in this answer only. If the request is repeated, the name is taken."""
 
         def act(_registry: Registry) -> MadeToken:
             asked.check_all()
@@ -36,7 +36,7 @@ def token_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.delete("/{name}", response_model=Written)
     def remove_token(name: str, asked: Annotated[ApiRequest, may(Role.ADMIN)]) -> Response:
-        """From now on it opens nothing, at any master."""
+        """Revoke a token at every master."""
 
         def act(_registry: Registry) -> Written:
             asked.check_all()

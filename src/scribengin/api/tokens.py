@@ -1,5 +1,7 @@
-"""Tokens: who may come in, as records of the registry that hold no token. A token is shown once, when it is made; kept is what scrypt makes
-of it. All masters read the same ones, and each request reads them anew: one that is removed opens nothing any more, wherever it is shown.
+"""Tokens: who may use the API, as records of the registry that contain no token.
+
+A token is shown once, when it is made; only its scrypt hash is stored. All masters read the same records, again for each request: a revoked
+token is rejected everywhere at once.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r"sgt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,62}")
 _COST = 2**12
-"""of scrypt, with blocks of 1 KiB: 4 MiB and some 10 ms. A token has 256 random bits, so that nobody can guess it at any cost"""
+"""cost of scrypt, with blocks of 1 KiB: 4 MiB and some 10 ms. A token has 256 random bits, so that it cannot be guessed at any cost"""
 _REMEMBERED = 1_000
 _FOLDER = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A new token, and what is kept of it under `id`, which is made of the name: there is one of a name at a time."""
+    """A new token, and its record under `id`, which is derived from the name: a name has one token at a time."""
 
     id: str
     token: str
@@ -50,17 +52,17 @@ class IssuedToken:
 
 
 class Tokens:
-    """Those of a registry. For any thread."""
+    """The tokens of a registry. Thread-safe."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._lock = threading.Lock()
         self._proven: dict[bytes, str] = {}
-        """SHA-256 of a token that was proven → the hash that is kept of it: scrypt runs once for each"""
+        """SHA-256 of a token that was verified → its stored hash: scrypt runs once for each token"""
 
     def add(self, name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> str:
-        """Make a token, and give it: it can be had only now. Raises Refused for a name that is taken or that breaks the rule, and for
-        an end that is no time."""
+        """Make a token and return it; it is available only now. Raises Refused for a name that is taken or invalid, and for an invalid
+        expiry."""
         made = make_token(name, role, labels, until=until, by=by)
 
         def attempt() -> None:
@@ -74,7 +76,7 @@ class Tokens:
         return made.token
 
     def remove(self, name: str) -> None:
-        """From now on it opens nothing. Raises Refused where there is none of that name."""
+        """Revoke a token. Raises Refused if there is no token of that name."""
 
         def attempt() -> None:
             found = [each for each in self._stored() if each.record.name == name]
@@ -85,7 +87,7 @@ class Tokens:
         again(attempt)
 
     def rows(self) -> list[TokenRow]:
-        """Those that there are, by name; those whose time is over, too."""
+        """The tokens by name, expired ones included."""
         found = [
             TokenRow(each.entry.path.rpartition("/")[2], record.name, record.role, record.at, dict(record.labels), record.until)
             for each in self._stored()
@@ -94,11 +96,12 @@ class Tokens:
         return sorted(found, key=lambda row: row.name)
 
     def there(self) -> bool:
-        """Whether there is any. What the registry's client has seen counts."""
+        """Whether there is any, as far as the registry's client has seen."""
         return bool(self._stored())
 
     def prove(self, token: str) -> Who | None:
-        """Whose it is; None where it is nobody's, or its time is over. What the registry's client has seen counts: `sync` it before."""
+        """The caller to whom a token belongs; None if it is unknown or expired. It uses what the registry's client has seen: call `sync`
+        before."""
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
@@ -129,9 +132,9 @@ class Tokens:
 
 
 def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> IssuedToken:
-    """A new one, which stands nowhere yet. Raises Refused."""
+    """A new token, which is not stored yet. Raises Refused."""
     if not _NAME.fullmatch(name):
-        raise Refused(f'"{name}" can be nobody\'s name', remedy=f"a name matches {_NAME.pattern}", code="token-name")
+        raise Refused(f'"{name}" is not a valid name of a token', remedy=f"a name matches {_NAME.pattern}", code="token-name")
     if until and _time(until) is None:
         raise Refused(
             f'"{until}" is not a valid time', remedy="write ISO 8601 with a zone, such as 2027-01-31T12:00:00+00:00", code="token-until"
@@ -145,23 +148,23 @@ def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: s
 
 
 def taken(name: str) -> Refused:
-    """The error for a name that somebody has."""
+    """The error for a name that is taken."""
     return Refused(f'there is a token "{name}" already', remedy=f"remove it first: scribengin token remove {name}", code="token-taken")
 
 
 def unknown(name: str, known: Iterable[str]) -> Refused:
-    """The error for a name that nobody has."""
+    """The error for an unknown name."""
     near = did_you_mean(name, list(known)) or "see: scribengin token list"
     return Refused(f'there is no token "{name}"', remedy=near, code="token-unknown-name")
 
 
 def shown_record(value: Mapping[str, object]) -> dict[str, object]:
-    """A token's record for others to look at: what could be tried against it is left out."""
+    """A token's record for display, without the values that would help to guess the token."""
     return {key: each for key, each in value.items() if key not in ("salt", "hash")}
 
 
 def _is_over(until: str) -> bool:
-    """Also where it is no time: somebody wrote it by hand, and meant that there is an end."""
+    """Whether it has expired; an invalid time, written by hand, counts as expired."""
     if not until:
         return False
     end = _time(until)

@@ -1,7 +1,7 @@
-"""The process that looks at packages and states for one request, started by `api.planning`: a person's modules are executed here, and not
-in a master.
+"""The process that reads packages and states for one request, started by `api.planning`: a person's modules are executed here, and not in a
+master.
 
-stdin: a `VerbQuestion` as JSON. stdout: a `ChildAnswer` as JSON. It has copies of the records that it needs, and no way into the registry.
+stdin: a `VerbQuestion` as JSON. stdout: a `ChildAnswer` as JSON. It has copies of the records that it needs, and no access to the registry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerbQuestion:
-    """What to look at. `records`: path → value, of the flows that it is about; `state`: the root folder of states of new flows."""
+    """What to read. `records`: path → value, of the flows in question; `state`: the root folder of states of new flows."""
 
     what: str
     packages: str
@@ -40,7 +40,7 @@ class VerbQuestion:
 
 
 def look(task: VerbQuestion) -> ChildAnswer:
-    """Do it."""
+    """Perform the request."""
     from scribengin.packages.store import PackageStore
 
     return look_with(task.records, lambda registry: _found(task, registry, PackageStore(Path(task.packages))))
@@ -107,11 +107,11 @@ def _topology(task: VerbQuestion, registry: Registry, packages: PackageStore) ->
 
 
 _BESIDE = frozenset({"python-module-missing", "package-file", "package-link"})
-"""codes of what a flow file names beside itself"""
+"""codes of problems about files that a flow file names"""
 
 
 def _packed(packages: PackageStore, flow: str, text: str, base: str) -> dict[str, str]:
-    """Make a package of a flow file's text alone: its id, the file's path inside, and where its relative paths start."""
+    """Make a package of a flow file's text alone: its id, the file's path inside, and the folder where its relative paths start."""
     import os
     from tempfile import TemporaryDirectory
 
@@ -137,13 +137,13 @@ def _packed(packages: PackageStore, flow: str, text: str, base: str) -> dict[str
     relative = made.relative[flow]
     if not base and relative is None:
         raise Refused(
-            "has values that are filled in where the flow runs: whether its paths are relative is not known here",
-            remedy='say where relative paths start: {"text": "…", "base": "/folder"}',
+            "has values that are resolved where the flow runs, so it is not known whether its paths are relative",
+            remedy='give the folder where relative paths start: {"text": "…", "base": "/folder"}',
             code="flow-file-base",
         )
     if not base and relative:
         raise Refused(
-            f"has relative paths, and says not where they start: {', '.join(map(str, relative))}",
+            f"has relative paths, but no folder where they start: {', '.join(map(str, relative))}",
             remedy='write absolute paths, or {"text": "…", "base": "/folder"}',
             code="flow-file-base",
         )
@@ -152,7 +152,7 @@ def _packed(packages: PackageStore, flow: str, text: str, base: str) -> dict[str
 
 
 def _alone(problem: Problem, flow: str, folder: str) -> Problem:
-    """A text comes alone, and lies in `folder` for a moment: what it names beside itself cannot be put there."""
+    """The text comes without other files, and is in `folder` only for a moment: files that it names cannot be there."""
     message = problem.message.replace(f" in {folder} or on", " on").replace(folder, "the registry")
     if problem.code not in _BESIDE:
         return dataclasses.replace(problem, message=message)

@@ -1,4 +1,4 @@
-"""Routes of the verbs that look before they act: submit as one, go back, set positions, scale, limit; and operations."""
+"""Routes that plan before they act: submit as one, roll back, set positions, scale, limit; and operations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -41,18 +41,19 @@ from scribengin.registry.kinds import Operation
 
 
 def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1", tags=["flows"])
 
     @routes.post("/topology/plan", response_model=AppliedTopology)
     def plan_topology(wanted: Topology, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
-        """What submitting these flows would change, how each change takes effect, and the plan's hash. Changes nothing."""
+        """The changes that submitting these flows would make, how each takes effect, and the plan's hash. Changes nothing."""
         plan, _ = planned(asked, wanted)
         return asked.answer(AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan)))
 
     @routes.post("/topology", response_model=AppliedTopology)
     def submit_topology(wanted: Topology, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
-        """Make each the next version of its flow, and want it to run: all of them, or none. The same again changes nothing."""
+        """Submit each as the next version of its flow, with the desired state running: all of them, or none. Submitting the same again
+        changes nothing."""
 
         def act(registry: Registry) -> AppliedTopology:
             plan, submissions = planned(asked, wanted)
@@ -74,7 +75,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.post("/flows/{flow}/rollback", response_model=WentBack)
     def roll_back(flow: str, to: Rollback, asked: Annotated[ApiRequest, may(Role.EDITOR)]) -> Response:
-        """Want another version that there was, code and flow together, in the state that is wanted now."""
+        """Return to an earlier version, code and flow together, in the present desired state."""
 
         def act(registry: Registry) -> WentBack:
             asked.check_flow(flow)
@@ -111,26 +112,26 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/operations", response_model=list[OperationRow])
     def all_operations(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The operations of all flows, the newest of each first."""
+        """The operations of all flows, newest first for each flow."""
         asked.check_all()
         return asked.answer([*workflow_operate.rows_of(asked.registry), *operate.list_operations(asked.registry)])
 
     @routes.get("/flows/{flow}/happened", response_model=list[Happened])
     def happened(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """What became of a flow, the newest first: changes of its state with their cause, versions, operations; the last hundred."""
+        """The event history of a flow, newest first: changes of its state with their cause, versions, operations; the last hundred."""
         asked.check_flow(flow)
         return asked.answer(list(read_happened(asked.registry, flow)))
 
     @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
     def operations(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The operations of a flow, the newest first."""
+        """The operations of a flow, newest first."""
         asked.check_flow(flow)
         own = operate.list_operations(asked.registry, flow)
         return asked.answer([*workflow_operate.rows_of(asked.registry, flow, asked.view.seen), *own])
 
     @routes.delete("/flows/{flow}/operations/{id_}", response_model=Written)
     def cancel(flow: str, id_: str, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Give an operation up, while nothing of it is done."""
+        """Cancel an operation that has not changed anything yet."""
 
         def act(registry: Registry) -> Written:
             asked.check_flow(flow)
@@ -152,15 +153,15 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.post("/flows/{flow}/offsets", response_model=Going)
     def set_offset(flow: str, to: SetOffset, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Let a source be at a position, while the flow is stopped."""
+        """Set the position of a source while the flow is stopped."""
         said = {"source": to.source, "position": to.position, "query": to.query}
         return _go(asked, flow, "set", said, to, yes=to.yes)
 
     @routes.post("/flows/{flow}/rewind", response_model=Going)
     def rewind(flow: str, to: Rewind, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Let a flow read again what it has read since; its workers end, go back, and start again."""
+        """Rewind a flow, so that it reads rows again; its workers end, go back, and restart."""
         if (to.to_time is None) == (to.to_batch is None):
-            raise PointedError((Fault("body", "either to_time or to_batch is needed", "say one of them", pointer="/to_batch"),))
+            raise PointedError((Fault("body", "either to_time or to_batch is needed", "give one of them", pointer="/to_batch"),))
         said = {"to_time": _time(to.to_time), "to_batch": to.to_batch, "query": to.query}
         return _go(asked, flow, "rewind", said, to, yes=to.yes)
 
@@ -188,14 +189,14 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("/flows/{flow}/limit", response_model=Limits)
     def limits(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """How fast the flow, its sources and its edges may go."""
+        """The rate limits of the flow, its sources and its edges."""
         asked.check_flow(flow)
         reading.read_flow(asked.registry, flow)
         return asked.answer(read_limits(asked.registry, flow).as_json())
 
     @routes.put("/flows/{flow}/limit", response_model=Limits)
     def limit(flow: str, to: SetLimit, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Say how fast the flow, a source or an edge may go: it holds from the next Batch, without a restart."""
+        """Set a rate limit of the flow, a source or an edge: it applies from the next Batch, without a restart."""
 
         def act(registry: Registry) -> Limits:
             asked.check_flow(flow)
@@ -220,13 +221,13 @@ def _go(asked: ApiRequest, flow: str, what: str, said: Mapping[str, Any], body: 
 
 
 def _look(asked: ApiRequest, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
-    """Raises Refused where there is no such flow, and as `Planner.look`."""
+    """Raises Refused if there is no such flow, and as `Planner.look`."""
     reading.read_flow(asked.registry, flow)
     return look(asked.plane, what, flow, [flow], arguments=arguments)
 
 
 def _time(text: str | None) -> str | None:
-    """As `parse_moment` reads it. Raises PointedError."""
+    """Parse a time as `parse_moment` does. Raises PointedError."""
     try:
         return None if text is None else parse_moment(text).isoformat()
     except ValueError:

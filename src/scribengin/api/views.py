@@ -1,4 +1,4 @@
-"""What the registry says of flows, as the models of the API: for the server, and for commands where no master is alive."""
+"""The registry's records of flows as the models of the API: for the server, and for commands when no master runs."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ if TYPE_CHECKING:
     from scribengin.registry.peers import RemoteFlow, RemoteSource
 
     class Reading(Protocol):
-        """What reads records: a registry, or a master's mirror of it."""
+        """A reader of records: a registry, or a master's mirror of it."""
 
         def read(self, path: str) -> RegistryEntry | Damaged | None:
-            """What is there; None where nothing is."""
+            """The record; None if there is none."""
 
 
 _OPERATIONS = 5
-"""over a workflow that are shown with it"""
+"""operations over a workflow that are shown with it"""
 
 
 class RegistryView:
-    """Reads of `client.Client`, made of the registry itself; of flows with all these labels only."""
+    """Reads of `client.Client`, implemented on the registry itself; limited to flows with all these labels."""
 
     def __init__(self, registry: Registry, labels: Mapping[str, str] | None = None, workflows: Workflows | None = None) -> None:
-        """`workflows` remembers what it has found; None: it is found anew."""
+        """`workflows` caches what it has found; None: nothing is cached."""
         self._registry = registry
         self._labels = labels or {}
         self._workflows = workflows or Workflows(registry)
@@ -81,7 +81,7 @@ class RegistryView:
         return self._met_by_peers(shown)
 
     def _met_by_peers(self, rows: list[FlowRow]) -> list[FlowRow]:
-        """The rows with the flows of peers that feed these, or that these feed."""
+        """The rows with the upstream and downstream flows of peers added."""
         remote = self._remote()
         if not remote:
             return rows
@@ -100,18 +100,18 @@ class RegistryView:
         ]
 
     def seen(self, flows: Iterable[str]) -> set[str]:
-        """Those of them that may be seen."""
+        """Those of them that the caller may see."""
         if not self._labels:
             return set(flows)
         return {flow for flow in flows if self._labels.items() <= labels_of(self._registry, flow).items()}
 
     def workflow_of(self, name: str) -> Workflow:
-        """The part that may be seen of a flow's workflow."""
+        """The part of a flow's workflow that the caller may see."""
         found = self._workflows.of(name)
         return found.only(self.seen(found.flows))
 
     def whole_workflow(self, name: str) -> Workflow:
-        """All of a flow's workflow, those that may not be seen too, with the flows of peers that it meets."""
+        """All of a flow's workflow, with flows that the caller may not see, and with the connected flows of peers."""
         return self._with_remote(self._workflows.of(name), self._remote())
 
     def workflows(self) -> list[WorkflowRow]:
@@ -125,7 +125,7 @@ class RegistryView:
         ]
 
     def workflow(self, name: str, waits: Callable[[str], Mapping[str, Waits]] = lambda _flow: {}) -> WorkflowView:
-        """As `Client.workflow`; `waits`: flow → source → what waits there."""
+        """As `Client.workflow`; `waits`: flow → source → its backlog."""
         check_flow(self._registry, name)
         reading.read_flow(self._registry, name)
         remote = self._remote()
@@ -148,7 +148,7 @@ class RegistryView:
         return WorkflowView(found.name, tuple(nodes), tuple(edges), tuple(each for each in operations if each is not None))
 
     def ends(self, flows: Collection[str] = (), looks: Callable[[str], Mapping[str, tuple[float, Waits]]] = lambda _flow: {}) -> AllEnds:
-        """As `Client.ends`; `looks`: flow → source → (age of the look in seconds, what waited)."""
+        """As `Client.ends`; `looks`: flow → source → (age of the measurement in seconds, backlog)."""
         rows = {row.flow: row_of(row) for row in reading.read_flows(self._registry)}
         specs = self._workflows.specs(self.seen([name for name in rows if not flows or name in flows]))
         found, remote = [], self._remote() if flows else {}
@@ -182,7 +182,7 @@ class RegistryView:
         return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill), self._shown(under_way), self._through(name, remote))
 
     def _through(self, name: str, remote: Mapping[str, RemoteFlow]) -> dict[str, ThroughRow]:
-        """How far the sources of a flow are through all flows behind it; those that may not be seen count too."""
+        """How far the sources of a flow are acknowledged through all downstream flows; those that the caller may not see count too."""
         whole = self._with_remote(self._workflows.of(name), remote)
         specs = self._workflows.specs(whole.flows)
         told = {flow: {id_: _said(source, f"{flow}.{id_}") for id_, source in there.sources.items()} for flow, there in remote.items()}
@@ -190,7 +190,7 @@ class RegistryView:
         return {source: self._through_row(there) for source, there in reached(name, acks, whole.meetings, told).items()}
 
     def _remote(self) -> Mapping[str, RemoteFlow]:
-        """The flows of peers; none for who sees some flows only."""
+        """The flows of peers; none for a caller that may see only some flows."""
         return {} if self._labels else read_remote(self._registry)
 
     def _with_remote(self, workflow: Workflow, remote: Mapping[str, RemoteFlow]) -> Workflow:
@@ -202,7 +202,7 @@ class RegistryView:
         return ThroughRow("", there.unknown if self.seen([there.unknown.partition(".")[0]]) else "another flow")
 
     def _shown(self, operation: WorkflowOperation | None) -> WorkflowOperation | None:
-        """What of it may be seen."""
+        """The part of it that the caller may see."""
         if operation is None or not self._labels or self.seen(operation.flows) == set(operation.flows):
             return operation
         seen = self.seen(operation.flows)
@@ -217,7 +217,7 @@ class RegistryView:
         return replace(view, folders=self._kept(view.folders), workflow=self._part(name))
 
     def _kept(self, folders: tuple[FolderRow, ...]) -> tuple[FolderRow, ...]:
-        """Without the writers that may not be seen."""
+        """Without the writers that the caller may not see."""
         seen = self.seen({writer.partition(".")[0] for folder in folders for writer in folder.writers})
         return tuple(replace(each, writers=tuple(tier for tier in each.writers if tier.partition(".")[0] in seen)) for each in folders)
 
@@ -228,7 +228,7 @@ class RegistryView:
         return msgspec.convert(reading.read_tasks(self._registry, name), list[TaskRow])
 
     def attempts(self, name: str) -> list[dict[str, Any]]:
-        """As `Client.attempts`, without what workers told a master."""
+        """As `Client.attempts`, without the reports of workers to a master."""
         check_flow(self._registry, name)
         return read_attempts(self._registry, name)
 
@@ -247,7 +247,7 @@ class RegistryView:
         return msgspec.convert(bindings.nodes(self._registry), list[NodeRow])
 
     def node(self, name: str) -> NodeRow:
-        """One of them. Raises Refused where there is none of that name."""
+        """One node. Raises Refused if there is no node of that name."""
         found = self.nodes()
         for row in found:
             if row.node == name:
@@ -256,17 +256,17 @@ class RegistryView:
 
 
 def _said(source: RemoteSource, name: str) -> Reached:
-    """How far a peer says that the source is; it is the reason itself where its peer has said nothing."""
+    """How far the source is acknowledged, as its peer reports; the source itself is the reason if the peer has reported nothing."""
     return Reached(source.through) if source.through is not None else Reached(None, source.unknown or name)
 
 
 def _places(places: Iterable[ExternalPlace]) -> tuple[EndPlace, ...]:
-    """Without folders, which mean nothing on another host."""
+    """Without folders, which have no meaning on another host."""
     return tuple(EndPlace(place.kind, place.at, place.topic, place.many) for place in places if place.kind != "folder")
 
 
 def check_flow(registry: Registry, name: str) -> None:
-    """Raise Refused for a name that no flow can have."""
+    """Raise Refused for an invalid name of a flow."""
     if not FLOW_NAME.fullmatch(name):
         raise reading.unknown_flow(name, names(registry, "flows"))
 
@@ -278,7 +278,7 @@ def _met(row: FlowRow, workflow: Workflow) -> FlowRow:
 
 
 def labels_of(registry: Reading, flow: str) -> Mapping[str, str]:
-    """The labels of a flow, as the version that is wanted has them; none of a flow that nobody has submitted."""
+    """The labels of a flow in its desired version; none for a flow that was never submitted."""
     desired = registry.read(DESIRED(flow).path)
     version = desired.value.get("version") if isinstance(desired, RegistryEntry) else None
     spec = registry.read(SPEC(flow, str(version)).path) if isinstance(version, int) and version > 0 else None
@@ -287,7 +287,7 @@ def labels_of(registry: Reading, flow: str) -> Mapping[str, str]:
 
 
 def masters_of(registry: Registry) -> list[MasterRow]:
-    """The masters that are up, by id."""
+    """The running masters, by id."""
     leader = read_record(registry, LEADER())
     found = {}
     for name in names(registry, "masters"):
@@ -301,7 +301,7 @@ def masters_of(registry: Registry) -> list[MasterRow]:
 
 
 def wanted_revision(registry: Registry, flow: str) -> int:
-    """Which revision wrote what is wanted of the flow; 0 where nothing is."""
+    """The revision that wrote the flow's desired state; 0 if there is none."""
     found = registry.read(DESIRED(flow).path)
     return found.changed if isinstance(found, RegistryEntry) else 0
 

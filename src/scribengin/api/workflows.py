@@ -1,4 +1,4 @@
-"""`/v1/workflows`: flows that meet, as one graph, and what is wanted of all of them."""
+"""`/v1/workflows`: connected flows as one graph, and the desired state of all of them."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -16,18 +16,18 @@ from scribengin.registry.contract import Registry
 
 
 def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
-    """The routes; `may` lets in who has a role."""
+    """The routes; `may` returns the dependency that admits callers with a role."""
     routes = APIRouter(prefix="/v1/workflows", tags=["workflows"])
 
     @routes.get("", response_model=list[WorkflowRow])
     def list_workflows(asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """Flows that meet at a folder or a topic, by the name of the first of them; a flow that meets no other is in none."""
+        """Flows that are connected by a folder or a topic, under the name of the first of them; a flow without connections is in none."""
         return asked.answer(asked.view.workflows())
 
     @routes.get("/{flow}", response_model=WorkflowView)
     def show_workflow(flow: str, asked: Annotated[ApiRequest, may(Role.VIEWER)]) -> Response:
-        """The workflow of any of its flows, as a graph: the flows as they stand, where they meet, and what waits there. What waits the
-        leader alone was told: other masters send you there."""
+        """The workflow of any of its flows, as a graph: the flows with their states, their connections, and the backlogs there. Only the
+        leader knows the backlogs: other masters redirect to it."""
         asked.check_flow(flow)
         watch = asked.plane.watch
         if watch is None or watch.leads():
@@ -36,8 +36,8 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.put("/{flow}/wanted", response_model=WorkflowBegun)
     def want_workflow(flow: str, want: WantWorkflow, asked: Annotated[ApiRequest, may(Role.OPERATOR)]) -> Response:
-        """Say what is wanted of all flows of the workflow that a flow is in: they are asked one after the other, from the sources down, to
-        resume from the sinks up; the answer names the operation that does it."""
+        """Set the desired state of all flows of the workflow that a flow is in: one after the other, from the sources down; to resume, from
+        the sinks up. The answer names the operation that does it."""
 
         def act(registry: Registry) -> WorkflowBegun:
             asked.check_flow(flow)
@@ -53,6 +53,6 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 
 def waits_of(asked: ApiRequest) -> Callable[[str], Any]:
-    """Flow → source → what waits there, as this master was told."""
+    """Flow → source → its backlog, as reported to this master."""
     watch = asked.plane.watch
     return (lambda _flow: {}) if watch is None else watch.waits

@@ -1,4 +1,4 @@
-"""What a client asks about the state of a flow, its records, its graph, and groups; `client.Client` is the whole."""
+"""Client calls about the state of a flow, its records, its graph, and groups; `client.Client` includes them."""
 
 from __future__ import annotations
 
@@ -35,38 +35,38 @@ class AnswerClient(Transport):
     """These calls. Raises Refused: `state-elsewhere`, `state-missing`, `answer-late`, `too-many`."""
 
     def dead_letter_counts(self, name: str, **which: str) -> LetterCounts:
-        """The dead letters of a flow by Query, step and reason; `which` as in `dead_letter_page`."""
+        """Count the dead letters of a flow by Query, step and reason; `which` as in `dead_letter_page`."""
         return self._get(f"/v1/flows/{part(name)}/dead-letters/counts?{_said(**which)}", LetterCounts)
 
     def replay_letters(
         self, name: str, which: Mapping[str, str], *, from_start: bool, as_is: bool, dry_run: bool, repaired: str | None
     ) -> dict[str, Any]:
-        """Send letters on their way again, once. Raises Refused: `letters-file` where `repaired` is no exported file."""
+        """Replay dead letters once. Raises Refused: `letters-file` if `repaired` is not an exported file."""
         asked = ReplayLetters(**which, from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=repaired)
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/replays", asked, dict[str, Any], None)
 
     def repair_letter(self, name: str, repair: RepairLetter) -> LetterRepaired:
-        """Repair a letter, or see what can be. Raises Refused: `letter-unknown`, `letter-refused`, `letter-columns`,
-        `letter-changed` where it is no more what `digest` says."""
+        """Repair a dead letter, or show what a repair would do. Raises Refused: `letter-unknown`, `letter-refused`, `letter-columns`,
+        `letter-changed` if the dead letter no longer matches `digest`."""
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/repairs", repair, LetterRepaired, None)
 
     def purge_letters(self, name: str, which: Mapping[str, str], *, replayed: bool, dry_run: bool) -> LettersPurged:
-        """Delete letters. Raises Refused: `flow-not-stopped`."""
+        """Delete dead letters. Raises Refused: `flow-not-stopped`."""
         asked = PurgeLetters(**which, replayed=replayed, dry_run=dry_run)
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges", asked, LettersPurged, None)
 
     def undo_purge(self, name: str, id_: str = "") -> PurgeUndone:
-        """Bring back what the newest purge has deleted, or the one of that id. Raises Refused: `flow-not-stopped`, `trash-missing`,
-        `trash-taken`."""
+        """Restore the dead letters deleted by the newest purge, or by the purge of that id. Raises Refused: `flow-not-stopped`,
+        `trash-missing`, `trash-taken`."""
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges/undo", UndoPurge(id_), PurgeUndone, None)
 
     def dead_letter_page(self, name: str, after: str = "", *, limit: int = 100, **which: str) -> LetterPage:
-        """The next letters behind `after`, the one of the page before; `which` are `query`, `step`, `reason`, `prefix`,
-        `since`, `until`."""
+        """The next dead letters after `after`, the value from the page before; `which` are `query`, `step`, `reason`, `prefix`, `since`,
+        `until`."""
         return self._get(f"/v1/flows/{part(name)}/dead-letters?{_said(after=after, limit=str(limit), **which)}", LetterPage)
 
     def dead_letters(self, name: str, **which: str) -> Iterator[Letter]:
-        """All of them, page by page, as `dead_letter_page`."""
+        """All dead letters, read page by page as with `dead_letter_page`."""
         after = ""
         while True:
             page = self.dead_letter_page(name, after, limit=_PAGE, **which)
@@ -76,11 +76,11 @@ class AnswerClient(Transport):
                 return
 
     def trace(self, name: str, record: str) -> dict[str, Any]:
-        """What became of the record of that id, or of those whose id begins so."""
+        """Trace the record of that id, or all records whose id has this prefix."""
         return self._get(f"/v1/flows/{part(name)}/trace?{_said(record=record)}", dict[str, Any])
 
     def audit(self, name: str) -> dict[str, Any]:
-        """Whether outputs, dead letters and ledger balance."""
+        """Check whether outputs, dead letters and ledger balance."""
         return self._get(f"/v1/flows/{part(name)}/audit", dict[str, Any])
 
     def summary(self, name: str, sink: str = "") -> Summaries:
@@ -88,27 +88,27 @@ class AnswerClient(Transport):
         return self._get(f"/v1/flows/{part(name)}/summary?{_said(sink=sink)}", Summaries)
 
     def graph(self, name: str) -> FlowGraph:
-        """Nodes, arrows, tiers and channels of a flow, and how they go."""
+        """Nodes, arrows, tiers and channels of a flow, with their live figures."""
         return self._get(f"/v1/flows/{part(name)}/graph", FlowGraph)
 
     def graph_counts(self, name: str) -> GraphCounts:
-        """What passed along the arrows of its graph in its last run."""
+        """The rows that passed along the arrows of a flow's graph in its last run."""
         return self._get(f"/v1/flows/{part(name)}/graph/counts", GraphCounts)
 
     def groups(self) -> list[GroupRow]:
-        """The groups that flows name, their members, and how sinks find these."""
+        """The groups that flows name, their members, and the state of these members as sinks find it."""
         return self._get("/v1/groups", list[GroupRow])
 
     def group(self, name: str) -> GroupRow:
-        """One of them. Raises Refused where there is none of that name."""
+        """One group. Raises Refused if there is no group of that name."""
         return self._get(f"/v1/groups/{part(name)}", GroupRow)
 
     def set_member(self, group: str, member: str, to: SetMember) -> GroupRow:
-        """Take a member out of turn, let it back, say what it costs; it holds from the next Batch. Raises Refused: `group-last`,
-        `member-unknown`, `group-cost`."""
+        """Disable a member, enable it, or set its cost, from the next Batch on. Raises Refused: `group-last`, `member-unknown`,
+        `group-cost`."""
         return self._write("PUT", f"/v1/groups/{part(group)}/members/{part(member)}", to, GroupRow, None)
 
 
 def _said(**given: str) -> str:
-    """As the query of a URL, without what is empty."""
+    """The values as the query of a URL, without empty ones."""
     return urlencode({name: value for name, value in given.items() if value})

@@ -1,4 +1,4 @@
-"""What the REST API says of the state of a flow, its records, and its graph; as `models`."""
+"""Models of the REST API for the state of a flow, its records, and its graph; see also `models`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,10 @@ from scribengin.client.closed import CLOSED
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
-    """So many records that a step could not handle for one reason; with the key and the message of the first, and where it stood. Of
-    them `replayed` have come through again, `asked` wait for that, `repaired` wait to be asked for. `first` and `last`: when the Batches
-    were decided. `gone`: no sink of the flow makes the Query any more; what was asked waits until one does."""
+    """The number of records that a step could not process for one reason, with the key and message of the first, and its place in the flow.
+    Of them, `replayed` were processed again successfully, `asked` wait to be replayed after a request, and `repaired` wait for such a
+    request. `first` and `last`: when the Batches were decided. `gone`: no sink of the flow uses the Query any more; requested replays wait
+    until one does."""
 
     query: str
     step: str
@@ -30,7 +31,7 @@ class LetterCount:
 
 @dataclass(frozen=True, slots=True)
 class LetterCounts:
-    """The dead letters of a flow, `dead` in all."""
+    """The dead letters of a flow, `dead` in total."""
 
     flow: str
     dead: int
@@ -39,10 +40,10 @@ class LetterCounts:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A record that a step could not handle. `place` is where it stood, for people; `record` what it is called in all tiers, `trail` the
-    way it came. `payload` are its bytes, `payload_base64` where they are no UTF-8; both are null where they are withheld.
-    `came` is the row that came to the step, where that is known. `key` names it in its `lineage`; `state` says what was done with it; the
-    letter that it was before a replay is `replay_of`."""
+    """A record that a step could not process. `place` is its place in the flow, for people; `record` its id in all tiers, `trail` its
+    provenance. `payload` are its bytes, `payload_base64` if they are not UTF-8; both are null if they are withheld. `came` is the input row
+    of the step, if known. `key` identifies it in its `lineage`; `state` says what was done with it. `replay_of` is the dead letter that it
+    was before a replay."""
 
     id: str
     query: str
@@ -78,8 +79,8 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class LetterPage:
-    """Letters, those of the oldest Batch first; `after` asks for the next page, and is empty where there is none. `withheld`: who asks may
-    not see the bytes of records."""
+    """Dead letters, those of the oldest Batch first; pass `after` to get the next page; it is empty on the last page. `withheld`: the
+    caller may not see the bytes of records."""
 
     flow: str
     letters: tuple[Letter, ...]
@@ -89,8 +90,8 @@ class LetterPage:
 
 @dataclass(frozen=True, slots=True)
 class ReplayLetters:
-    """Which letters to replay, as they are chosen for a page; `repaired` are the lines of a file that was exported: only those.
-    `from_start`: through all steps again; `as_is`: as they died; `dry_run`: only tell."""
+    """Which dead letters to replay, selected as for a page; `repaired` are the lines of an exported file: only those are replayed.
+    `from_start`: through all steps again; `as_is`: unchanged; `dry_run`: report only."""
 
     query: str = ""
     step: str = ""
@@ -107,8 +108,8 @@ class ReplayLetters:
 
 @dataclass(frozen=True, slots=True)
 class LettersReplayed:
-    """What was asked for: `replayed` letters, at the places `entering`; `already` were before; `refused` stay, and `refusals` say why.
-    `late`: how many are behind the `watermark` of their `query` now, and would come back as letters."""
+    """The replays that were requested: `replayed` dead letters, at the steps `entering`; `already` were requested before; `refused` stay,
+    and `refusals` say why. `late`: how many are behind the current `watermark` of their `query`, and would become dead letters again."""
 
     flow: str
     dry_run: bool
@@ -125,9 +126,9 @@ class LettersReplayed:
 
 @dataclass(frozen=True, slots=True)
 class RepairLetter:
-    """The letter whose id, or key, is `letter`, or begins so, is repaired: other values of columns (JSON, or else text), or all of it as
-    text; `query`: for that one only. `from_start`: what its source gave, also where the row that came to its step is known. `digest`: only
-    if it still is the letter, with the text, that an answer with this digest has told."""
+    """Repair the dead letter whose id or key is `letter` or has this prefix: with other values of columns (JSON, or else text), or with
+    another text as a whole; `query`: in this Query only. `from_start`: repair what its source delivered, even if the input row of the step
+    is known. `digest`: only if the dead letter and its text still match the answer that had this digest."""
 
     letter: str
     query: str = ""
@@ -141,8 +142,8 @@ class RepairLetter:
 
 @dataclass(frozen=True, slots=True)
 class LetterRepaired:
-    """The letter `id` was repaired for `queries`, none where nothing was changed; it enters `at` a step, or its source. `text` is what it
-    was before (`text_base64` where that is no UTF-8), `digest` one of letter and text; `row`: a row as JSON."""
+    """The dead letter `id` was repaired for `queries`, none if nothing was changed; it enters at the step or source `at`. `text` is the
+    text before the repair (`text_base64` if it is not UTF-8), `digest` that of the dead letter and its text; `row`: a row as JSON."""
 
     flow: str
     id: str
@@ -156,7 +157,7 @@ class LetterRepaired:
 
 @dataclass(frozen=True, slots=True)
 class PurgeLetters:
-    """Which letters to delete, as they are chosen for a page; with `replayed` those that have come through again. `dry_run`: only tell."""
+    """Which dead letters to delete, selected as for a page; with `replayed`, those that were processed again. `dry_run`: report only."""
 
     query: str = ""
     step: str = ""
@@ -171,8 +172,8 @@ class PurgeLetters:
 
 @dataclass(frozen=True, slots=True)
 class LettersPurged:
-    """So many were deleted, or would be; `unreplayed` of them had not come through again. `queries`: Query → how many. `trash`: the `id`
-    by which they can be brought back, and `until` when; null where nothing was deleted."""
+    """The number of dead letters that were deleted, or would be; `unreplayed` of them were not processed again. `queries`: Query → count.
+    `trash`: the `id` with which they can be restored, and `until` when; null if nothing was deleted."""
 
     flow: str
     purged: int
@@ -184,7 +185,7 @@ class LettersPurged:
 
 @dataclass(frozen=True, slots=True)
 class UndoPurge:
-    """The purge whose letters are to be brought back, by its `id`; empty for the newest."""
+    """The purge whose dead letters are to be restored, by its `id`; empty for the newest."""
 
     id: str = ""
     __pydantic_config__ = CLOSED
@@ -192,7 +193,7 @@ class UndoPurge:
 
 @dataclass(frozen=True, slots=True)
 class PurgeUndone:
-    """So many letters that the purge `id` had deleted are back; `expired` more have outlived `retain`. `queries`: Query → how many."""
+    """The number of dead letters of the purge `id` that were restored; `expired` more are older than `retain`. `queries`: Query → count."""
 
     flow: str
     id: str
@@ -203,7 +204,7 @@ class PurgeUndone:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What became of a record: docs/json.md, `scribengin trace`."""
+    """The outcome of a record: docs/json.md, `scribengin trace`."""
 
     flow: str
     record: str
@@ -213,14 +214,14 @@ class Way:
     read: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...]
     came: tuple[Mapping[str, Any], ...] = ()
-    """the `source` by which it came, of which `flow`, and the `record` that it was made of there"""
+    """the `source` that read it, in which `flow`, and the `record` there from which it was made"""
     went: tuple[Mapping[str, Any], ...] = ()
     """the `place` of each row that it became in the sink of a Batch; `readers`: `flow` and `record` of those that read it there"""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Outputs, dead letters and ledger, read again: docs/json.md, `scribengin audit`."""
+    """The result of reading outputs, dead letters and ledger again: docs/json.md, `scribengin audit`."""
 
     flow: str
     state: str
@@ -232,8 +233,8 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A source, a step (`kind` is what it does) or a sink; `live` how it goes, null where nobody says so; `stateful` a step that keeps
-    something between Batches."""
+    """A source, a step (`kind` is its type) or a sink; `live` its current figures, null if unknown; `stateful` a step that keeps state
+    between Batches."""
 
     node: str
     kind: str
@@ -248,7 +249,7 @@ class GraphNode:
 
 @dataclass(frozen=True, slots=True)
 class GraphTier:
-    """A tier, who serves it, and how that stands."""
+    """A tier, the worker that serves it, and its status."""
 
     tier: str
     group: str | None
@@ -259,7 +260,7 @@ class GraphTier:
 
 @dataclass(frozen=True, slots=True)
 class GraphChannel:
-    """What lies between two tiers, with every property; `live` what waits in it, and how fast it comes and goes."""
+    """The channel between two tiers, with all its properties; `live` its backlog, and how fast it is filled and emptied."""
 
     channel: str
     reading: str
@@ -271,7 +272,7 @@ class GraphChannel:
 
 @dataclass(frozen=True, slots=True)
 class GraphEdge:
-    """An arrow: `reads` may be `step.branch`; `channel` is what it goes through, null inside a tier."""
+    """An arrow: `reads` may be `step.branch`; `channel` is the channel that it goes through, null inside a tier."""
 
     node: str
     reads: str
@@ -280,7 +281,7 @@ class GraphEdge:
 
 @dataclass(frozen=True, slots=True)
 class FlowGraph:
-    """A flow's nodes, arrows, tiers and channels, as the version that is wanted has them; `mermaid` is a picture of it."""
+    """A flow's nodes, arrows, tiers and channels, in the desired version; `mermaid` is a picture of it."""
 
     flow: str
     version: int
@@ -290,13 +291,14 @@ class FlowGraph:
     channels: tuple[GraphChannel, ...]
     mermaid: str
     told: bool = field(default=False)
-    """whether workers have said how it goes"""
+    """whether workers have reported live figures"""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphCounts:
-    """What passed in the last run of a flow: `batches` of it, the last decided at `last`; `caption` says so. `nodes` have `node`, `in`,
-    `dropped`, `dead`, `late`, `held` and `run`, the steps that are counted with it; `edges` have `reads`, `node` and `rows`, as text."""
+    """The rows that passed in the last run of a flow: `batches` of it, the last decided at `last`; `caption` says so in words. `nodes` have
+    `node`, `in`, `dropped`, `dead`, `late`, `held` and `run`, the steps that are counted with it; `edges` have `reads`, `node` and `rows`,
+    as text."""
 
     batches: int
     last: str
@@ -307,10 +309,11 @@ class GraphCounts:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The table of one summary sink: `rows_in` rows from Batch `since_batch` to `batch` (null for none yet), in `groups` groups.
+    """The table of one summary sink: `rows_in` rows from Batch `since_batch` to `batch` (null if there is none yet), in `groups` groups.
 
-    `since`: when what it counts began; null where it counts all that ever came to the sink.
-    `left_out`: there were more than `keep` groups; those that are kept are whole, and `rows_left_out` rows are of others."""
+    `since`: when counting started; null if it counts all rows that ever reached the sink. `left_out`: there were more than `keep` groups;
+    the kept groups are complete, and `rows_left_out` rows belong to others.
+    """
 
     sink: str
     query: str
@@ -330,7 +333,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """Those of a flow."""
+    """The summaries of a flow."""
 
     flow: str
     summaries: tuple[Summary, ...]

@@ -1,4 +1,4 @@
-"""What comes in has the keys that its model has, and no others."""
+"""Request models accept exactly the keys that they declare."""
 
 CLOSED = {"extra": "forbid"}
-"""for `__pydantic_config__`: a key that nobody knows is a mistake, and told"""
+"""for `__pydantic_config__`: an unknown key is reported as an error"""

@@ -1,4 +1,4 @@
-"""What the REST API says and takes of groups; as `models`."""
+"""Models of the REST API for groups; see also `models`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ from scribengin.client.closed import CLOSED
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member. `cost` is what holds, `costs` what flow files say; `out`: somebody took it out, and `why`. `seen`: each sink that goes to
-    the group, how it finds the member (`healthy`, `failed`, `out`), and how many Batches went there by its process."""
+    """A member. `cost` is in force, `costs` are those of the flow files; `out`: it was disabled, for the reason `why`. `seen`: for each
+    sink that goes to the group, the state in which it finds the member (`healthy`, `failed`, `out`), and how many Batches its process sent
+    there."""
 
     member: str
     cost: float | None
@@ -22,7 +23,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group, the flows that name it, and its members. `refused`: why what was written of it in the registry does not hold."""
+    """A group, the flows that name it, and its members. `refused`: why its record in the registry is not in force."""
 
     group: str
     flows: tuple[str, ...]
@@ -32,7 +33,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class SetMember:
-    """Take a member out of turn (`out`, and `why`) or let it back; what it costs (0: as flow files say). What is null stays."""
+    """Disable a member (`out`, and `why`), enable it, or set its cost (0: the cost of the flow files). Null leaves a value unchanged."""
 
     out: bool | None = None
     why: str = ""

@@ -1,4 +1,4 @@
-"""The client's calls about nodes, workers and tokens; `client.Client` is the whole."""
+"""Client calls about nodes, workers and tokens; `client.Client` includes them."""
 
 from __future__ import annotations
 
@@ -24,59 +24,59 @@ from scribengin.client.verb_client import VerbClient
 
 
 class HostClient(VerbClient):
-    """What a client asks about processes and people; how it asks is its own."""
+    """Calls about processes and people; the subclass sends the requests."""
 
     def masters_up(self) -> list[MasterRow]:
-        """The masters that there are, and which one leads."""
+        """All masters, and which one leads."""
         return self._get("/v1/masters", list[MasterRow])
 
     def master(self) -> MasterView:
-        """What the master that answers says of itself."""
+        """What the answering master reports about itself."""
         return self._get("/v1/master", MasterView)
 
     def nodes(self) -> list[NodeRow]:
-        """The hosts that have registered."""
+        """The registered hosts."""
         return self._get("/v1/nodes", list[NodeRow])
 
     def node(self, name: str) -> NodeView:
-        """A host, and what it says itself. Raises Refused where there is none of that name."""
+        """A host, and what it reports about itself. Raises Refused if there is no host of that name."""
         return self._get(f"/v1/nodes/{part(name)}", NodeView)
 
     def bind(self, flow: str, tier: str, node: str, *, start: bool = False) -> Bound:
-        """Have a tier run on that node, and on no other; `start`: want its flow running, too."""
+        """Run a tier on that node only; `start`: also set the desired state of its flow to running."""
         return self._write("PUT", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/node", Binding(node, start), Bound, None)
 
     def unbind(self, flow: str, tier: str) -> Bound:
-        """Let a tier run on any node."""
+        """Allow a tier to run on any node."""
         return self._write("DELETE", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/node", None, Bound, None)
 
     def decommission(self, node: str, *, undo: bool = False) -> NodeChanged:
-        """Give a host no new workers, those that it has go elsewhere; or let it take workers again."""
+        """Decommission a host, so that it gets no new workers and its workers move elsewhere; or let it take workers again."""
         return self._write("DELETE" if undo else "PUT", f"/v1/nodes/{part(node)}/decommissioned", None, NodeChanged, None)
 
     def forget_node(self, node: str) -> Written:
-        """Forget a host whose machine is gone for good."""
+        """Remove a host whose machine is gone."""
         return self._write("DELETE", f"/v1/nodes/{part(node)}", None, Written, None)
 
     def worker(self, flow: str, worker: str) -> dict[str, Any]:
-        """What a worker says on its own page, wherever it runs. Raises Unreachable where it, or its node, does not answer."""
+        """The status page of a worker, wherever it runs. Raises Unreachable if it, or its node, does not answer."""
         return self._get(f"/v1/flows/{part(flow)}/workers/{part(worker)}", dict[str, Any])
 
     def logs(self, name: str, *, tier: str | None = None, lines: int = 50) -> list[LogLines]:
-        """What the newest worker of each tier has printed, on whichever host; where that does not answer, why."""
+        """The last output of the newest worker of each tier, on any host; if a host does not answer, the reason."""
         which = "" if tier is None else f"&tier={part(tier)}"
         return self._get(f"/v1/flows/{part(name)}/logs?lines={lines}{which}", list[LogLines])
 
     def tokens(self) -> list[TokenRow]:
-        """Whose tokens there are. For admins, as what follows."""
+        """The tokens. For admins, like the next two calls."""
         return self._get("/v1/tokens", list[TokenRow])
 
     def add_token(self, wanted: NewToken) -> MadeToken:
-        """Make a token: it can be had only now. Where the master falls silent it may be made: remove it then."""
+        """Make a token; it is shown only in this answer. If the master falls silent, the token may have been made: remove it then."""
         headers = {"Content-Type": "application/json"}
         answer = self._ask("POST", "/v1/tokens", content=msgspec.json.encode(wanted), headers=headers)
         return msgspec.json.decode(answer.content, type=MadeToken)
 
     def remove_token(self, name: str) -> Written:
-        """From now on it opens nothing, at any master."""
+        """Revoke a token at every master."""
         return self._write("DELETE", f"/v1/tokens/{part(name)}", None, Written, None)

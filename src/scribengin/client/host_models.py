@@ -1,4 +1,4 @@
-"""Masters, nodes, bindings and tokens as the API tells them and is asked for them: JSON objects with these keys."""
+"""Models of the REST API for masters, nodes, bindings and tokens: JSON objects with these keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ RoleName = Literal["viewer", "operator", "editor", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class MasterRow:
-    """A master. `http` is where it answers; `leads` is of the one that decides."""
+    """A master. `http` is its address; `leads` is true for the leading master."""
 
     id: str
     http: str
@@ -30,7 +30,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token, without what opens a door. `labels`: of flows with all of these only. `until`, ISO 8601: from then on it opens nothing."""
+    """A token without its secret. `labels`: access only to flows with all of these. `until`, ISO 8601: its expiry."""
 
     id: str
     name: str
@@ -48,13 +48,13 @@ class NewToken:
     role: RoleName
     labels: Mapping[str, str] = field(default_factory=dict)
     until: str = ""
-    """ISO 8601 with a zone; empty: it has no end"""
+    """ISO 8601 with a zone; empty: it does not expire"""
     __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
 class MadeToken:
-    """A token that was made: it is shown only now."""
+    """A token that was made; the secret is shown only now."""
 
     name: str
     token: str
@@ -62,8 +62,8 @@ class MadeToken:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A host that has registered. `state` is `up`, `away` or `decommissioned`; `cores`, `memory_bytes` 0: no limit. `http` is its page;
-    `spark` the cluster on which executors run, empty where Spark runs in the workers."""
+    """A registered host. `state` is `up`, `away` or `decommissioned`; `cores`, `memory_bytes` 0: no limit. `http` is its page; `spark` the
+    cluster on which executors run, empty if Spark runs in the workers."""
 
     node: str
     state: str
@@ -82,7 +82,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A host, and what it says itself: `now`; null where it does not answer, and `silent` says why."""
+    """A host and what it reports about itself: `now`; null if it does not answer, with the reason in `silent`."""
 
     node: NodeRow
     now: Mapping[str, Any] | None = None
@@ -91,7 +91,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where a tier is to run. `start`: want its flow running, too."""
+    """Where a tier is to run. `start`: also set the desired state of its flow to running."""
 
     node: str
     start: bool = False
@@ -100,7 +100,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A tier that was bound to a node, or to none; `changed` is false where that was so."""
+    """A tier that was bound to a node, or to none; `changed` is false if it was so before."""
 
     tier: str
     node: str
@@ -109,7 +109,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A host that was taken out, or back; `workers` are those that it has still."""
+    """A host that was decommissioned, or is back; `workers` are those that it still has."""
 
     node: str
     decommissioned: bool
@@ -119,8 +119,8 @@ class NodeChanged:
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """What a master says of itself. `term` is that under which it leads, null for a standby. `decided`: what it has decided last, the
-    newest first. `states`: state → how many flows are in it. `cycle` is its last look, null before the first."""
+    """What a master reports about itself. `term` is the Term of its lead, null for a standby. `decided`: its last decisions, newest first.
+    `states`: state → number of flows in it. `cycle` is its last reconciliation, null before the first."""
 
     id: str
     leads: bool

@@ -1,6 +1,6 @@
-"""What the REST API says and takes: one declaration for the server, its OpenAPI document and the client.
+"""Models of the REST API: one declaration for the server, its OpenAPI document and the client.
 
-Annotations are looked at when the program runs, by FastAPI and msgspec.
+Annotations are read at run time, by FastAPI and msgspec.
 """
 
 import re
@@ -18,8 +18,8 @@ PACKAGE_ID = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """A flow in the list. `wanted` is the goal, `state` how it stands: `created` where no master has looked at it yet. `workflow` is the
-    name of its workflow where it meets other flows, with those that feed it and those it feeds; the list says it, events do not."""
+    """A flow in the list. `wanted` is its desired state, `state` its actual state: `created` before a master has reconciled it. `workflow`
+    is the name of its workflow if it is connected to other flows, upstream or downstream; the list has it, events do not."""
 
     flow: str
     version: int
@@ -36,7 +36,7 @@ class FlowRow:
 
 @dataclass(frozen=True, slots=True)
 class WantedState:
-    """What is wanted of a flow, and who wanted it when. `revision` is that of the write: a status whose `generation` it is speaks of it."""
+    """The desired state of a flow, who set it, and when. `revision` is that of the write; a status with this `generation` refers to it."""
 
     state: Goal
     version: int
@@ -47,7 +47,7 @@ class WantedState:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """How a flow stands, as the leading master says."""
+    """The status of a flow, as the leading master reports it."""
 
     state: FlowState
     since: str = ""
@@ -57,12 +57,12 @@ class FlowStatus:
     generation: int = 0
     goal: Goal | None = None
     refused: Mapping[str, Any] = field(default_factory=dict)
-    """record that a person wrote and that cannot be → `version` of it, `why`, `remedy`"""
+    """invalid record written by a person → its `version`, `why`, `remedy`"""
 
 
 @dataclass(frozen=True, slots=True)
 class TierProcess:
-    """Who holds a tier's lease."""
+    """The holder of a tier's lease."""
 
     pid: int | None = None
     host: str | None = None
@@ -70,7 +70,7 @@ class TierProcess:
 
 @dataclass(frozen=True, slots=True)
 class StandbyRow:
-    """A worker that waits to take a tier over. `http` is the address of its page, for its own host."""
+    """A standby worker of a tier. `http` is the address of its status page, for its own host."""
 
     worker: str
     node: str
@@ -81,10 +81,10 @@ class StandbyRow:
 @dataclass(frozen=True, slots=True)
 class TierRow:
     """A tier of a flow, and the worker that serves it. `ready`: each of its Queries has committed a Batch since the worker started, or has
-    found nothing to read; null of a tier that the version does not have, or whose worker is of an earlier release. `failures` are ends in
-    a row without progress; `starts_again` is when the next worker starts, ISO 8601, null where none does by itself. `http` is the address
-    of the worker's page, for its own host. `workers` is how many the tier has, `each` for one on each host of its group, null of a helper;
-    `wanted_workers` how many of them are wanted now."""
+    found nothing to read; null for a tier that the version does not have, or whose worker is of an earlier release. `failures` counts
+    failures in a row without progress; `starts_again` is when the next worker starts, ISO 8601, null if none starts automatically. `http`
+    is the address of the worker's status page, for its own host. `workers` is the number of workers of the tier, `each` for one on each
+    host of its group, null for a helper; `wanted_workers` is the number desired now."""
 
     tier: str
     state: str
@@ -104,10 +104,10 @@ class TierRow:
 
 @dataclass(frozen=True, slots=True)
 class FolderRow:
-    """A folder that sinks of a flow's `tiers` write into. `writers` are all tiers that do, of other flows too; `node` the host that got
-    its upkeep, `since` when, and `keeper` the process that does it now. `looked_at` is its last turn that was told, `did_at` the last that
-    had something to do: `folded` commit records, and so many `files` that nobody needs, with their `bytes`. `error`: why the last turn
-    failed."""
+    """A folder that sinks of a flow's `tiers` write into. `writers` are all tiers that do, of other flows too; `node` is the host that
+    maintains it, `since` when, and `keeper` the process that does it now. `looked_at` is its last reported maintenance run, `did_at` the
+    last that had work: `folded` commit records and this number of unneeded `files`, with their `bytes`. `error`: why the last run failed.
+    """
 
     path: str
     tiers: tuple[str, ...]
@@ -125,11 +125,11 @@ class FolderRow:
 
 @dataclass(frozen=True, slots=True)
 class NoticedRow:
-    """What the data of a source have that its schema has not: a `new` column, a new `field` of objects, a column that is `missing`, one
-    without a value in a file that has a field of nearly its name (`renamed`, `type` is that field) or in a whole Batch (`null`, of so many
-    `records`), or one whose values did not fit and became null (`nulled`, so many `records`); or a file that was written again and is read
-    from its start (`again`). `file` and `line` say where it was seen
-    first, `batch` in which Batch, `at` when that was decided; `now` what becomes of it."""
+    """A difference between the data of a source and its schema: a `new` column, a new `field` of objects, a column that is `missing`, one
+    without a value in a file that has a field of nearly its name (`renamed`, `type` is that field) or in a whole Batch (`null`, with the
+    number of `records`), or one whose values did not fit and became null (`nulled`, with the number of `records`); or a file that was
+    written again and is read from its start (`again`). `file` and `line` say where it was first seen, `batch` in which Batch, `at` when
+    that Batch was decided; `now` says how it is handled."""
 
     tier: str
     source: str
@@ -146,8 +146,8 @@ class NoticedRow:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRow:
-    """Columns with which a sink goes on though its folder held others: all of them in `columns`, the others in `instead`, a sentence each;
-    `readers`: what those who read the folder meet; who has agreed, and when."""
+    """Columns that a sink writes although its folder held others: all of them in `columns`, the others in `instead`, a sentence each;
+    `readers`: what readers of the folder find; who agreed to it, and when."""
 
     tier: str
     sink: str
@@ -160,9 +160,10 @@ class AcceptedRow:
 
 @dataclass(frozen=True, slots=True)
 class AckRow:
-    """How far the Batches of a Query are acknowledged: committed, with all that the tiers behind made of them. Of its `lineage`, by number,
-    -1 for none, each with when it was decided; `read` and `released`: source → entries of its log that are decided, and that are
-    acknowledged; `channels`: channel that it feeds → the newest Batch that all readers have acknowledged."""
+    """How far the Batches of a Query are acknowledged: committed, together with everything that downstream tiers made of them. Batches of
+    its `lineage` are given by number, -1 for none, each with the time when it was decided; `read` and `released`: source → entries of its
+    log that are decided, and that are acknowledged; `channels`: channel that it writes → the newest Batch that all readers have
+    acknowledged."""
 
     tier: str
     query: str
@@ -175,33 +176,33 @@ class AckRow:
     released: Mapping[str, int] = field(default_factory=dict)
     channels: Mapping[str, int] = field(default_factory=dict)
     through: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
-    """source from outside → (a moment, when all that was there at that moment was seen acknowledged), the newest last"""
+    """external source → (a moment, when all that was there at that moment was seen acknowledged), newest last"""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """All that the registry says of a flow. `status` is null where no master has looked at it yet."""
+    """All that the registry holds about a flow. `status` is null before a master has reconciled it."""
 
     flow: str
     wanted: WantedState
     status: FlowStatus | None
     tiers: tuple[TierRow, ...]
     noticed: tuple[NoticedRow, ...] = ()
-    """of each tier the newest hundred"""
+    """for each tier the newest hundred"""
     accepted: tuple[AcceptedRow, ...] = ()
     set_aside: tuple[Mapping[str, str], ...] = ()
-    """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
+    """damaged records that were moved aside: `path`, `why`, and where each is `kept`"""
     folders: tuple[FolderRow, ...] = ()
     workflow: WorkflowPart | None = None
-    """null where it meets no other flow"""
+    """null if it is connected to no other flow"""
     acknowledged: tuple[AckRow, ...] = ()
-    """by workers that have said it"""
+    """by the workers that have reported it"""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task of a tier, as its worker wrote it last: of the newest Batch that was decided then. `sources`: source → the labels of what it
-    reads; `sinks`: sink → `unit`, `rows`, `bytes`; `position`: source → entries that are decided."""
+    """A task of a tier, as its worker last wrote it, for the Batch that was then the newest decided one. `sources`: source → the labels of
+    what it reads; `sinks`: sink → `unit`, `rows`, `bytes`; `position`: source → entries that are decided."""
 
     tier: str
     task: int
@@ -228,7 +229,7 @@ class VersionRow:
 @dataclass(frozen=True, slots=True)
 class Submit:
     """A flow to be submitted: the package that was uploaded before, and the path of the flow file inside it. `base` is the folder where the
-    relative paths of its data start, on every host the same."""
+    relative paths of its data start, the same on every host."""
 
     package: str
     path: str
@@ -238,8 +239,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class SubmitFlow:
-    """A flow to be submitted, as `Submit`; `plan` is the hash of the plan that was looked at, `accept` and `columns` as in
-    `Topology`."""
+    """A flow to be submitted, as `Submit`; `plan` is the hash of the plan that was reviewed, `accept` and `columns` as in `Topology`."""
 
     package: str
     path: str
@@ -252,7 +252,7 @@ class SubmitFlow:
 
 @dataclass(frozen=True, slots=True)
 class AppliedFlow:
-    """What came of a submission. `changed` is false where the newest version is just this, and wanted to run."""
+    """The result of a submission. `changed` is false if the newest version is identical and its desired state already was running."""
 
     flow: str
     version: int
@@ -261,7 +261,7 @@ class AppliedFlow:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What is wanted of a flow now."""
+    """The new desired state of a flow."""
 
     state: Goal
     __pydantic_config__ = CLOSED
@@ -269,7 +269,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Another version that there was; with the flows that were submitted as one with it, unless `only`. `accept` and `columns` as in
+    """An earlier version to return to, with the flows that were submitted as one with it, unless `only`. `accept` and `columns` as in
     `Topology`."""
 
     version: int
@@ -281,20 +281,20 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class WentBack:
-    """Flow → the version that is wanted of it now, of all that changed."""
+    """Flow → its desired version now, for all flows that changed."""
 
     versions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LogLines:
-    """The last lines of a file: what a worker has printed, or a tier's run log."""
+    """The last lines of a file: a worker's output, or a tier's run log."""
 
     tier: str
     file: str
     lines: tuple[str, ...]
     node: str = ""
-    """the host that it lies on, where that was asked"""
+    """the host that has it, if one was asked"""
     problem: str = ""
     """why there is nothing: the host does not answer"""
 
@@ -309,9 +309,9 @@ class PackageRow:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """A place in the registry. `value` is null where nothing is, or only a folder; `damaged` says why what is there is no record.
+    """A path in the registry. `value` is null if there is no record, or only a folder; `damaged` says why the record is invalid.
 
-    `writable`: people may write it. `version` is to be sent back with a write that is made from this.
+    `writable`: people may write it. `version` is to be sent back with a write that is based on this value.
     """
 
     path: str
@@ -325,7 +325,7 @@ class RecordView:
 
 @dataclass(frozen=True, slots=True)
 class RecordWrite:
-    """A record's new value; only while what is there has this `version`, null where nothing may be there."""
+    """A record's new value; it is written only if the present record has this `version`, null if there must be none."""
 
     value: dict[str, Any]
     version: int | None = None
@@ -334,14 +334,14 @@ class RecordWrite:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write that was done. The state of the registry with this revision has it; the write itself may be an earlier one."""
+    """A completed write. The state of the registry with this revision includes it; the write itself may have an earlier revision."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
 class FlowEvent:
-    """A flow as it stands after a change; `revision` is that of the change."""
+    """The status of a flow after a change; `revision` is that of the change."""
 
     revision: int
     flow: FlowRow

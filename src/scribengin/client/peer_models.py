@@ -1,4 +1,4 @@
-"""What the REST API says of the ends of flows to masters of other control planes, and of these; as `models`."""
+"""Models of the REST API for the ends of flows, as masters of other control planes read them, and for these peers; see also `models`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class EndPlace:
 
 @dataclass(frozen=True, slots=True)
 class EndLevel:
-    """How much waits at a source; what is null is not looked at."""
+    """The backlog of a source; null is not checked."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -30,7 +30,7 @@ class EndLevel:
 
 @dataclass(frozen=True, slots=True)
 class EndLevels:
-    """From where on flows that feed a source are slowed, below which they go on as before, and where they are paused."""
+    """The thresholds of a source: above which upstream flows are throttled, below which they are released, and at which they are paused."""
 
     high: EndLevel
     low: EndLevel
@@ -39,8 +39,8 @@ class EndLevels:
 
 @dataclass(frozen=True, slots=True)
 class SourceEnds:
-    """A source: where it reads, how much may wait there, what waited `looked_s` seconds ago (null: nobody knows), and how far it is
-    acknowledged to the ends of all flows behind it."""
+    """A source: where it reads, the thresholds of its backlog, its backlog `looked_s` seconds ago (null: unknown), and how far it is
+    acknowledged to the ends of all downstream flows."""
 
     reads: tuple[EndPlace, ...]
     levels: EndLevels | None = None
@@ -66,7 +66,7 @@ class FlowEnds:
 
 @dataclass(frozen=True, slots=True)
 class AllEnds:
-    """The ends of flows of a control plane, without folders, which are of a host. `now` is its clock, in seconds since 1970."""
+    """The ends of the flows of a control plane, without folders, which belong to one host. `now` is its clock, in seconds since 1970."""
 
     now: float
     flows: tuple[FlowEnds, ...]
@@ -74,7 +74,7 @@ class AllEnds:
 
 @dataclass(frozen=True, slots=True)
 class SetPeer:
-    """Another control plane: where its masters answer, and how flows there name servers that flows here name otherwise."""
+    """Another control plane: the addresses of its masters, and how its names of servers translate to those used here."""
 
     masters: tuple[str, ...]
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class SetPeer:
 
 @dataclass(frozen=True, slots=True)
 class PeerFlow:
-    """A flow of a peer that meets one here, as the peer said last, and where they meet."""
+    """A flow of a peer that is connected to one here, as the peer last reported it, and where they are connected."""
 
     flow: str
     state: FlowState
@@ -94,7 +94,8 @@ class PeerFlow:
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """A peer. `answered_at`: its last answer; `silent_since`: since when there is none, and `why`. `refused`: the fault of its record."""
+    """A peer. `answered_at`: its last answer; `silent_since`: the time since when it has not answered, and `why`. `refused`: the fault of
+    its record."""
 
     peer: str
     masters: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems, and problems as errors: the one place for both directions, so that CLI and API tell the same."""
+"""Conversion between errors and RFC 9457 problems: the only place for both directions, so that CLI and API report the same."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ MEDIA_TYPE = "application/problem+json"
 CODE = "Scribengin-Problem"
 """the header with the code, for answers to HEAD, which have no body"""
 Kind = Literal["input", "refused", "environment", "unreachable", "unsettled", "state", "fenced", "conflict", "forbidden", "failed"]
-"""which branch of the tree of errors; `core.errors` says what each means, and which exit status it has"""
+"""the branch of the tree of errors; `core.errors` says what each means, and which exit status it has"""
 
 
 class Conflicted(ScribenginError):
-    """Something else is there than was read: nothing was written. Read again, decide again."""
+    """The record is not the one that was read: nothing was written. Read it again and decide again."""
 
     code = "registry-conflict"
 
@@ -43,7 +43,7 @@ _KINDS: Mapping[Kind, type[ScribenginError]] = {
     "conflict": Conflicted,
     "failed": ScribenginError,
 }
-"""the first that fits is an error's; InputError, which carries problems, stands apart"""
+"""the first matching class applies; InputError, which carries problems, is handled separately"""
 _BY_KIND: Mapping[Kind, int] = {
     "input": 422,
     "refused": 409,
@@ -111,13 +111,13 @@ STATUSES: Mapping[str, int] = {
     "token-name": 422,
     "token-until": 422,
 }
-"""code → HTTP status, where it is not that of the kind"""
+"""code → HTTP status, if it differs from that of the kind"""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One of several mistakes. `pointer` is a JSON pointer into the request's body, where the mistake stands there; `file`, `line` and
-    `column` say where in the package."""
+    """One of several faults. `pointer` is a JSON pointer into the request's body, if the fault is there; `file`, `line` and `column` give
+    its place in the package."""
 
     code: str
     detail: str
@@ -131,7 +131,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ProblemDetails:
-    """RFC 9457. `code` is stable; `kind` and `exit` say how a command would end. The first mistake stands on top, all are in `problems`."""
+    """An RFC 9457 problem. `code` is stable; `kind` and `exit` say how a command would end. The top level shows the first fault, `problems`
+    all of them."""
 
     type: str
     title: str
@@ -150,7 +151,7 @@ class ProblemDetails:
 
 
 class PointedError(InputError):
-    """A request's body, or a parameter of it, that is wrong: `faults` say where."""
+    """A request's body, or a parameter of it, is invalid: `faults` say where."""
 
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         super().__init__([_problem_of(fault) for fault in faults])
@@ -159,7 +160,7 @@ class PointedError(InputError):
 
 
 def to_problem(error: ScribenginError) -> ProblemDetails:
-    """The problem that says what the error says."""
+    """Convert an error into a problem."""
     if isinstance(error, InputError):
         faults = error.faults if isinstance(error, PointedError) else tuple(map(_fault_of, error.problems))
         first = next((fault for fault in faults if fault.severity == "error"), faults[0])
@@ -170,7 +171,7 @@ def to_problem(error: ScribenginError) -> ProblemDetails:
 
 
 def to_error(problem: ProblemDetails) -> ScribenginError:
-    """The error that the problem was made from: its branch of the tree, code, text, remedy and place."""
+    """Convert a problem back into the error that it was made from: class, code, text, remedy and place."""
     if problem.kind == "input" and problem.problems:
         return PointedError(problem.problems)
     error = _KINDS.get(problem.kind, ScribenginError)(problem.detail, remedy=problem.remedy, code=problem.code, node=problem.node)
@@ -187,7 +188,7 @@ def encode(problem: ProblemDetails) -> bytes:
 
 
 def decode(data: bytes, status: int, code: str = "answer") -> ProblemDetails:
-    """From the body of an answer with that status; of what is no problem, one with that code that says so."""
+    """Parse the body of an answer with that status; if it is not a problem, return one with that code that says so."""
     try:
         return msgspec.json.decode(data, type=ProblemDetails)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -199,7 +200,7 @@ def decode(data: bytes, status: int, code: str = "answer") -> ProblemDetails:
             f"status {status} without a problem: {found}",
             kind,
             Exit.ENVIRONMENT if status >= 500 else Exit.INPUT,
-            remedy="is it a master that answers there?",
+            remedy="check that the address is that of a master",
         )
 
 

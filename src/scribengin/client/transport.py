@@ -1,4 +1,4 @@
-"""How the client asks masters: any of them, again of another where one falls silent, once for what is written."""
+"""How the client sends requests to masters: to any of them, again to another if one falls silent, and once only for writes."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ T = TypeVar("T")
 REVISION, KEY, USER = "Scribengin-Revision", "Idempotency-Key", "Scribengin-User"
 _CONNECT_S = 5.0
 _READ_S = 120.0
-"""an answer may take as long as a flow's planning"""
+"""an answer may take as long as the planning of a flow"""
 _AGAIN_S = 0.5
 _BUSY_S = 30.0
 
 
 class Transport:
-    """Any of `masters` (`http://HOST:PORT`) will do: each answers for all of them. Where one does not answer the next one is asked.
+    """Sends requests to any of `masters` (`http://HOST:PORT`): each answers for all of them. If one does not answer, the next one is asked.
 
-    The revision that was seen last goes with each call, so that a call through another master sees what this client has written. A write
-    carries a key of its own: asked again of another master, because the first one fell silent, it is done once.
+    The last revision seen is sent with each call, so that a call through another master sees this client's writes. A write carries its own
+    key: it is executed once, even if it is repeated at another master because the first one fell silent.
 
-    Not for several threads at once.
+    Not thread-safe.
     """
 
     def __init__(self, masters: Sequence[str], *, token: Secret | None = None, user: str = "", certificates: Path | None = None) -> None:
-        """`user` is who asks, for masters that ask for no token. `certificates`: a PEM file of those that sign the masters' own."""
+        """`user` is the caller's name, for masters that require no token. `certificates`: a PEM file of the issuers of the masters'
+        certificates."""
         if not masters:
-            raise Refused("no master is named", remedy="name one: --master http://HOST:PORT", code="master-missing")
+            raise Refused("no address of a master was given", remedy="pass one: --master http://HOST:PORT", code="master-missing")
         self.masters = [address_of(master) for master in masters]
         self.revision = 0
         headers = {"Accept": f"application/json, {problems.MEDIA_TYPE}"}
@@ -62,11 +63,11 @@ class Transport:
         self.close()
 
     def close(self) -> None:
-        """End its connections."""
+        """Close its connections."""
         self._http.close()
 
     def has_package(self, id: str) -> bool:
-        """Whether the master that answers has the package of that SHA-256."""
+        """Whether the answering master has the package of that SHA-256."""
         try:
             self._ask("HEAD", f"/v1/packages/{part(id)}")
         except ScribenginError as error:
@@ -76,7 +77,7 @@ class Transport:
         return True
 
     def upload(self, id: str, data: bytes) -> PackageRow:
-        """Bring a package to the master that answers. Raises Refused where `data` is not what its hash says: nothing is kept there."""
+        """Upload a package to the answering master. Raises Refused if `data` does not match its hash: nothing is kept then."""
         answer = self._ask("PUT", f"/v1/packages/{part(id)}", content=data, headers={"Content-Type": "application/zip"})
         return msgspec.json.decode(answer.content, type=PackageRow)
 
@@ -106,7 +107,8 @@ class Transport:
     def _answer(
         self, method: str, path: str, *, headers: dict[str, str] | None = None, content: bytes | None = None, read_s: float = _READ_S
     ) -> Iterator[httpx2.Response]:
-        """Of the first master that answers; it is asked first the next time. Raises what it tells, Unreachable where none answers."""
+        """The answer of the first master that answers; it is asked first the next time. Raises the error that it reports, Unreachable if
+        none answers."""
         silent: list[str] = []
         for master in list(self.masters):
             sent = {**(headers or {}), **({REVISION: str(self.revision)} if self.revision else {})}
@@ -131,12 +133,12 @@ class Transport:
             silent.append(f"{master}: {told.message}")
         raise Unreachable(
             f"no master answers ({'; '.join(silent)})",
-            remedy="name masters that are up: --master URL,URL; or name none, and start one here: scribengin up",
+            remedy="pass masters that are up: --master URL,URL; or pass none and start one here: scribengin up",
             code="master-unreachable",
         )
 
     def _send(self, method: str, url: str, headers: dict[str, str], content: bytes | None, read_s: float) -> httpx2.Response:
-        """Of what only the leader knows a standby names it: that one is asked, with the same token."""
+        """Ask the leader, named by a standby, for data that only the leader has; the token is the same."""
         timeout = httpx2.Timeout(read_s, connect=_CONNECT_S)
 
         def send(url: str) -> httpx2.Response:
@@ -156,7 +158,7 @@ class Transport:
 
 
 def address_of(text: str) -> str:
-    """`http://HOST:PORT` of what a person writes; `http` where nothing is said. Raises Refused for what is no address.
+    """`http://HOST:PORT` from a person's text; `http` is the default scheme. Raises Refused if it is not an address.
 
     >>> address_of("localhost:8080/")
     'http://localhost:8080'
@@ -167,15 +169,17 @@ def address_of(text: str) -> str:
     except httpx2.InvalidURL:
         url = httpx2.URL("")
     if url.scheme not in ("http", "https") or not url.host or url.path not in ("", "/") or url.query or url.userinfo:
-        raise Refused(f'"{text}" is no address of a master', remedy="write http://HOST:PORT or https://HOST:PORT", code="master-address")
+        raise Refused(
+            f'"{text}" is not an address of a master', remedy="write http://HOST:PORT or https://HOST:PORT", code="master-address"
+        )
     return full.rstrip("/")
 
 
 def part(name: str) -> str:
-    """As one segment of a path."""
+    """The text as one segment of a path."""
     return quote(name, safe="")
 
 
 def number_in(text: str | None) -> int:
-    """What a header says; 0 where it says no number."""
+    """The number in a header; 0 if it has no number."""
     return int(text) if text and text.isdigit() else 0

@@ -1,4 +1,4 @@
-"""The client's verbs that change running flows; `client.Client` is the whole."""
+"""Client calls that change running flows; `client.Client` includes them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 _ENDS_S = 10.0
-"""an answer that takes longer is none: a link between two sites may swallow what is sent"""
+"""a longer wait counts as no answer: a link between two sites may drop what is sent"""
 
 
 class VerbClient(Transport):
-    """What a client asks of its verbs."""
+    """Calls that change running flows."""
 
     def plan_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
-        """What submitting these flows would change; `packages`: id → bytes of all that they come in."""
+        """The changes that submitting these flows would make; `packages`: id → bytes of all packages that contain them."""
         return self._topology("/v1/topology/plan", wanted, packages)
 
     def apply_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
@@ -61,15 +61,15 @@ class VerbClient(Transport):
         raise AssertionError
 
     def happened(self, name: str) -> list[Happened]:
-        """What became of a flow, the newest first."""
+        """The event history of a flow, newest first."""
         return self._get(f"/v1/flows/{part(name)}/happened", list[Happened])
 
     def operations(self, name: str | None = None) -> list[OperationRow]:
-        """Of a flow, or of all, the newest of each first."""
+        """The operations of a flow, or of all flows, newest first."""
         return self._get("/v1/operations" if name is None else f"/v1/flows/{part(name)}/operations", list[OperationRow])
 
     def cancel(self, name: str, id_: str) -> Written:
-        """Give an operation up, while nothing of it is done."""
+        """Cancel an operation that has not changed anything yet."""
         return self._write("DELETE", f"/v1/flows/{part(name)}/operations/{part(id_)}", None, Written, None)
 
     def offsets(self, name: str) -> list[Position]:
@@ -77,11 +77,11 @@ class VerbClient(Transport):
         return self._get(f"/v1/flows/{part(name)}/offsets", list[Position])
 
     def set_offset(self, name: str, to: SetOffset) -> Going:
-        """Let a source be at a position, while the flow is stopped; what that would mean where `to.yes` is not said."""
+        """Set the position of a source while the flow is stopped; without `to.yes`, only report what that would mean."""
         return self._write("POST", f"/v1/flows/{part(name)}/offsets", to, Going, None)
 
     def rewind(self, name: str, to: Rewind) -> Going:
-        """Let a flow read again; what that would mean where `to.yes` is not said."""
+        """Rewind a flow; without `to.yes`, only report what that would mean."""
         return self._write("POST", f"/v1/flows/{part(name)}/rewind", to, Going, None)
 
     def scale(self, name: str, to: Scale) -> Scaled:
@@ -89,15 +89,15 @@ class VerbClient(Transport):
         return self._write("POST", f"/v1/flows/{part(name)}/scale", to, Scaled, None)
 
     def limits(self, name: str) -> Limits:
-        """How fast a flow, its sources and its edges may go."""
+        """The rate limits of a flow, its sources and its edges."""
         return self._get(f"/v1/flows/{part(name)}/limit", Limits)
 
     def limit(self, name: str, to: SetLimit) -> Limits:
-        """Say how fast; it holds from the next Batch."""
+        """Set rate limits, from the next Batch on."""
         return self._write("PUT", f"/v1/flows/{part(name)}/limit", to, Limits, None)
 
     def workflows(self) -> list[WorkflowRow]:
-        """Flows that meet, by the name of the first of them."""
+        """The workflows, each under the name of its first flow."""
         return self._get("/v1/workflows", list[WorkflowRow])
 
     def workflow(self, name: str) -> WorkflowView:
@@ -105,34 +105,34 @@ class VerbClient(Transport):
         return self._get(f"/v1/workflows/{part(name)}", WorkflowView)
 
     def want_workflow(self, name: str, goal: Goal) -> WorkflowBegun:
-        """Say what is wanted of all flows of a flow's workflow: they are asked one after the other."""
+        """Set the desired state of all flows of a flow's workflow, one after the other."""
         return self._write("PUT", f"/v1/workflows/{part(name)}/wanted", WantWorkflow(goal), WorkflowBegun, None)
 
     def quotas(self) -> list[QuotaRow]:
-        """What flows with a label may take together, and what they take."""
+        """The shared quotas of flows with a label, and their use."""
         return self._get("/v1/quotas", list[QuotaRow])
 
     def set_quota(self, quota: str, to: SetQuota) -> QuotaRow:
-        """Make one, or change it; `quota` is `label=value`. Raises Refused: `quota-name`, `quota-value`."""
+        """Create or update a quota; `quota` is `label=value`. Raises Refused: `quota-name`, `quota-value`."""
         return self._write("PUT", f"/v1/quotas/{part(quota)}", to, QuotaRow, None)
 
     def ends(self, flows: Collection[str] = ()) -> AllEnds:
-        """Where flows read and write, and their states; of named ones also their backlogs, and how far they are acknowledged."""
+        """Where flows read and write, and their states; for named flows also their backlogs, and how far they are acknowledged."""
         query = "&".join(f"flow={part(flow)}" for flow in flows)
         return self._get(f"/v1/ends{'?' * bool(query)}{query}", AllEnds, read_s=_ENDS_S)
 
     def peers(self) -> list[PeerRow]:
-        """Other control planes whose flows meet those here."""
+        """Other control planes whose flows are connected to those here."""
         return self._get("/v1/peers", list[PeerRow])
 
     def set_peer(self, peer: str, to: SetPeer) -> PeerRow:
-        """Say where one answers. Raises Refused: `peer-name`, `master-address`, `master-missing`."""
+        """Set the addresses of a peer. Raises Refused: `peer-name`, `master-address`, `master-missing`."""
         return self._write("PUT", f"/v1/peers/{part(peer)}", to, PeerRow, None)
 
     def remove_peer(self, peer: str) -> Written:
-        """Ask it no more. Raises Refused `peer-unknown`."""
+        """Remove a peer. Raises Refused `peer-unknown`."""
         return self._write("DELETE", f"/v1/peers/{part(peer)}", None, Written, None)
 
     def remove_quota(self, quota: str) -> Written:
-        """Bound these flows no more. Raises Refused `quota-unknown`."""
+        """Remove a quota. Raises Refused `quota-unknown`."""
         return self._write("DELETE", f"/v1/quotas/{part(quota)}", None, Written, None)

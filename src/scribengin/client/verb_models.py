@@ -1,4 +1,4 @@
-"""What the REST API says and takes of the verbs that change running flows; as `models`."""
+"""Models of the REST API for calls that change running flows; see also `models`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from scribengin.client.models import AppliedFlow, Submit
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Flows that are submitted as one: all of them, or none. `plan` is the hash of the plan that was looked at; `accept` agrees that
-    Queries which need a new checkpoint read all again, or that what they remember is lost; `columns`, that sinks whose folders hold files
-    of other columns write those of the flow from here on."""
+    """Flows that are submitted as one: all of them, or none. `plan` is the hash of the plan that was reviewed; `accept` agrees that Queries
+    which need a new checkpoint read all again, or that their state is discarded; `columns`, that sinks whose folders hold files of other
+    columns write those of the flow from here on."""
 
     flows: tuple[Submit, ...]
     plan: str = ""
@@ -34,7 +34,7 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class AnewRow:
-    """A Query that needs a new checkpoint: rows that it has read of its sources, and has put into its sinks."""
+    """A Query that needs a new checkpoint: the rows that it has read from its sources and written to its sinks."""
 
     tier: str
     query: str
@@ -44,7 +44,7 @@ class AnewRow:
 
 @dataclass(frozen=True, slots=True)
 class FlowChanges:
-    """What would change of a flow; `version` is what is wanted now, 0 where nothing is."""
+    """The changes of a flow; `version` is the desired version now, 0 if there is none."""
 
     flow: str
     version: int
@@ -54,7 +54,7 @@ class FlowChanges:
 
 @dataclass(frozen=True, slots=True)
 class TopologyPlan:
-    """What submitting would change, known by its `hash`."""
+    """The changes that submitting would make, identified by its `hash`."""
 
     flows: tuple[FlowChanges, ...]
     hash: str
@@ -62,7 +62,7 @@ class TopologyPlan:
 
 @dataclass(frozen=True, slots=True)
 class AppliedTopology:
-    """What was planned, and what came of it: a flow each; empty where it was only planned."""
+    """The plan and its result: an entry for each flow; empty if it was only planned."""
 
     plan: TopologyPlan
     applied: tuple[AppliedFlow, ...] = ()
@@ -87,8 +87,8 @@ class OperationRow:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """What became of a flow: a change of its `state` (`why` is the reason), a `version` that came, an `operation`, `columns` that its data
-    have and its schemas have not, or that somebody has agreed to."""
+    """An event of a flow: a change of its `state` (`why` is the reason), a new `version`, an `operation`, `columns` that its data have and
+    its schemas lack, or that a person agreed to."""
 
     at: str
     what: Literal["state", "version", "operation", "columns"]
@@ -100,7 +100,7 @@ class Happened:
 @dataclass(frozen=True, slots=True)
 class Position:
     """How far a Query has read a source: `position` entries of its log are committed, `logged` are handed out; the newest Batch, and what
-    was read last, for people."""
+    was last read, for people."""
 
     tier: str
     query: str
@@ -114,7 +114,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class SetOffset:
-    """Where a source is to be: a number of entries, or `end`. Without `yes` it is only said what that would mean."""
+    """The new position of a source: a number of entries, or `end`. Without `yes`, the answer only says what that would mean."""
 
     source: str
     position: str
@@ -125,7 +125,7 @@ class SetOffset:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """Back to how it was at a time (ISO 8601), or after a Batch (-1: before the first). Without `yes` it is only said what that means."""
+    """Rewind to a time (ISO 8601), or after a Batch (-1: before the first). Without `yes`, the answer only says what that would mean."""
 
     to_time: str | None = None
     to_batch: int | None = None
@@ -136,7 +136,8 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """What setting or going back means, in sentences; `operation` is the id of the one that does it, null where it was only asked."""
+    """The effect of setting a position or rewinding, in sentences; `operation` is the id of the operation that does it, null if none was
+    started."""
 
     flow: str
     says: tuple[str, ...]
@@ -146,8 +147,8 @@ class Going:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Other resources for a tier, or for all; `partitions`: over which the state is spread; `workers`: how many stage its Batches, `each`:
-    one on each host of its group. What is null stays."""
+    """Other resources for a tier, or for all; `partitions`: the number of partitions of the state; `workers`: how many stage its Batches,
+    `each`: one on each host of its group. Null leaves a value unchanged."""
 
     tier: str | None = None
     cores: int | None = None
@@ -160,7 +161,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """The version that is wanted then; `operation` spreads the state."""
+    """The new desired version; `operation` repartitions the state."""
 
     flow: str
     version: int
@@ -170,7 +171,7 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True)
 class SetLimit:
-    """How fast the flow, or a source or an edge of it (`target`), may go; both null: as fast as it can."""
+    """Rate limits of the flow, or of a source or an edge of it (`target`); both null: no limit."""
 
     target: str = ""
     rows_per_s: float | None = None
@@ -180,7 +181,7 @@ class SetLimit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a flow: `` of all of it, or the name of a source or an edge → `rows_per_s`, `bytes_per_s`."""
+    """The limits of a flow: `` for the whole flow, or the name of a source or an edge → `rows_per_s`, `bytes_per_s`."""
 
     flow: str
     limits: Mapping[str, Mapping[str, float]]
@@ -188,7 +189,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SetQuota:
-    """What flows with a label may take together. What is null stays; what is named in `off` is bounded no more."""
+    """The shared quota of flows with a label. Null leaves a value unchanged; values named in `off` are removed."""
 
     cores: int | None = None
     memory_bytes: int | None = None
@@ -199,7 +200,7 @@ class SetQuota:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTaken:
-    """What workers were given."""
+    """The resources that workers were given."""
 
     cores: int
     memory_bytes: int
@@ -207,8 +208,8 @@ class QuotaTaken:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFlow:
-    """A flow under a quota: what its workers have of it; `rows_per_s` is its part, smaller while it is `idle`. `waits`: it is wanted to run
-    and has not begun, `reason` says why."""
+    """A flow under a quota: the resources of its workers; `rows_per_s` is its share, smaller while it is `idle`. `waits`: its desired state
+    is running but it has not started, for the given `reason`."""
 
     flow: str
     cores: int
@@ -221,8 +222,8 @@ class QuotaFlow:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """A quota, `label=value`; null: not bounded. `refused`: why its record says nothing. `over`: its flows have more than it allows, from
-    before."""
+    """A quota, `label=value`; null: no limit. `refused`: why its record is invalid. `over`: its flows use more than it allows, because they
+    started before."""
 
     quota: str
     cores: int | None

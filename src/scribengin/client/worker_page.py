@@ -1,4 +1,4 @@
-"""A worker's own page, as JSON: for its own host, where commands and the node ask for it."""
+"""A worker's status page as JSON: for its own host, where commands and the node read it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 _HERE = "http://127.0.0.1:"
-"""a worker's page is for its own host; what else a record says is not followed"""
+"""a worker's page is served on its own host only; other addresses in a record are not followed"""
 _ANSWER_S = 5.0
 
 
 def read_worker_page(http: str, worker: str) -> dict[str, Any] | None:
-    """What the worker says at `http`; None where it does not answer, or another has its port by now."""
+    """The status that the worker serves at `http`; None if it does not answer, or if another process has its port by now."""
     if not http.startswith(_HERE):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the REST API says and takes of workflows: flows that meet; as `models`."""
+"""Models of the REST API for workflows, that is connected flows; see also `models`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from scribengin.registry.kinds import FlowState, Goal
 
 @dataclass(frozen=True, slots=True)
 class MeetingRow:
-    """Where two flows meet: `sink` of `feeding` writes where `source` of `reading` reads; `place` is a folder or a topic."""
+    """A connection of two flows: `sink` of `feeding` writes where `source` of `reading` reads; `place` is a folder or a topic."""
 
     feeding: str
     sink: str
@@ -21,7 +21,7 @@ class MeetingRow:
 
 @dataclass(frozen=True, slots=True)
 class IllRow:
-    """A flow of the workflow that has failed, is degraded, paused or stopped; `relation` is what it is to the flow that was asked for."""
+    """A flow of the workflow that is failed, degraded, paused or stopped; `relation` is its relation to the requested flow."""
 
     flow: str
     relation: Literal["feeds this one", "is fed by this one", "is in the same workflow"]
@@ -33,8 +33,8 @@ class IllRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowOperation:
-    """What was asked of all flows of a workflow: `waits_for` says in words of which it waits now, `stuck` of which of them a person must
-    see to."""
+    """An operation over all flows of a workflow: `waits_for` says in words which flows it waits for, `stuck` which of them need
+    intervention."""
 
     id: str
     goal: Goal
@@ -50,8 +50,8 @@ class WorkflowOperation:
 
 @dataclass(frozen=True, slots=True)
 class ThroughRow:
-    """All that was there at moment `at` (ISO 8601) is acknowledged by the flow and by all that it feeds; as exact as the clocks of hosts.
-    Empty where that is not known: `unknown` is the FLOW.SOURCE that is the reason."""
+    """Everything that was there at moment `at` (ISO 8601) is acknowledged by the flow and by all flows downstream of it, as exact as the
+    clocks of hosts. Empty if unknown: `unknown` is the FLOW.SOURCE that is the reason."""
 
     at: str = ""
     unknown: str = ""
@@ -59,7 +59,7 @@ class ThroughRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPart:
-    """The workflow of a flow: all its flows from the sources down, who feeds this one, whom it feeds, and which of the others are ill."""
+    """The workflow of a flow: all its flows from the sources down, its upstream and downstream flows, and which others need attention."""
 
     name: str
     flows: tuple[str, ...]
@@ -69,7 +69,7 @@ class WorkflowPart:
     operation: WorkflowOperation | None = None
     """over the workflow, and under way"""
     through: Mapping[str, ThroughRow] = field(default_factory=dict)
-    """source of this flow → how far it is through all flows behind it"""
+    """source of this flow → how far it is acknowledged through all downstream flows"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class WorkflowRow:
 
 @dataclass(frozen=True, slots=True)
 class TierNode:
-    """A tier of a flow, and the tiers that feed it."""
+    """A tier of a flow, and its upstream tiers."""
 
     tier: str
     fed_by: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class TierNode:
 
 @dataclass(frozen=True, slots=True)
 class FlowNode:
-    """A flow of a workflow, as it stands."""
+    """A flow of a workflow, with its state."""
 
     flow: str
     state: FlowState
@@ -105,18 +105,18 @@ class FlowNode:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What waits at a source, as its worker said last: what is not known is null."""
+    """The backlog of a source, as its worker last reported it; unknown values are null."""
 
     rows: int | None = None
     files: int | None = None
     bytes: int | None = None
     seconds: float | None = None
-    """how old the oldest of it is"""
+    """the age of the oldest entry"""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Where two flows meet, and what `waits` there; null where no worker of the reading flow has said it."""
+    """A connection of two flows, and its backlog (`waits`); null if no worker of the reading flow has reported it."""
 
     feeding: str
     sink: str
@@ -128,7 +128,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowView:
-    """A workflow as a graph: its flows from the sources down, and where they meet; and the newest operations over it."""
+    """A workflow as a graph: its flows from the sources down, their connections, and the newest operations over it."""
 
     workflow: str
     nodes: tuple[FlowNode, ...]
@@ -138,7 +138,7 @@ class WorkflowView:
 
 @dataclass(frozen=True, slots=True)
 class WantWorkflow:
-    """What is wanted of all flows of a workflow."""
+    """The new desired state of all flows of a workflow."""
 
     state: Goal
     __pydantic_config__ = CLOSED
@@ -146,7 +146,7 @@ class WantWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowBegun:
-    """The operation that asks the flows, one after the other."""
+    """The operation that sets it, flow by flow."""
 
     workflow: str
     operation: str

@@ -1,4 +1,4 @@
-"""Performs what was decided. Each action may be performed twice; each write names the leader's Term, and compares with what was read."""
+"""Performs decided actions. Each may be performed twice; each write names the leader's Term, and compares with what was read."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
     Ordering = Callable[[RunId], LaunchOrder]
     WorkerLogin = Callable[[str, str], DigestLogin | None]
     _Group = tuple[list[Write], list[Action]]
-    """of one flow: what is written, and those actions of which more is to be done"""
+    """for one flow: its writes, and its actions that need more than a write"""
 
 _CHANGES, _REASON = 50, 300
-"""of a flow's state that are kept; characters of a reason"""
+"""limits of a flow's history: changes of state; characters of a reason"""
 _WRITES = 1_000
-"""in one commit, or a few more: far below what ZooKeeper takes, and it answers others in between"""
+"""writes in one commit, or a few more: far below ZooKeeper's limit, and it answers others in between"""
 
 
 class Actor:
-    """The hands of the leading master. `order` makes what a launcher is told of a run."""
+    """Performs the actions of the leading master. `order` makes the launcher's order for a run."""
 
     def __init__(self, registry: Registry, mirror: Mirror, launchers: Mapping[str, Launcher], order: Ordering, login: WorkerLogin) -> None:
         self._login = login
@@ -80,8 +80,8 @@ class Actor:
         self._order = order
 
     def perform(self, action: Action, term: Term) -> None:
-        """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
-        registry and launcher do; the next look decides again."""
+        """Perform one action. Raises FencedError if the Term has ended, Conflict if another client wrote first, Unreachable and
+        EnvironmentFault as registry and launcher do; the next cycle decides again."""
         match action:
             case (
                 SetWorkerGoal()
@@ -112,11 +112,9 @@ class Actor:
                 assert_never(action)
 
     def perform_all(self, actions: Sequence[Action], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
-        """All that was decided, in few commits: of each flow first what is to be written, in one step; where somebody else was faster,
-        nothing is done for that flow. `check` raises where this master leads no more.
-
-        Gives what failed for one flow or worker. Raises FencedError, and Unreachable where the registry does not answer.
-        """
+        """Perform all actions in few commits: for each flow first its writes, in one step; if another client wrote first, nothing is done
+        for that flow. `check` raises if this master no longer leads. Returns the errors of single flows or workers. Raises FencedError, and
+        Unreachable if the registry does not answer."""
         tried = {action.flow for action in actions if isinstance(action, Start | Note) and not action.spare}
         self._mirror.fetch(
             [*(CHANGES(action.flow).path for action in actions if isinstance(action, Tell)), *(ATTEMPTS(f).path for f in tried)]
@@ -147,7 +145,7 @@ class Actor:
         return list(writes.values()), [action for action in actions if not isinstance(action, Writing)]
 
     def _remembered(self, action: Tell) -> dict[str, Write]:
-        """Where the flow comes into another state: that it does, beside the changes before. What says nothing there is begun anew."""
+        """The write that adds a flow's change of state to the earlier ones. An invalid record there is replaced."""
         spot, status = CHANGES(action.flow), action.status
         before, told = self._mirror.stored(STATUS(action.flow)), self._mirror.stored(spot)
         if isinstance(before, Stored) and before.record.state == status.state:
@@ -160,7 +158,7 @@ class Actor:
         return {spot.path: self._mirror.put(spot, ChangeHistory(last=(*last, change)[-_CHANGES:]))}
 
     def _tried(self, actions: Sequence[Start | Note]) -> dict[str, Write]:
-        """What is known of the runs of one flow now, beside those before. What says nothing there is begun anew."""
+        """The write that adds what is known of a flow's runs to the earlier attempts. An invalid record there is replaced."""
         if not actions:
             return {}
         spot = ATTEMPTS(actions[0].flow)
@@ -212,7 +210,7 @@ class Actor:
         self._launchers[action.run.node].start(self._order(RunId(action.flow, action.tier, action.run.number)))
 
     def _give_folders(self, flow: str, tier: str, term: Term) -> None:
-        """Make the folders that the tier's workers write in, theirs from the start, before the first of them comes."""
+        """Create the folders that the tier's workers write, owned by them, before the first worker starts."""
         if (login := self._login(flow, tier)) is not None:
             folders = own_folders_of_worker(flow, tier, login.who)
             self._commit([folder for folder in folders if self._mirror.read(folder.path) is None], term)
@@ -239,7 +237,7 @@ class Actor:
 
 
 def _written(action: Start | Writing) -> tuple[Spot[Any], Record | None]:
-    """Where it writes, and what; None: it removes what is there."""
+    """The path and the value that it writes; None: it removes the record."""
     match action:
         case SetWorkerGoal(flow, tier, wish):
             return WANTED(flow, tier), wish

@@ -1,4 +1,4 @@
-"""What a master can do. Each may be performed twice, by two masters, with the effect of once: writes name the Term, starts the run."""
+"""The actions of a master. Each may be performed twice, by two masters, with the effect of one: writes name the Term, starts the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SetWorkerGoal:
-    """Write what is wanted of a tier's worker."""
+    """Write the desired state of a tier's worker."""
 
     flow: str
     tier: str
@@ -23,13 +23,13 @@ class SetWorkerGoal:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Write the run, then have the launcher of its node start it. Also the remedy where a master died between the two."""
+    """Write the run, then have the launcher of its node start it. It also repairs a start in which a master died between the two."""
 
     flow: str
     tier: str
     run: Run
     spare: bool = False
-    """it is to wait until it is needed"""
+    """it is a standby, which waits until it is needed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class FreeLease:
-    """Take away the lease of a run whose process is known to have ended: its session need not run out first."""
+    """Remove the lease of a run whose process is known to have ended, without waiting for its session to expire."""
 
     run: RunId
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Have the launcher end a worker at once. What it had decided stands; nothing else of it is visible."""
+    """Order the launcher to kill a worker at once. What it had decided stays; nothing else of it is visible."""
 
     run: RunId
     node: str
@@ -60,7 +60,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Have the launcher forget a worker whose end is noted."""
+    """Order the launcher to remove its record of a worker whose end is recorded."""
 
     run: RunId
     node: str
@@ -68,7 +68,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Write how a flow stands."""
+    """Write the status of a flow."""
 
     flow: str
     status: StatusRecord
@@ -76,7 +76,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Move a damaged record out of the way, with its bytes: it is made anew from what is seen."""
+    """Move a damaged record aside, with its bytes: it is created again from what is observed."""
 
     flow: str
     spot: Spot[Any]
@@ -84,7 +84,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class OperationStep:
-    """Write how far an operation is."""
+    """Write the step of an operation."""
 
     flow: str
     id: str
@@ -93,8 +93,8 @@ class OperationStep:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Write what is wanted of a flow: its turn in an operation over its workflow has come, or the operation with which a version was to
-    begin has failed, and the one before is wanted again."""
+    """Write the desired state of a flow: an operation over its workflow has reached it, or the operation with which a version was to start
+    has failed, and the version before becomes the desired one again."""
 
     flow: str
     operation: str
@@ -103,7 +103,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class HoldBack:
-    """Write which sinks of a flow are held back."""
+    """Write which sinks of a flow are throttled."""
 
     flow: str
     held_back: HeldBackSinks
@@ -111,7 +111,7 @@ class HoldBack:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Write how far an operation over a workflow is."""
+    """Write the step of an operation over a workflow."""
 
     id: str
     operation: WorkflowOperationRecord
@@ -119,7 +119,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Allot:
-    """Write a flow's part of the rows a second of its quotas."""
+    """Write a flow's share of the rows per second of its quotas."""
 
     flow: str
     share: Share
@@ -136,7 +136,7 @@ class NameGroup:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Write at a node that a worker runs there."""
+    """Write in a node's records that a worker runs there."""
 
     flow: str
     node: str
@@ -146,7 +146,7 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Hide:
-    """Take away what says that a worker runs at a node."""
+    """Remove from a node's records that a worker runs there."""
 
     flow: str
     node: str
@@ -154,12 +154,12 @@ class Hide:
 
 
 Writing = SetWorkerGoal | Note | Tell | OperationStep | Ask | Advance | Allot | HoldBack | NameGroup | Show | Hide
-"""what a record is all there is to do for"""
+"""actions that need nothing but their record"""
 Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 
 
 def flow_of(action: Action) -> str:
-    """Which flow it is about; empty where it is about several."""
+    """The flow that it concerns; empty if it concerns several."""
     if isinstance(action, Advance):
         return ""
     return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow
@@ -169,41 +169,41 @@ def said_of(action: Action) -> str:
     """The action in a few words, for people."""
     match action:
         case SetWorkerGoal(_, tier, wish):
-            return f"tier {tier} is wanted {wish.goal}, version {wish.version}"
+            return f"tier {tier}: desired state {wish.goal}, version {wish.version}"
         case Start(_, tier, run, spare):
             return f"{'standby' if spare else 'worker'} {run.number} of tier {tier} is started on {run.node}"
         case Note(_, tier, run, spare):
             ended = f" has ended: {run.cause}" if run.ended_at is not None else " is noted"
             return f"{'standby' if spare else 'worker'} {run.number} of tier {tier}{ended}"
         case FreeLease(run):
-            return f"the lease of {run}, which has ended, is taken away"
+            return f"the lease of {run}, which has ended, is removed"
         case Kill(run, node, why):
             return f"{run} on {node} is killed: {why}"
         case Forget(run, node):
-            return f"{run} on {node} is forgotten"
+            return f"the record of {run} on {node} is removed"
         case Tell(_, status):
             return f"it is {status.state}" + (f": {status.reason}" if status.reason else "")
         case SetAside(_, spot):
             return f"{spot.path} is set aside"
         case OperationStep(_, id_, operation):
-            return f"operation {id_} ({operation.kind}) comes to {operation.step}"
+            return f"operation {id_} ({operation.kind}) reaches step {operation.step}"
         case Ask(_, id_, wanted):
-            return f"it is wanted {wanted.state}, version {wanted.version}, by operation {id_}"
+            return f"desired state {wanted.state}, version {wanted.version}, set by operation {id_}"
         case Advance(id_, reached):
-            return f"operation {id_} over a workflow comes to {reached.step}"
+            return f"operation {id_} over a workflow reaches step {reached.step}"
         case Allot(_, share):
             return (
                 f"it may read {share.rows_per_s:g} rows/s of quota {share.quota}"
                 if share.rows_per_s is not None
-                else "it reads under no quota"
+                else "no quota limits its reads"
             )
         case HoldBack(_, held_back):
-            return f"{', '.join(sorted(held_back.sinks)) or 'none of its sinks'} held back by flows that read there"
+            return f"{', '.join(sorted(held_back.sinks)) or 'none of its sinks'} throttled by downstream flows"
         case NameGroup(_, tier, name):
             return f"tier {tier} runs on group {name.group}"
         case Show(_, node, worker):
             return f"{worker} is shown at {node}"
         case Hide(_, node, worker):
-            return f"{worker} is shown at {node} no more"
+            return f"{worker} is no longer shown at {node}"
         case _:
             assert_never(action)

@@ -1,4 +1,4 @@
-"""What people ask of the control plane, as writes to the registry: submit a flow, say what is wanted of it, forget it."""
+"""Requests of people to the control plane, as writes to the registry: submit a flow, set its desired state, delete it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
-    """`apply_all` of one flow, whatever is wanted of it now."""
+    """`apply_all` of one flow, whatever its present desired state."""
     return apply_all(registry, [submission], None, state=state, by=by)[0]
 
 
@@ -47,16 +47,16 @@ def apply_all(
     columns: bool = False,
     goal: Goal = "running",
 ) -> tuple[Applied, ...]:
-    """Make each the next version of its flow, and want it to come to `goal`; what is wanted just so is left alone. All records are written,
-    or none.
+    """Make each the next version of its flow, with the desired state `goal`; a flow that already has it is left unchanged. All records are
+    written, or none.
 
-    `state`: flow → folder of its state, where it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
-    flow → (tier, Query) of those that begin with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
-    (`changes.Effect`), by which workers stay; else they are all replaced. `recut`: flow → what the version that runs reads first.
-    `workflows`: who has looked at all flows before. `columns`: agree that sinks go on with other columns than their folders hold, at the
-    next start of each tier; a flow that is wanted just so is wanted anew with it. Raises Refused `plan-stale` where another version is
-    wanted by now, `operation-under-way`, `plan-refused` where what is to be read first has a reader that has failed; StateError where a
-    flow's records are damaged; Unreachable.
+    `state`: flow → folder of its state, if it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
+    flow → (tier, Query) of those that start with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
+    (`changes.Effect`), by which workers stay; without it all are replaced. `recut`: flow → what the running version reads first.
+    `workflows`: a cache of all flows that were read before. `columns`: agree that sinks continue with other columns than their folders
+    hold, at the next start of each tier; an unchanged flow is written again with it. Raises Refused `plan-stale` if another version is the
+    desired one by now, `operation-under-way`, `plan-refused` if a reader of what is to be read first has failed; StateError if a flow's
+    records are damaged; Unreachable.
     """
 
     def attempt() -> tuple[Applied, ...]:
@@ -121,18 +121,18 @@ def _applied(
 
 
 def _stale(flow: str, planned: int, version: int) -> Refused:
-    now = f"version {version} is wanted" if version else "nothing is wanted of it"
-    was = f"version {planned}" if planned else "nothing"
+    now = f"version {version}" if version else "no version"
+    was = f"version {planned}" if planned else "no version"
     return Refused(
-        f"the plan is stale: of flow {flow} it knew {was}, and by now {now}",
-        remedy="look at what would change now: scribengin apply FILE --dry-run",
+        f"the plan is stale: it was made for flow {flow} at {was}; the flow is now at {now}",
+        remedy="to see what would change now, run: scribengin apply FILE --dry-run",
         code="plan-stale",
     )
 
 
 def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
-    """Say what is wanted of a flow now; returns the revision, which a report that has reached it names as its generation. Asked again what
-    failed is tried again. Raises Refused where there is no such flow."""
+    """Set the desired state of a flow; returns the revision, which a report that has reached it names as its generation. Setting it again
+    retries what has failed. Raises Refused if there is no such flow."""
 
     def attempt() -> int:
         there = registry.read(DESIRED(flow).path)
@@ -144,8 +144,8 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
 
 
 def going_back(registry: Registry, flow: str, version: int, *, only: bool = False) -> dict[str, int]:
-    """Flow → version that `rollback` would want: of the flow, and unless `only` of those that were submitted as one with that version.
-    Those that are wanted just so are left out. Raises as `rollback`."""
+    """Flow → version that `rollback` would set: of the flow, and unless `only` of those that were submitted as one with that version. Flows
+    that already have it are left out. Raises as `rollback`."""
     desired = read_flow(registry, flow).desired
     there = versions_of(registry, flow)
     if version not in there:
@@ -157,7 +157,11 @@ def going_back(registry: Registry, flow: str, version: int, *, only: bool = Fals
     wanted_now = {name: desired.version if name == flow else read_flow(registry, name).desired.version for name in back}
     changed = {name: number for name, number in back.items() if wanted_now[name] != number}
     if not changed:
-        raise Refused(f"version {version} of flow {flow} is wanted already", remedy=f"see: scribengin history {flow}", code="version-same")
+        raise Refused(
+            f"version {version} is already the desired version of flow {flow}",
+            remedy=f"see: scribengin history {flow}",
+            code="version-same",
+        )
     return changed
 
 
@@ -174,12 +178,12 @@ def rollback(
     workflows: Workflows | None = None,
     columns: bool = False,
 ) -> dict[str, int]:
-    """Want another version that there was, code and flow together, in the state that is wanted now. Flows that were submitted as one with
-    that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew`, `how`,
-    `recut`, `workflows` and `columns` as in `apply_all`.
+    """Return to an earlier version, code and flow together, in the present desired state. Flows that were submitted as one with that
+    version return with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew`, `how`, `recut`,
+    `workflows` and `columns` as in `apply_all`.
 
-    Raises Refused where there is no such flow or version, it is wanted already, or an operation is under way; and `plan-refused` as
-    `apply_all`.
+    Raises Refused if there is no such flow or version, it is the desired version already, or an operation is under way; and `plan-refused`
+    as `apply_all`.
     """
 
     def attempt() -> dict[str, int]:
@@ -218,7 +222,7 @@ def _begun(
     by: str,
     now: str,
 ) -> Operation | None:
-    """The operation with which a version takes the place of `version`; None where it needs none."""
+    """The operation with which a version replaces `version`; None if it needs none."""
     if anew:
         return _renewal(anew, version, how, by, now)
     if recut is None:
@@ -230,31 +234,28 @@ def _begun(
 
 
 def _refuse_failed_readers(registry: Registry, flow: str, tiers: Sequence[str]) -> None:
-    """Raise Refused where one of the tiers that are to read their channels to the end has failed for good."""
+    """Raise Refused if one of the tiers that are to read their channels to the end has failed permanently."""
     for tier in tiers:
         run = read_known(registry, RUN(flow, tier))
         if run is not None and run.ended_at is not None and run.permanent:
             raise Refused(
-                f"flow {flow}: tier {tier} is to read all that waits in its channels before they go, and has failed: {run.cause}",
-                remedy=f"fix it, then: scribengin resume {flow}; and submit again when it runs",
+                f"flow {flow}: tier {tier} must read the backlog of its channels before they are removed, and has failed: {run.cause}",
+                remedy=f"fix the cause, then run: scribengin resume {flow}; submit again when the flow runs",
                 code="plan-refused",
             )
 
 
 def _renewal(anew: Sequence[tuple[str, str]], version: int, how: str, by: str, now: str) -> Operation:
-    """The operation by which Queries begin with a new checkpoint, done as `version`, which knows the old one."""
+    """The operation by which Queries start with a new checkpoint, done as `version`, which knows the old one."""
     tiers = tuple(dict.fromkeys(tier for tier, _ in anew))
     arguments: dict[str, Any] = {"how": how, "queries": [list(query) for query in anew]}
     return Operation(kind="renew", step="stop", tiers=tiers, version=version, arguments=arguments, by=by, at=now, since=now)
 
 
 def delete(registry: Registry, flow: str) -> None:
-    """Forget a flow that is stopped: its versions, what is wanted, how it stood, its limits. The numbers of its runs and the Terms of its
-    leases stay, so that a flow that gets its name later never gives one out twice, and so does what nobody here knows. Its state and its
-    packages stay too, and to which nodes its tiers are bound.
-
-    Raises Refused where there is no such flow, or it is not stopped.
-    """
+    """Delete a stopped flow: its versions, desired state, status, limits. The numbers of its runs and the Terms of its leases stay, so that
+    a later flow of that name never uses one twice, and so do records unknown to this version. Its state and its packages stay too, and so
+    do the bindings of its tiers to nodes. Raises Refused if there is no such flow, or it is not stopped."""
 
     def attempt() -> None:
         desired, status = registry.read(DESIRED(flow).path), read_flow(registry, flow).status
@@ -262,7 +263,7 @@ def delete(registry: Registry, flow: str) -> None:
             status is not None and status.state == "stopped" and isinstance(desired, RegistryEntry) and status.generation == desired.changed
         )
         if not at_rest or not isinstance(desired, RegistryEntry):
-            now = "not looked at yet" if status is None else status.state
+            now = "not reconciled yet" if status is None else status.state
             raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, records_of(registry, flow)))
 

@@ -1,4 +1,4 @@
-"""The processes that have served a flow's tiers: remembered as their runs are noted, with why each ended."""
+"""The processes that have served a flow's tiers: recorded as their runs are, with the cause of each end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _OF_A_TIER, _OF_A_FLOW = 10, 100
 _MOST_BYTES = 50_000
-"""of all that is kept of a flow: far below what a record may have"""
+"""limit of all that is kept of a flow, in bytes: far below the limit of a record"""
 _REASON = 300
 """characters of a cause or a remedy that are kept"""
 
 
 def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> Attempts:
-    """With what is known of a tier's run now; `holder` is what its lease says of who holds it. The oldest are forgotten."""
+    """The attempts with the present data of a tier's run; `holder` is the holder in its lease. The oldest are removed."""
     others = [each for each in before.last if (each.tier, each.number) != (tier, run.number)]
     known = next((each for each in before.last if (each.tier, each.number) == (tier, run.number)), None)
     attempt = known or AttemptRecord(tier=tier, number=run.number, asked_at=run.asked_at)
@@ -52,10 +52,8 @@ def read_attempts(registry: Registry, flow: str) -> list[dict[str, Any]]:
 
 
 def remembered(registry: Registry, flow: str, told: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """The newest first, as JSON; `state` is `running`, `ended`, or `replaced` where nobody saw how it ended. Works with no master alive.
-
-    `told` is what workers have said to this master of themselves: Batches, rows, and what failed inside; null where it does not know.
-    """
+    """The attempts as JSON, newest first; `state` is `running`, `ended`, or `replaced` if its end was not observed. It works without a
+    running master. `told` are the reports of workers to this master: Batches, rows, and failures inside; null if unknown."""
     stored = read_record(registry, ATTEMPTS(flow))
     last = stored.record.last if isinstance(stored, Stored) else ()
     newest = {tier: run.number for tier in {each.tier for each in last} if (run := _run(registry, flow, tier)) is not None}

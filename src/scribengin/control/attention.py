@@ -1,4 +1,4 @@
-"""Which flows a master must decide about now: most stand as they stood, and deciding of thousands costs a second."""
+"""Selects the flows about which a master must decide now: most are unchanged, and deciding about thousands takes a second."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from scribengin.control.world import FlowSeen, RunId, WorkerProcess, World
 
 ROUNDS = 10
-"""in so many looks each flow has its turn, though nothing says that it needs one"""
+"""the number of cycles in which each flow is selected once, even if nothing has changed"""
 
 
 class Attention:
-    """Remembers what was seen and decided last. A flow needs attention where it, one of its processes or any node has changed, where
-    something was decided about it last time (it may not have come about), and where time may change it."""
+    """Remembers what was last seen and decided. A flow is selected if it, one of its processes or any node has changed, if something was
+    decided about it last time (it may not have taken effect), and if time may change it."""
 
     def __init__(self, rounds: int = ROUNDS) -> None:
         """`rounds`: 0 for none."""
@@ -31,7 +31,7 @@ class Attention:
         self._busy: set[str] = set()
 
     def select(self, world: World) -> set[str]:
-        """The flows of this world that need it."""
+        """The flows of this world that are selected."""
         last = self._last
         if last is None or _takers(last) != _takers(world):
             return set(world.flows)
@@ -45,15 +45,15 @@ class Attention:
         return (changed | turn | late | pressed | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
 
     def note(self, world: World, selected: Iterable[str], actions: Iterable[Action]) -> None:
-        """What was decided of the selected flows."""
+        """Record what was decided about the selected flows."""
         self._last = world
         self._busy = {flow_of(action) for action in actions}
         self._busy |= {name for name in selected if _time_matters(world.flows[name])}
 
 
 def _takers(world: World) -> dict[str, bool]:
-    """The nodes, and whether they take workers. What room they have changes with each start, and matters to those who wait for a place:
-    they are looked at anyway."""
+    """The nodes, and whether they take workers. Their free resources change with each start, and matter only to flows that wait for a
+    place: these are selected anyway."""
     return {name: node.decommissioned for name, node in world.nodes.items()}
 
 
@@ -62,7 +62,7 @@ def _time_matters(flow: FlowSeen) -> bool:
 
 
 def _bands(world: World) -> dict[str, int]:
-    """Flow → where its delay stands to what it allows, of those that say what they allow; `standing` looks at no more."""
+    """Flow → its delay compared with `max_delay`, for those that have one; `standing` needs no more."""
     bands = {}
     for name, delay in world.delays.items():
         most_s = world.flows[name].watched.max_delay_s if name in world.flows else None
@@ -72,12 +72,12 @@ def _bands(world: World) -> dict[str, int]:
 
 
 def _is_pressed(world: World, flow: FlowSeen) -> bool:
-    """Whether what holds it back is another than is written."""
+    """Whether its throttling differs from what is written."""
     return is_news(flow.held_back, held_back(world, flow))
 
 
 def _flows_of(before: Mapping[RunId, WorkerProcess], now: Mapping[RunId, WorkerProcess]) -> set[str]:
-    """The flows of which a process has come, gone or changed."""
+    """The flows of which a process was added, removed or changed."""
     if before == now:
         return set()
     return {id_.flow for id_ in before.keys() | now.keys() if before.get(id_) != now.get(id_)}

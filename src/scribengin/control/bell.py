@@ -1,8 +1,9 @@
-"""The alerts of flows, looked at by the leading master and sent by threads of their own: a target that hangs or fails holds nobody up.
+"""The alert dispatcher: the leading master checks the alerts of flows, and threads send them: a target that hangs or fails blocks nothing
+else.
 
-Which alerts fire stands in the registry, and is written when everybody was told. So the next master goes on where the last one was: an
-alert is sent a second time only where a master ended between sending and writing, once at each such end. How long something must have been
-so before it fires counts anew from a take-over.
+The firing alerts are recorded in the registry after all targets were notified. So the next master continues where the last one was: an
+alert is sent a second time only if a master ended between sending and writing, once for each such end. The time for which a condition must
+hold starts from zero after a failover.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
 EVERY_S = 2.0
 _THREADS = 4
 _WAITING = 1_000
-"""notices that wait to be sent; more are only logged"""
+"""notices that wait to be sent; further ones are only logged"""
 
 
 class Bell:
-    """`look` is for the master's thread, the rest for any. `close` ends its threads, which finish what they are at by themselves."""
+    """`look` is for the master's thread, the rest for any. `close` ends its threads, which finish their current work."""
 
     def __init__(self, registry: Registry, board: Board, log: FilteringBoundLogger) -> None:
         self._registry = registry
@@ -51,7 +52,7 @@ class Bell:
         self._specs: dict[str, Mapping[str, AlertSpec]] = {}
         self._wanted_since: dict[str, float] = {}
         self._told: set[str] = set()
-        """flows of which all was sent, and what was is not written yet"""
+        """flows whose notices were all sent, but not recorded yet"""
         self._under_way: dict[str, int] = {}
         """flow → notices that are being sent"""
         self._term: Term | None = None
@@ -60,7 +61,7 @@ class Bell:
         self._sending = False
 
     def look(self, flows: Mapping[str, FlowSeen], term: Term) -> None:
-        """Where it is time: see which alerts fire now. Raises FencedError, Unreachable as the registry does."""
+        """Check which alerts fire now, if it is time. Raises FencedError, Unreachable as the registry does."""
         now = self._board.now()
         if term != self._term:  # newly come to lead: what others have told stands in the registry
             self._forget()
@@ -86,7 +87,7 @@ class Bell:
         return tuple((each["alert"], each["state"] == "firing") for each in self.standing(flow))
 
     def test(self, flow: str, alert: str | None = None) -> list[dict[str, Any]]:
-        """Send a test through each target of all its alerts, or of one; what came of each. Raises Refused where there is no such alert."""
+        """Send a test to each target of all its alerts, or of one; returns the result of each. Raises Refused if there is no such alert."""
         with self._lock:
             specs = self._specs.get(flow, {})
         if alert is not None and alert not in specs:
@@ -95,7 +96,7 @@ class Bell:
         found = []
         for name, spec in specs.items():
             if alert in (None, name):
-                notice = AlertNotice(flow, name, "test", spec.when, "a test: nothing has happened", moment_text(self._board.now()))
+                notice = AlertNotice(flow, name, "test", spec.when, "a test; no condition was met", moment_text(self._board.now()))
                 self._log.info("alert", message=str(notice))
                 found.append({"alert": name, "target": "log", "ok": True, "message": ""})
                 for target, send in _targets(spec, notice, tries_s=(0.0,)):
@@ -104,7 +105,7 @@ class Bell:
         return found
 
     def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         for _ in range(_THREADS):
             try:
                 self._queue.put_nowait(None)
@@ -177,7 +178,7 @@ class Bell:
         try:
             self._queue.put_nowait(job)
         except queue.Full:
-            self._log.warning("alert not delivered", message=f"{target}: {_WAITING:,} others wait; {notice}")
+            self._log.warning("alert not delivered", message=f"{target}: {_WAITING:,} notices are queued already; {notice}")
             self._sent(notice.flow)
 
     def _sent(self, flow: str) -> None:
@@ -239,8 +240,8 @@ def _targets(spec: AlertSpec, notice: AlertNotice, tries_s: tuple[float, ...] | 
 
 
 def _ended(before: AlertState, now: float) -> AlertState:
-    """Of a flow that is not wanted running: nothing is looked at."""
-    return before if before.standing == "quiet" else AlertState("quiet", now, "the flow is not wanted running")
+    """The alerts of a flow whose desired state is not running: none is checked."""
+    return before if before.standing == "quiet" else AlertState("quiet", now, "the flow's desired state is not running")
 
 
 def _as_json(name: str, spec: AlertSpec, state: AlertState) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which tiers run on which hosts, and which hosts take workers: what people ask of it, as registry writes, and how it stands."""
+"""Which tiers run on which hosts, and which hosts take workers: people's requests as registry writes, and the present bindings."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _COMMIT_WRITES = 100
 
 
 def nodes(registry: Registry) -> list[dict[str, Any]]:
-    """All hosts that have registered, by name, as JSON. `state` is `up`, `away` or `decommissioned`; `workers` are those that it has told
-    of, and not that they have ended."""
+    """All registered hosts, by name, as JSON. `state` is `up`, `away` or `decommissioned`; `workers` are those that it has reported, and
+    not reported as ended."""
     return [node_as_json(registry, name) for name in names(registry, HOSTS) if registry.read(HOST(name).path) is not None]
 
 
 def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = False) -> bool:
-    """Have the tier `FLOW.TIER` run on that host, and nowhere else; False where it is so already. `start`: want its flow running, too.
+    """Run the tier `FLOW.TIER` on that host only; False if it is so already. `start`: also set the desired state of its flow to running. It
+    is one write: the tier is bound to one host at each moment.
 
-    One write: the tier is bound to one host at each moment. Raises Refused where there is no such tier, no such host, or the host takes no
-    workers.
+    Raises Refused if there is no such tier, no such host, or the host takes no workers.
     """
     flow, tier = _parts(node)
 
@@ -63,7 +63,7 @@ def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = Fal
         if registry.read(DECOMMISSIONED(host).path) is not None:
             raise Refused(
                 f"node {host} is decommissioned: it takes no workers",
-                remedy=f"take it back: scribengin decommission {host} --undo",
+                remedy=f"to undo this, run: scribengin decommission {host} --undo",
                 code="node-decommissioned",
             )
         writes = _unbound(registry, node, but=host)
@@ -79,7 +79,7 @@ def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = Fal
 
 
 def unbind(registry: Registry, node: str) -> bool:
-    """Let the tier `FLOW.TIER` run anywhere; False where it may already. It stays where it is."""
+    """Allow the tier `FLOW.TIER` to run anywhere; False if that is so already. It stays where it is."""
     _parts(node)
 
     def attempt() -> bool:
@@ -92,8 +92,8 @@ def unbind(registry: Registry, node: str) -> bool:
 
 
 def decommission(registry: Registry, host: str, *, by: str) -> bool:
-    """Give a host no new workers; those that it has end in order and go on elsewhere, where another one can take them. False where it is so
-    already. Raises Refused where there is no such host."""
+    """Decommission a host: it gets no new workers, and its workers end gracefully and continue elsewhere, if another host can take them.
+    False if it is so already. Raises Refused if there is no such host."""
     _check_host(registry, host)
 
     def attempt() -> bool:
@@ -106,7 +106,7 @@ def decommission(registry: Registry, host: str, *, by: str) -> bool:
 
 
 def recommission(registry: Registry, host: str) -> bool:
-    """Let a host take workers again; False where it may already. Raises Refused where there is no such host."""
+    """Allow a host to take workers again; False if it may already. Raises Refused if there is no such host."""
     _check_host(registry, host)
 
     def attempt() -> bool:
@@ -119,16 +119,14 @@ def recommission(registry: Registry, host: str) -> bool:
 
 
 def forget(registry: Registry, host: str) -> None:
-    """Forget a host that is gone for good: what it was asked, what it has told, what was bound to it. Registered again it is a new one.
-
-    Raises Refused where there is no such host, or it is up.
-    """
+    """Remove a host that is gone: its orders, its reports, its bindings. If it registers again it is a new one. Raises Refused if there is
+    no such host, or it is up."""
     _check_host(registry, host)
     up = registry.read(HOST_UP(host).path)
     if up is not None and up.session:
         raise Refused(
             f"node {host} is up",
-            remedy=f"let its workers go elsewhere: scribengin decommission {host} --wait; then end `scribengin node` there",
+            remedy=f"move its workers away: scribengin decommission {host} --wait; then stop `scribengin node` there",
             code="node-up",
         )
     folders = [f"{HOSTS}/{host}/{name}" for name in ("orders", "seen", "lns")]
@@ -143,7 +141,7 @@ def forget(registry: Registry, host: str) -> None:
 
 
 def workers_on(registry: Registry, host: str) -> list[str]:
-    """The workers that run on a host, or are ordered there, as far as it has told."""
+    """The workers that run on a host, or are ordered there, as far as it has reported."""
     found = []
     for worker in sorted({*names(registry, f"{HOSTS}/{host}/orders"), *names(registry, f"{HOSTS}/{host}/seen")}):
         seen, order = read_record(registry, WORKER_SEEN(host, worker)), registry.read(WORKER_ORDER(host, worker).path)
@@ -177,7 +175,7 @@ def node_as_json(registry: Registry, name: str) -> dict[str, Any]:
 
 
 def _unbound(registry: Registry, node: str, *, but: str = "") -> list[Write]:
-    """The writes that take a tier from the hosts that it is bound to."""
+    """The writes that unbind a tier from its hosts."""
     bound = [name for name in names(registry, HOSTS) if name != but and node in registry.children(f"{HOSTS}/{name}/lns")]
     return [Delete(MAPPED(name, node).path) for name in bound]
 
@@ -188,7 +186,9 @@ def _parts(node: str) -> tuple[str, str]:
         MAPPED("any", node)
     except ValueError:
         raise Refused(
-            f'"{node}" names no tier', remedy="write FLOW.TIER; the tier of a flow that is not cut is main", code="tier-unknown"
+            f'"{node}" is not a valid name of a tier',
+            remedy="write FLOW.TIER; a flow that is not split into tiers has one tier, main",
+            code="tier-unknown",
         ) from None
     assert dot
     return flow, tier
@@ -201,6 +201,6 @@ def _check_host(registry: Registry, host: str) -> None:
 
 
 def unknown_node(host: str, known: Sequence[str]) -> Refused:
-    """The error for a name that nobody has registered."""
+    """The error for an unregistered name."""
     near = did_you_mean(host, known) or "see: scribengin nodes; start one there: scribengin node --registry ADDRESS"
     return Refused(f'there is no node "{host}"', remedy=near, code="node-unknown")

@@ -1,4 +1,4 @@
-"""Which tier is bound to which node, as the records below `physicalnodes/` say; and which of them are refused, and why."""
+"""Which tier is bound to which node, by the records below `physicalnodes/`; and which of these are refused, and why."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """Flow → tier → node; flow → what is refused of it; and flow → (node, worker) of those that are shown to run there."""
+    """Flow → tier → node; flow → its refused bindings; and flow → (node, worker) of those that are shown to run there."""
 
     bound: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     refused: Mapping[str, Refusals] = field(default_factory=dict)
     hosted: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
 
     def differ(self, other: Bindings) -> set[str]:
-        """The flows of which they say something else."""
+        """The flows for which they differ."""
         return {
             flow
             for mine, theirs in ((self.bound, other.bound), (self.refused, other.refused), (self.hosted, other.hosted))
@@ -36,8 +36,8 @@ class Bindings:
 
 
 def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
-    """As they are. Of several nodes that a tier is bound to, the one that was said first holds; one is known that has registered itself, or
-    that a launcher of this master stands for. Names that fit nothing are left alone."""
+    """Read the bindings. If a tier is bound to several nodes, the one written first applies. A node is known if it has registered, or if a
+    launcher of this master represents it. Invalid names are left unchanged."""
     hosts = [host for host in mirror.children(HOSTS) if HOST.fits(host)]
     mirror.fetch([HOST(host).path for host in hosts], [f"{HOSTS}/{host}/lns" for host in hosts])
     there = [(host, node) for host in hosts for node in mirror.children(f"{HOSTS}/{host}/lns") if MAPPED.fits(host, node)]
@@ -56,7 +56,7 @@ def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
         if host not in known:
             names = ", ".join(known) or "none"
             why, remedy = (
-                f"binds to node {host}, which has never registered; there are: {names}",
+                f"binds to node {host}, which has never registered; known nodes: {names}",
                 "bind it to one of these, or start the node",
             )
         elif isinstance(stored, Stored) and raw is not None:
@@ -73,7 +73,7 @@ def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
         first = bound.setdefault(flow, {}).setdefault(tier, host)
         if first != host:
             path = MAPPED(host, node).path
-            why = f"binds {node} to {host}; it is bound to {first} already"
+            why = f"binds {node} to {host}, but it is already bound to {first}"
             refused.setdefault(flow, {})[path] = refusal(mirror.read(path), why, f"remove it, or {shown(MAPPED(first, node).path)}")
     return Bindings(bound, refused, hosted)
 

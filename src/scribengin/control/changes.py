@@ -1,4 +1,4 @@
-"""What a submission changes against what is wanted of a flow now, and how each change takes effect."""
+"""The changes that a submission makes to the desired version of a flow, and how each takes effect."""
 
 from __future__ import annotations
 
@@ -32,20 +32,19 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 Effect = Literal["in place", "next Batch", "restart", "drain", "new checkpoint", "refused"]
-"""How a change takes effect, the mildest first. `in place`: nothing that runs is touched. `next Batch`: the workers go on with it between
-two Batches. `restart`: the workers end after the Batches under way, others take over; positions and state are kept. `drain`: as `restart`,
-and before that the version that runs reads all that waits in channels which go. `new checkpoint`: what
-a Query remembers would mean something else, so that it begins anew. `refused`: it cannot be done as things are; the remedy says what to do
-first."""
+"""How a change takes effect, the mildest first. `in place`: running workers are not touched. `next Batch`: the workers continue with it
+between two Batches. `restart`: the workers end after the current Batches, others take over; positions and state are kept. `drain`: as
+`restart`, but first the running version reads the backlog of channels that are removed. `new checkpoint`: a Query's state would mean
+something else, so that it starts with an empty one. `refused`: it cannot be done now; the remedy says what to do first."""
 
 
 _PACE = {"limit", "high_water", "low_water", "capacity"}
-"""of an edge: what holds back its feeder"""
+"""settings of an edge that throttle its upstream tier"""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowChange:
-    """One change. `what` names it: `query kept`, `source orders`, `code`; `nodes` are the flow's nodes that it is about."""
+    """One change. `what` names it: `query kept`, `source orders`, `code`; `nodes` are the nodes of the flow that it concerns."""
 
     what: str
     effect: Effect
@@ -60,8 +59,8 @@ class FlowChange:
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """A Query that needs a new checkpoint. `read`: source → rows that it has read; `written`: sink → rows that it has put there. Begun from
-    the start these are read again, and stand there twice; begun where it is, what it remembers of them is lost."""
+    """A Query that needs a new checkpoint. `read`: source → rows that it has read; `written`: sink → rows that it has written. If it starts
+    from the beginning, these are read again and duplicated in the sink; if it continues from its position, its state for them is lost."""
 
     tier: str
     query: str
@@ -70,16 +69,16 @@ class Anew:
 
     @property
     def again(self) -> str:
-        """For people: what is read and written twice from the start."""
+        """For people: what is read and written twice if it starts from the beginning."""
         read = [f"{rows:,} rows of source {source}" for source, rows in self.read.items()]
         written = [f"up to {rows:,} rows of sink {sink}" for sink, rows in self.written.items()]
         return f"{listed(read) or 'nothing'} {'are' if read else 'is'} read again, {listed(written) or 'nothing'} may be duplicated"
 
     @property
     def lost(self) -> str:
-        """For people: what is lost where it begins at the present positions."""
+        """For people: what is lost if it continues from the present positions."""
         read = [f"{rows:,} rows of source {source}" for source, rows in self.read.items()]
-        return f"what it remembers of {listed(read) or 'its sources'} is lost, and no row of them is read again"
+        return f"its state for {listed(read) or 'its sources'} is discarded, and no row of them is read again"
 
     def as_json(self) -> dict[str, Any]:
         """One object."""
@@ -89,8 +88,8 @@ class Anew:
 
 @dataclass(frozen=True, slots=True)
 class Recut:
-    """What the version that runs does before a flow that is cut otherwise goes on: `tiers` read all that waits in their channels, and a
-    worker of tier `mover` moves the Queries. `feeders` of each of its tiers, as it is cut now."""
+    """What the running version does before a flow with a new tier layout continues: `tiers` read the backlog of their channels, and a
+    worker of tier `mover` moves the Queries. `feeders`: the upstream tiers of each of its tiers, in the present layout."""
 
     mover: str
     tiers: tuple[str, ...]
@@ -99,7 +98,7 @@ class Recut:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All changes of one flow; none where just this is wanted already. `version` is what is wanted now, 0 where nothing is."""
+    """All changes of one flow; none if this is the desired version already. `version` is the desired version now, 0 if there is none."""
 
     flow: str
     version: int
@@ -109,7 +108,7 @@ class Compared:
 
     @property
     def effect(self) -> Effect | None:
-        """The hardest of all; None where nothing changes."""
+        """The strongest of all effects; None if nothing changes."""
         order = get_args(Effect)
         return max((change.effect for change in self.changes), key=order.index, default=None)
 
@@ -126,15 +125,15 @@ class Compared:
 
 
 def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec | None, *, runs: bool, packages: PackageStore) -> Compared:
-    """Compare what would come, prepared over the flow's state, with version `version`, whose Spec is `spec`; None where nothing is wanted
-    of the flow. `runs`: it is wanted to run. Looks at packages and state, changes nothing.
+    """Compare a submission, prepared over the flow's state, with version `version`, whose Spec is `spec`; None if the flow has no desired
+    state. `runs`: its desired state is running. Reads packages and state, changes nothing.
 
     Raises Refused while the flow's Queries are moved to other tiers.
     """
     if spec is None:
         return _first(submission, new)
     if same_as(spec, submission):
-        again = () if runs else (FlowChange("flow", "in place", f"is wanted to run again, as version {version}"),)
+        again = () if runs else (FlowChange("flow", "in place", f"runs again, as version {version}"),)
         return Compared(submission.flow, version, again)
     old = _planned(spec, packages, new.root)
     recut = None if old is None else _recut(new, old, spec)
@@ -146,18 +145,18 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
         found += _rest(old.plan.flow, new.plan.flow)
     if (spec.base, spec.path) != (submission.base, submission.path):
         where = f"{submission.path}, with data in {submission.base}"
-        found.append(FlowChange("place", "restart", f"the flow is taken from {where}; before from {spec.path}, with data in {spec.base}"))
+        found.append(FlowChange("place", "restart", f"the flow file is now {where}; before, it was {spec.path}, with data in {spec.base}"))
     if not found:
-        found = [FlowChange("text", "in place", "the files differ, and mean the same")]
+        found = [FlowChange("text", "in place", "the files differ, but the flow is the same")]
     if recut is not None and anew:
-        says = "the way in which it is cut changes, and what its Queries remember: both in one step cannot be done"
-        found.append(FlowChange("flow", "refused", says, "change one after the other"))
+        says = "its tier layout and the state of its Queries both change; one step cannot change both"
+        found.append(FlowChange("flow", "refused", says, "apply the two changes one after the other"))
     return Compared(submission.flow, version, tuple(found), anew, recut)
 
 
 def _recut(new: PreparedFlow, old: PreparedFlow, spec: Spec) -> Recut | None:
-    """What is to be done before Queries go on in other places, where the version that is wanted can do it: nothing where none moves, or
-    where another version wrote what lies there. Workers that start side by side would each wait for the leases that the others hold."""
+    """What must be done before Queries continue in other tiers, if the desired version can do it: nothing if none moves, or if another
+    version wrote the state. Workers that start side by side would each wait for the leases that the others hold."""
     changes, moves = changes_and_moves(new)
     going = {channel.name for channel in changes.channels if channel.drains}
     moving = {query.tier for arrival in moves.arrivals for query in (*arrival.after, *arrival.through)}
@@ -174,14 +173,14 @@ def _recut(new: PreparedFlow, old: PreparedFlow, spec: Spec) -> Recut | None:
 
 
 def _first(submission: Submission, new: PreparedFlow) -> Compared:
-    """A flow of which nothing is wanted. State from an earlier life is gone on with."""
+    """The changes of a flow without a desired state. State of an earlier flow of this name is continued."""
     changes, anew = _against_state(new)
     begins = [change for change in changes if change.effect != "restart"]
-    return Compared(submission.flow, 0, (FlowChange("flow", "restart", "is new here, and starts"), *begins), anew)
+    return Compared(submission.flow, 0, (FlowChange("flow", "restart", "is new and starts"), *begins), anew)
 
 
 def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | None:
-    """What is wanted now, planned; None where this host cannot do that any more: its package is gone, or its rules have changed."""
+    """The desired version, planned; None if this host can no longer do that: its package is gone, or the rules have changed."""
     try:
         return prepare(packages.get(spec.package) / spec.path, state=state, base=Path(spec.base))
     except (Refused, InputError):
@@ -191,7 +190,7 @@ def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | 
 def _against_state(
     new: PreparedFlow, old: PreparedFlow | None = None, *, drained: bool = False
 ) -> tuple[list[FlowChange], tuple[Anew, ...]]:
-    """`drained`: all that waits in channels which go is read before."""
+    """The changes by the state. `drained`: the backlog of channels that are removed is read before."""
     changes, moves = changes_and_moves(new, drained=drained)
     before = _meanings(old)
     unchanged = {key for key, meaning in _meanings(new).items() if before.get(key) == meaning}
@@ -206,7 +205,7 @@ def _against_state(
             each = _anew(new, query)
             anew.append(each)
             says = f"{query.says}. From the start: {each.again}. From here: {each.lost}"
-            remedy = "apply --accept again (from the start) or --accept lost (from here); or undo the change"
+            remedy = "pass --accept again (from the start) or --accept lost (from here), or undo the change"
             found.append(FlowChange(f"query {query.label}", "new checkpoint", says, remedy, nodes))
         else:
             effect: Effect = "refused" if query.fate == "refused" else "restart"
@@ -216,7 +215,7 @@ def _against_state(
         effect = "refused" if channel.fate == "refused" else "next Batch" if paced else "restart"
         says = channel.says
         if drained and channel.drains:
-            effect, says = "drain", "its feeder stops, and all that waits in it is read, before the flow goes on as it is cut then"
+            effect, says = "drain", "the upstream tier stops and the backlog is read before the flow continues with the new tier layout"
         found.append(FlowChange(f"channel {channel.name}", effect, says, channel.remedy))
     return found, tuple(anew)
 
@@ -239,14 +238,14 @@ def _tiers(submission: Submission, spec: Spec) -> Iterator[FlowChange]:
     for tier, wanted in scaled_tiers(submission.tiers, spec.scaled).items():
         before = there.get(tier)
         if before is None:
-            yield FlowChange(f"tier {tier}", "restart", "is new: a worker of its own serves it")
+            yield FlowChange(f"tier {tier}", "restart", "is new; it gets a worker of its own")
         elif before != wanted:
             old, now = before.dump(), wanted.dump()
             keys = [key for key in {**old, **now} if old.get(key) != now.get(key)]
             says = listed([f"{key} {old.get(key, 'default')} -> {now.get(key, 'default')}" for key in keys])
             yield FlowChange(f"tier {tier}", "restart", says)
     for tier in spec.tiers.keys() - submission.tiers.keys():
-        yield FlowChange(f"tier {tier}", "restart", "goes: its worker ends after the Batches under way, before the others start")
+        yield FlowChange(f"tier {tier}", "restart", "is removed; its worker ends after the current Batches, before the others start")
 
 
 def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterator[FlowChange]:
@@ -254,7 +253,7 @@ def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterato
     try:
         old = packages.read(spec.package).content
     except Refused:
-        yield FlowChange("code", "restart", f"what ran came in package {spec.package[:12]}, which is not here any more")
+        yield FlowChange("code", "restart", f"the package of the running version, {spec.package[:12]}, is no longer available")
         return
     new = packages.read(submission.package).content
     flows = {spec.path, submission.path}
@@ -262,17 +261,17 @@ def _code(submission: Submission, spec: Spec, packages: PackageStore) -> Iterato
     files += [name for name in flows if name.endswith(".py") and old.get(name) != new.get(name)]
     if files:
         yield FlowChange(
-            "code", "restart", f"{listed(files)} {'differ' if len(files) > 1 else 'differs'}: new processes load what has come"
+            "code", "restart", f"{listed(files)} {'differ' if len(files) > 1 else 'differs'}: new processes load the new files"
         )
 
 
 def _is_loaded(name: str) -> bool:
-    """False for what does not reach a worker: another flow's YAML file, the manifest."""
+    """False for files that do not reach a worker: another flow's YAML file, the manifest."""
     return not name.endswith((".yaml", ".yml")) and name != "scribengin-package.json"
 
 
 def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[FlowChange]:
-    """Nodes whose definition differs without another meaning of the Query: how much at once, how often."""
+    """Nodes whose definition differs without changing the meaning of the Query, such as batch sizes and intervals."""
     sections: tuple[tuple[str, Mapping[str, Any], Mapping[str, Any]], ...] = (
         ("source", old.sources, new.sources),
         ("step", old.steps, new.steps),
@@ -285,11 +284,11 @@ def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[FlowChange]:
                 yield FlowChange(f"{kind} {id_}", effect, _says(before[id_], node), nodes=(id_,))
         for id_ in [*(after.keys() - before.keys()), *(before.keys() - after.keys())]:
             if id_ not in told:
-                yield FlowChange(f"{kind} {id_}", "restart", "is new" if id_ in after else "goes", nodes=(id_,))
+                yield FlowChange(f"{kind} {id_}", "restart", "is new" if id_ in after else "is removed", nodes=(id_,))
 
 
 def _paced(before: Any, after: Any) -> bool:
-    """True where the two differ only in how much at once, or how often."""
+    """True if the two differ only in batch size or interval."""
     if not isinstance(after, Source | Sink) or not isinstance(before, Source | Sink) or before.type != after.type:
         return False
     types = catalog.source_types() if isinstance(after, Source) else catalog.sink_types()
@@ -315,30 +314,30 @@ def _says(before: Any, after: Any) -> str:
 
 def _rest(old: Flow, new: Flow) -> Iterator[FlowChange]:
     if old.about != new.about:
-        yield FlowChange("about", "in place", "is said otherwise")
+        yield FlowChange("about", "in place", "the description changes")
     if old.labels != new.labels:
-        yield FlowChange("labels", "in place", "are others from now on")
+        yield FlowChange("labels", "in place", "the labels change")
     if old.max_delay_s != new.max_delay_s:
         said = "none" if new.max_delay_s is None else show_duration_exactly(new.max_delay_s)
-        yield FlowChange("max_delay", "in place", f"is {said} from now on")
+        yield FlowChange("max_delay", "in place", f"becomes {said}")
     if old.max_dead != new.max_dead:
-        yield FlowChange("max_dead", "restart", "is another from now on" if new.max_dead else "is removed from now on")
+        yield FlowChange("max_dead", "restart", "changes" if new.max_dead else "is removed")
     if old.alerts != new.alerts:
         names = [name for name in {**old.alerts, **new.alerts} if old.alerts.get(name) != new.alerts.get(name)]
-        yield FlowChange("alerts", "in place", f"{listed(names)} {'are others' if len(names) > 1 else 'is another'} from now on")
+        yield FlowChange("alerts", "in place", f"{listed(names)} {'change' if len(names) > 1 else 'changes'}")
     if old.defaults != new.defaults:
         paced = replace(old.defaults, trigger_s=0.0) == replace(new.defaults, trigger_s=0.0)
-        yield FlowChange("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "are others than before")
+        yield FlowChange("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "the defaults change")
     for name in {**old.edges, **new.edges}:
         before, after = old.edges.get(name), new.edges.get(name)
         if before != after:
             paced = _without_pace(before) == _without_pace(after)
             yield FlowChange(
-                f"edge {name}", "next Batch" if paced else "restart", "limit or water marks differ" if paced else "its properties differ"
+                f"edge {name}", "next Batch" if paced else "restart", "limit or thresholds differ" if paced else "its properties differ"
             )
     for part in ("groups", "tiers"):
         if getattr(old, part) != getattr(new, part):
-            yield FlowChange(part, "restart", "are others than before")
+            yield FlowChange(part, "restart", f"the {part} change")
 
 
 def _without_pace(edge: EdgeProperties | None) -> EdgeProperties:

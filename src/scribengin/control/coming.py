@@ -1,4 +1,4 @@
-"""What comes when a tier's worker is lost, as JSON: when the next one starts, and who waits to take over."""
+"""What happens when a tier's worker is lost, as JSON: when the next one starts, and which standby can take over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:
-    """Who waits, where, and whether it is ready."""
+    """The standby, its node, and whether it is ready."""
     mine = report if report is not None and report.run == spare.number else None
     return {
         "worker": f"{flow}.{tier}-{spare.number}",
@@ -24,7 +24,7 @@ def described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> 
 
 
 def next_start(run: Run | None, wish: TierWish | None, report: Report | None) -> str | None:
-    """When the successor of a worker that has ended starts, ISO 8601; None where none does by itself."""
+    """When the successor of a worker that has ended starts, ISO 8601; None if none starts automatically."""
     tier = ObservedTier("", wish=wish, run=run, report=report)
     if run is None or wish is None or run.ended_at is None or not needs_worker(tier):
         return None

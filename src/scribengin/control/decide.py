@@ -1,4 +1,4 @@
-"""`decide`: from one look at the world to what to do now. No I/O, no clock of its own; the same world gives the same actions."""
+"""`decide`: from one observation of the world to the actions now. No I/O, no clock of its own; the same world gives the same actions."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 
 def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
-    """What to do now, in the order in which to do it. Nothing is done twice in one cycle that depends on the outcome of a first: the next
-    look shows it. `only`: of which flows; for the others there is nothing to do (`attention`)."""
+    """The actions now, in the order in which to perform them. One cycle has no second action that depends on the outcome of a first: the
+    next observation shows it. `only`: the flows to decide about; for the others there is nothing to do (`attention`)."""
     load = load_of(world.processes)
     actions: list[Action] = list(orphans(world))
     left = {(action.run.flow, action.run.tier) for action in actions if isinstance(action, Kill)}
@@ -68,7 +68,8 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
 
 
 def _shown(world: World, flow: FlowSeen, tiers: Mapping[str, ObservedTier]) -> Iterator[Action]:
-    """What says at each node which workers of the flow run there. A node that has never registered has no records of its own yet."""
+    """The actions that show at each node which workers of the flow run there. A node that has never registered has no records of its own
+    yet."""
     serving: dict[tuple[str, str], Run] = {}
     for name, tier in tiers.items():
         if (run := tier.run) is not None and run.leased and run.ended_at is None:
@@ -137,10 +138,10 @@ def _for_flow(
 
 
 def _may_start(flow: FlowSeen, tier: ObservedTier, admission: QuotaAdmission) -> bool:
-    """Whether quotas let a worker start that was not ordered yet; of a helper it is known only now."""
+    """Whether quotas let a worker start that was not ordered yet; for a helper this is known only now."""
     return flow.name not in admission.waits and (not is_helper(tier.tier) or admission.takes_spare(flow, tier))
 
 
 def _is_new(run: Run, known: Run | None) -> bool:
-    """Whether a start is of a process that was not ordered yet; one that was is asked for again, whatever a quota says by now."""
+    """Whether a start is of a process that was not ordered yet; one that was ordered is ordered again, whatever a quota allows by now."""
     return known is None or run.number != known.number

@@ -1,4 +1,4 @@
-"""What goes when a flow is deleted, and what stays: numbers that must never be given out twice, and what nobody here knows."""
+"""What is removed when a flow is deleted, and what stays: numbers that must never be used twice, and unknown records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STAY = (RUN, LEASE, LEASE_TERM)
 
 
 def records_of(registry: Registry, flow: str) -> list[str]:
-    """The paths of all that goes with a flow but what is wanted of it, those below others first."""
+    """The paths of all that is removed with a flow except its desired state, deepest first."""
     nodes = [f"logicalnodes/{name}" for name in registry.children("logicalnodes") if name.partition(".")[0] == flow]
     roots = [f"flows/{flow}", *nodes, f"acks/{flow}", LIMIT(flow).path, WORKERS(flow).path]
     children: dict[str, list[str]] = {}
@@ -40,7 +40,7 @@ def _goes(path: str) -> bool:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether records of the tree lie below it."""
+    """Whether the tree has records below it."""
     above = {branch.path.rpartition("/")[0] for branch in TREE}
     above |= {path.rpartition("/")[0] for path in above}
     return any(replace(TREE[0], path=each).matches(path) for each in above)

@@ -1,4 +1,4 @@
-"""Brings a notice of an alert to where the flow file says: a webhook, a command. Each within its time, whatever happens there."""
+"""Delivers a notice of an alert to its target in the flow file: a webhook, a command. Each has a time limit, whatever happens there."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from scribengin.watching.alerts import AlertNotice
 
 WEBHOOK_S, COMMAND_S = 10.0, 30.0
-"""for one try; for a command in all"""
+"""seconds for one try of a webhook; for a command in all"""
 TRIES_S = (0.0, 2.0, 10.0)
-"""how long is waited before each try of a webhook"""
+"""seconds before each try of a webhook"""
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER")
-"""of the master's environment: the rest may hold secrets"""
+"""the passed variables of the master's environment: the rest may hold secrets"""
 
 
 def post(url: str, notice: AlertNotice, tries_s: Sequence[float] = TRIES_S) -> str:
-    """POST it as JSON until a 2xx comes; the reason of the last try where none has come, else an empty text."""
+    """POST it as JSON until a 2xx answer; returns the reason of the last try if there was none, else an empty text."""
     why = ""
     for wait_s in tries_s:
         time.sleep(wait_s)
@@ -42,9 +42,8 @@ def post(url: str, notice: AlertNotice, tries_s: Sequence[float] = TRIES_S) -> s
 
 
 def execute(command: Sequence[str], notice: AlertNotice, limit_s: float = COMMAND_S) -> str:
-    """Run the program, without a shell; why it failed, else an empty text. With all that it has started it is killed after `limit_s`.
-
-    Its environment: SCRIBENGIN_ALERT_FLOW, _NAME, _STATE, _WHEN, _VALUE, _AT, and what a program needs of the master's.
+    """Run the program, without a shell; returns why it failed, else an empty text. It is killed with all processes that it started after
+    `limit_s` seconds. Its environment: SCRIBENGIN_ALERT_FLOW, _NAME, _STATE, _WHEN, _VALUE, _AT, and what a program needs of the master's.
     """
     facts = {"FLOW": notice.flow, "NAME": notice.alert, "STATE": notice.state, "WHEN": notice.when, "VALUE": notice.value, "AT": notice.at}
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -65,5 +64,5 @@ def execute(command: Sequence[str], notice: AlertNotice, limit_s: float = COMMAN
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return f"it had not ended after {limit_s:g} s, and was killed"
+        return f"it did not end within {limit_s:g} s and was killed"
     return f"it ended with status {status}" if status else ""

@@ -1,7 +1,7 @@
-"""The hosts of a registry, each a launcher: the leader writes what it asks of one, the host's agent (`hosts/agent.py`) what it sees.
+"""The hosts of a registry, each as a launcher: the leader writes its orders, the host's agent (`hosts/agent.py`) its reports.
 
-Nothing of an order is a command or a secret: the worker's id, and what it may use. The host makes the rest itself. One record a worker and
-side keeps them small, whatever the number of workers.
+An order contains no command and no secret: only the worker's id, and its resources. The host makes the rest itself. One record per worker
+and side keeps them small, whatever the number of workers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HostLauncher:
-    """The launcher of one host, for the leading master: its writes are under the Term that `term` gives. For the mirror's thread alone."""
+    """The launcher of one host, for the leading master: its writes are under the Term that `term` returns. For the mirror's thread only."""
 
     def __init__(self, name: str, registry: Registry, mirror: Mirror, term: Callable[[], Term]) -> None:
         self._name = name
@@ -38,9 +38,9 @@ class HostLauncher:
         self._orders, self._seen = f"{HOSTS}/{name}/orders", f"{HOSTS}/{name}/seen"
 
     def start(self, order: LaunchOrder) -> None:
-        """As the contract says. Raises ValueError where a secret would have to travel. Where the host refuses it, `look` says so."""
+        """As in the contract. Raises ValueError if a secret would have to be sent. If the host refuses it, `look` reports that."""
         if order.secrets or any(isinstance(value, Secret) for value in order.spark.values()):
-            raise ValueError(f"{order.worker}: no secret goes through the registry")
+            raise ValueError(f"{order.worker}: secrets are not sent through the registry")
         self._check_up()
         if self._order(order.worker) is not None:
             return
@@ -67,7 +67,7 @@ class HostLauncher:
             self._write(worker, replace(order, grace_s=grace_s))
 
     def kill(self, worker: str) -> None:
-        """As the contract says; done by the host as soon as it is there again, where it is not."""
+        """As in the contract; if the host is unavailable, it does it when it is back."""
         order = self._order(worker)
         if order is None and self._seen_record(worker) is None:
             return
@@ -75,7 +75,7 @@ class HostLauncher:
             self._write(worker, replace(order or WorkerOrder(ask="kill"), ask="kill"))
 
     def look(self) -> list[ObservedWorker]:
-        """As the contract says: what the host has written last. Raises Unreachable where its agent is not there."""
+        """As in the contract: the host's last report. Raises Unreachable if its agent does not run."""
         self._check_up()
         there = {*self._mirror.children(self._orders), *self._mirror.children(self._seen)}
         workers = sorted(worker for worker in there if WORKER_ORDER.fits(self._name, worker))
@@ -89,7 +89,7 @@ class HostLauncher:
         return tuple(f"{self._name}:{path}" for path in seen.logs) if seen is not None else ()
 
     def forget(self, worker: str) -> None:
-        """As the contract says. The host forgets it when it finds that nothing is asked of it any more."""
+        """As in the contract. The host forgets the worker when it finds no order for it."""
         seen = self._seen_record(worker)
         path = WORKER_ORDER(self._name, worker).path
         there = self._mirror.read(path)
@@ -101,13 +101,13 @@ class HostLauncher:
             self._mirror.forget(path)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is held."""
 
     def _check_up(self) -> None:
         there = self._mirror.read(HOST_UP(self._name).path)
         if there is None or not there.session:
             raise Unreachable(
-                f"node {self._name} does not answer: its agent is not there",
+                f"node {self._name} does not answer: its agent is not running",
                 remedy=f"start it: scribengin node --name {self._name} --registry ADDRESS",
             )
 
@@ -126,7 +126,7 @@ class HostLauncher:
         return there.made if isinstance(there, RegistryEntry) else 0
 
     def _order(self, worker: str) -> WorkerOrder | None:
-        """None also where it says nothing: then it is written anew."""
+        """The order; None also for an invalid record: it is then replaced."""
         found = self._mirror.stored(WORKER_ORDER(self._name, worker))
         return found.record if isinstance(found, Stored) else None
 
@@ -149,8 +149,8 @@ def _seen(worker: str, digest: str, seen: WorkerSeen, *, stopping: bool) -> Obse
 
 
 class Fleet(Mapping[str, Launcher]):
-    """Host → its launcher: those that this process has itself, and all that have registered. Hosts come and go; a name that nobody has
-    registered has a launcher too, which does not answer."""
+    """Host → its launcher: those of this process, and all registered ones. Hosts come and go; an unregistered name has a launcher too,
+    which does not answer."""
 
     def __init__(self, registry: Registry, mirror: Mirror, term: Callable[[], Term], own: Mapping[str, Launcher]) -> None:
         self._registry = registry

@@ -1,9 +1,8 @@
-"""Flow files that people write into the registry, `flows/<flow>/file`: each text is taken up once, as `apply` takes a file, or refused
-beside it.
+"""Flow files that people write into the registry, `flows/<flow>/file`: each text is applied once, as `apply` applies a file, or refused.
 
-What was taken is noted in the record `taken`, by the same commit that makes the version: so a master that is killed in between, or one that
-follows it, neither loses a text nor takes one twice, and a version that a verb makes afterwards stays. What is refused is noted there too,
-and stands in the flow's status until the text is another one.
+The applied text is recorded in `taken`, by the same commit that makes the version: so a master that is killed in between, or its successor,
+neither loses a text nor applies one twice, and a version that a command makes afterwards stays. A refused text is recorded there too, and
+shown in the flow's status until the text changes.
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ if TYPE_CHECKING:
     Planning = Callable[[str, FlowFile], tuple[PlannedTopology, list[Submission]]]
 
 REMOVED = 0
-"""in place of a revision: the text of a flow that never had a version is gone, and what was said of it goes too"""
+"""in place of a revision: the text of a flow that never had a version was removed, and its record is removed too"""
 _PASSING = frozenset({"operation-under-way", "plan-stale", "state-elsewhere", "too-many", "registry-conflict"})
-"""codes of what may be otherwise in a while, with the same text"""
+"""codes of problems that may pass, with the same text"""
 _FIRST_S, _LAST_S = 1.0, 30.0
-"""between two tries of a text that what passes keeps from being taken"""
+"""seconds between two tries of a text that a passing problem blocks"""
 _TOLD = 5
-"""mistakes of one text that are told"""
-_ANEW = "mend it, and write it again"
-_FORM = 'write the text of a flow file, or as JSON {"text": "…", "base": "/folder"}'
+"""the most mistakes of one text that are reported"""
+_ANEW = "fix the text and write it again"
+_FORM = 'write the text of a flow file, or JSON: {"text": "…", "base": "/folder"}'
 
 
 @dataclass(frozen=True, slots=True)
 class FileStanding:
-    """How the text of a flow stands. `revision`: the text that is to be taken, or REMOVED; None: nothing is to be done. `refused`: as
+    """The status of a flow's text. `revision`: the text that is to be applied, or REMOVED; None: no action. `refused`: as
     `refusals.Refusals`."""
 
     revision: int | None
@@ -57,7 +56,7 @@ class FileStanding:
 
 
 def file_standing(mirror: Mirror, flow: str, *, wanted: bool) -> FileStanding:
-    """By what the registry says. `wanted`: something is wanted of the flow."""
+    """The status, from the registry. `wanted`: the flow has a desired state."""
     there = mirror.read(FILE(flow).path)
     if there is None or _is_empty(there):
         gone = not wanted and there is None and mirror.stored(TAKEN(flow)) is not None
@@ -73,7 +72,7 @@ def file_standing(mirror: Mirror, flow: str, *, wanted: bool) -> FileStanding:
 
 
 def flow_file_of(there: RegistryEntry | Damaged, flow: str) -> FlowFile:
-    """What stands there, as text or as JSON. Raises Refused for what is neither."""
+    """The record, as text or as JSON. Raises Refused if it is neither."""
     found = stored_as(there, FILE(flow))
     if isinstance(found, Stored):
         return found.record
@@ -90,7 +89,7 @@ def flow_file_of(there: RegistryEntry | Damaged, flow: str) -> FlowFile:
 
 
 class FlowFiles:
-    """Takes texts up, for the leading master. `plan` makes a package of a text and compares it with what runs; it raises as
+    """Applies texts, for the leading master. `plan` makes a package of a text and compares it with the running version; it raises as
     `plan_topology`."""
 
     def __init__(
@@ -102,8 +101,8 @@ class FlowFiles:
         workflows: Workflows | None = None,
         note: Callable[[str, str], None] = lambda _flow, _outcome: None,
     ) -> None:
-        """`state`: the root of the folders of states of new flows. `note` hears of each text that was taken or refused: flow, and `done`
-        or the problem's code."""
+        """`state`: the root of the folders of states of new flows. `note` is called for each text that was applied or refused: flow, and
+        `done` or the problem's code."""
         self._registry = registry
         self._plan = plan
         self._state = state
@@ -111,10 +110,8 @@ class FlowFiles:
         self._note = note
 
     def take(self, flow: str, term: Term) -> bool:
-        """Take the text that stands there now, unless that was done; False where what passes keeps it from being taken.
-
-        Raises FencedError where the Term is over, Conflict where the text is another one by now, Unreachable.
-        """
+        """Apply the present text, unless that was done; False if a passing problem blocks it. Raises FencedError if the Term has ended,
+        Conflict if the text has changed by now, Unreachable."""
         there = self._registry.read(FILE(flow).path)
         if there is None or _is_empty(there):
             self._clear(flow, term)
@@ -156,7 +153,7 @@ class FlowFiles:
         return done
 
     def _clear(self, flow: str, term: Term) -> None:
-        """Forget what was said of a text that is gone, and of which no version was made."""
+        """Remove the record of a text that was removed and of which no version was made."""
         spots = (DESIRED(flow), TAKEN(flow), STATUS(flow), CHANGES(flow))
         desired, *told = self._registry.read_many([spot.path for spot in spots])
         if desired is None and (gone := [Delete(each.path, each.version) for each in told if each is not None]):
@@ -164,7 +161,7 @@ class FlowFiles:
 
 
 class FlowFilePlanner:
-    """`FlowFiles` in a thread of the leading master: to plan takes seconds. `want` is for the master's thread."""
+    """`FlowFiles` in a thread of the leading master: planning takes seconds. `want` is for the master's thread."""
 
     def __init__(self, files: FlowFiles, log: FilteringBoundLogger) -> None:
         self._files = files
@@ -178,7 +175,7 @@ class FlowFilePlanner:
         self._thread: threading.Thread | None = None
 
     def want(self, files: Mapping[str, int], term: Term) -> None:
-        """These texts are to be taken: flow → revision."""
+        """Set the texts to apply: flow → revision."""
         with self._changed:
             if self._closed:
                 return
@@ -190,7 +187,7 @@ class FlowFilePlanner:
             self._changed.notify()
 
     def close(self) -> None:
-        """Take nothing more, behind the text under way."""
+        """End after the current text."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -222,7 +219,7 @@ class FlowFilePlanner:
                     self._again[flow] = (revision, time.monotonic() + wait_s, wait_s)
 
     def _next(self) -> tuple[str, int] | None:
-        """The text whose turn it is, when it is; None where all is over."""
+        """The text that is due; waits until there is one. None after `close`."""
         while not self._closed:
             now = time.monotonic()
             due = {flow: self._again.get(flow, (0, 0.0, 0.0))[1] for flow in self._wanted}
@@ -234,8 +231,8 @@ class FlowFilePlanner:
 
 
 class _Noting:
-    """The registry, for the one write that makes a version: in the same step it is noted that the text was taken, under the leader's Term,
-    and only while that text stands there."""
+    """The registry, for the one write that makes a version: the same step records that the text was applied, under the leader's Term, and
+    only while that text is still there."""
 
     def __init__(self, registry: Registry, flow: str, file: RegistryEntry | Damaged, term: Term) -> None:
         self._registry = registry
@@ -254,7 +251,7 @@ class _Noting:
         return self._settle(TakenFile(revision=self._file.changed, version=version, at=now_text()), writes, term or self._term)
 
     def settle(self, taken: TakenFile) -> None:
-        """Note the result where no version was made."""
+        """Record the result if no version was made."""
         self._settle(taken, (), self._term)
 
     def _settle(self, taken: TakenFile, writes: Sequence[Write], term: Term) -> CommittedWrite:
@@ -277,12 +274,12 @@ def _by_verb(flow: str) -> str:
 
 
 def _passes(error: ScribenginError) -> bool:
-    """Whether the same text may be taken in a while: what is lacking is a machine's, or another word comes first."""
+    """Whether the same text may be applied later: a resource of a machine is missing, or another command comes first."""
     return error.code in _PASSING or isinstance(error, EnvironmentFault)
 
 
 def _why(error: ScribenginError) -> str:
-    """All that is wrong, with lines; ends a sentence that begins with the record's name."""
+    """All problems, with lines; it ends a sentence that begins with the record's name."""
     if not isinstance(error, InputError):
         return error.message
     wrong = [problem for problem in error.problems if problem.severity == "error"]

@@ -1,7 +1,5 @@
-"""Groups of flows: which members there are, and what is said of them while flows run; workers take it up before their next Batch.
-
-A group is known by its name: flows that name one with the same name and member mean the same.
-"""
+"""Groups of flows: their members, and their settings while flows run; workers use them from their next Batch. A group is identified by its
+name: flows that name a group and a member by the same names mean the same."""
 
 from __future__ import annotations
 
@@ -30,43 +28,43 @@ _MOST_WHY = 300
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A group: flow → member → cost, as the versions that are wanted say; and what is said of it beside."""
+    """A group: flow → member → cost, in the desired versions; and its settings from the registry."""
 
     group: str
     flows: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stored: Stored[GroupRecord] | None = None
     damaged: str = ""
     narrow: bool = False
-    """Not all flows are looked at: whom only others may name is left out."""
+    """Not all flows are visible: members that only other flows name are left out."""
 
     @property
     def said(self) -> GroupRecord:
-        """What is said of it."""
+        """Its settings."""
         return GroupRecord(members={}) if self.stored is None else self.stored.record
 
     @property
     def members(self) -> tuple[str, ...]:
-        """All that a flow names, those that are only spoken of last."""
+        """All members that a flow names, then those that only the settings name."""
         named = [member for members in self.flows.values() for member in members]
         spoken = () if self.narrow else (*self.said.members, *self.said.out)
         return tuple(dict.fromkeys([*named, *spoken]))
 
     @property
     def refused(self) -> str:
-        """Why what is said of it does not hold; empty where it does."""
+        """Why its settings are not in force; empty if they are."""
         if self.damaged:
-            return f"{self.damaged}; workers go on with what was said before"
+            return f"{self.damaged}; workers keep the previous settings"
         whole = [flow for flow in self.flows if not left_of(self, flow, self.said.out)]
-        return f"all members that {' and '.join(whole)} may use are out: there none is" if whole else ""
+        return f"all members that {' and '.join(whole)} may use are disabled; the disabling is ignored there" if whole else ""
 
 
 def left_of(group: GroupSeen, flow: str, out: Mapping[str, str]) -> list[str]:
-    """The members that get Batches of a flow while those are out."""
+    """The members that get Batches of a flow while those are disabled."""
     return [member for member in group.flows[flow] if member not in out]
 
 
 def read_groups(registry: Registry, visible: Callable[[str], bool] | None = None) -> dict[str, GroupSeen]:
-    """Name → group: of all flows, and those that are only spoken of; or of the flows that are visible. Works with no master alive."""
+    """Name → group: of all flows, and those that only have settings; or of the visible flows. Works without a running master."""
     flows: dict[str, dict[str, dict[str, float]]] = {}
     rows = [row for row in read_flows(registry) if visible is None or visible(row.flow)]
     specs = read_records(registry, [SPEC(row.flow, str(row.desired.version)) for row in rows])
@@ -84,16 +82,16 @@ def read_groups(registry: Registry, visible: Callable[[str], bool] | None = None
 
 
 def find_group(registry: Registry, name: str, visible: Callable[[str], bool] | None = None) -> GroupSeen:
-    """Raises Refused where no flow names it, and nobody speaks of it."""
+    """One group. Raises Refused if no flow names it, and it has no settings."""
     groups = read_groups(registry, visible)
     if name not in groups:
-        have = did_you_mean(name, groups) or (f"there are {', '.join(groups)}" if groups else "no flow that was submitted has groups")
+        have = did_you_mean(name, groups) or (f"there are {', '.join(groups)}" if groups else "no submitted flow has groups")
         raise Refused(f'there is no group "{name}"', remedy=have, code="group-unknown")
     return groups[name]
 
 
 def group_as_json(group: GroupSeen, told: Callable[[str], Mapping[str, Any] | None]) -> dict[str, Any]:
-    """`told`: flow → what its workers have said of its parts last (`Watch.told`): how each of its sinks finds each member."""
+    """One group as JSON. `told`: flow → the last reports of its workers (`Watch.told`): how each of its sinks finds each member."""
     seen: dict[str, list[dict[str, Any]]] = {}
     for flow in group.flows:
         for member, row in _seen_by(flow, group.group, told(flow)):
@@ -118,7 +116,7 @@ def group_as_json(group: GroupSeen, told: Callable[[str], Mapping[str, Any] | No
 
 
 def _seen_by(flow: str, group: str, told: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(member, who sees it how) of each sink of the flow that goes to the group, and whose worker speaks."""
+    """(member, report) of each sink of the flow that goes to the group, and whose worker reports."""
     for tier in (told or {}).get("tiers", ()):
         if tier["silent"] or tier["phase"] == "ended":
             continue
@@ -133,12 +131,12 @@ def _seen_by(flow: str, group: str, told: Mapping[str, Any] | None) -> Iterator[
 def set_member(
     registry: Registry, name: str, member: str, *, out: bool | None = None, why: str = "", cost: float | None = None, by: str = ""
 ) -> None:
-    """Take a member out of turn, or let it back (`out`), and say what it costs (`cost`; 0: as flow files say). What is None stays.
-
-    Raises Refused where there is no such group or member, it is the last one that takes Batches of a flow, or the cost is none.
-    """
+    """Disable a member, or enable it (`out`), and set its cost (`cost`; 0: as in the flow files). None leaves a value unchanged. Raises
+    Refused if there is no such group or member, it is the last one that takes Batches of a flow, or the cost is invalid."""
     if cost is not None and not (isfinite(cost) and cost >= 0):
-        raise Refused(f"{cost:g} is no cost", remedy="say a number above 0; 0: as the flow files say", code="group-cost")
+        raise Refused(
+            f"{cost:g} is not a valid cost", remedy="give a number above 0, or 0 for the cost in the flow files", code="group-cost"
+        )
 
     def attempt() -> None:
         group = find_group(registry, name)
@@ -146,17 +144,17 @@ def set_member(
             near = did_you_mean(member, group.members) or f"its members are {', '.join(group.members)}"
             raise Refused(f'group {name} has no member "{member}"', remedy=near, code="member-unknown")
         if group.damaged:
-            raise Refused(f"groups/{name} {group.damaged}", remedy="mend it, or delete it, in the registry", code="registry-damaged")
+            raise Refused(f"groups/{name} {group.damaged}", remedy="fix or delete the record in the registry", code="registry-damaged")
         said = group.said
         if out is not None:
             others = {each: reason for each, reason in said.out.items() if each != member}
-            said = replace(said, out={**others, member: (why or f"taken out by {by or 'somebody'}")[:_MOST_WHY]} if out else others)
+            said = replace(said, out={**others, member: (why or f"disabled by {by or 'an unknown user'}")[:_MOST_WHY]} if out else others)
         if out:
             for flow in group.flows:
                 if member in group.flows[flow] and not left_of(group, flow, said.out):
                     raise Refused(
                         f"{member} is the last member of group {name} that takes Batches of flow {flow}",
-                        remedy=f"let another one back first: scribengin groups set {name} MEMBER --back; or pause the flow",
+                        remedy=f"enable another member first: scribengin groups set {name} MEMBER --back; or pause the flow",
                         code="group-last",
                     )
         if cost is not None:

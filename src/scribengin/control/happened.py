@@ -1,4 +1,4 @@
-"""What became of a flow: its changes of state, its versions, its operations and its columns, in the order in which they came."""
+"""The event history of a flow: its changes of state, versions, operations and columns, in their order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_happened(registry: Registry, flow: str, most: int = 100) -> tuple[Happened, ...]:
-    """The last of them, the newest first. Works with no master alive. Raises Refused where there is no such flow."""
+    """The last events, newest first. Works without a running master. Raises Refused if there is no such flow."""
     known_flow(registry, flow)
     found = sorted(_all(registry, flow), key=lambda each: each.at, reverse=True)
     return tuple(found[:most])

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT = Path("~/.scribengin")
 LOCAL = "local"
-"""what `scribengin up` calls its one master and its one node"""
+"""the name of the one master and the one node of `scribengin up`"""
 _TRIES, _BETWEEN_S = 5, 0.05
 
 
@@ -54,11 +54,11 @@ class _Up(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """One such folder; nothing is made before it is needed."""
+    """One such folder; nothing is created before it is needed."""
 
     folder: Path
     entrance: ConnectionSettings | None = None
-    """of the registry that commands talk to, where that is not what is up here"""
+    """the registry that commands use, if it is not that of the control plane in this folder"""
 
     @property
     def zookeeper(self) -> Path:
@@ -76,47 +76,51 @@ class Home:
         return self.folder / "workers"
 
     def master_log(self, name: str) -> Path:
-        """Of the master of that name; several may share the folder."""
+        """The log of the master of that name; several may share the folder."""
         return self.folder / ("master.log" if name == LOCAL else f"master-{name}.log")
 
     def audit_log(self, name: str) -> Path:
-        """What the API of the master of that name was asked to do."""
+        """The audit log of the API of the master of that name."""
         return self.folder / ("audit.log" if name == LOCAL else f"audit-{name}.log")
 
     @property
     def state(self) -> Path:
-        """Where flows keep their state that are submitted here."""
+        """The folder of the states of flows that are submitted here."""
         return self.folder / "state"
 
     @property
     def scratch(self) -> Path:
-        """Where workers keep their logs of flows whose state lies elsewhere, as they do in a state: `<flow>/<tier>/tmp`."""
+        """The folder of logs of flows whose state is elsewhere, in the layout of a state: `<flow>/<tier>/tmp`."""
         return self.folder / "scratch"
 
     @property
     def tokens(self) -> Path:
-        """Tokens that were made while nothing was up."""
+        """Tokens that were made while no control plane ran."""
         return self.folder / "tokens.json"
 
     @property
     def peers(self) -> Path:
-        """The folder with a token for each peer that asks for one, `PEER.token`."""
+        """The folder with a token for each peer that requires one, `PEER.token`."""
         return self.folder / "peers"
 
     @contextmanager
     def held(self, name: str = "lock") -> Iterator[None]:
-        """For one `up` at a time, or by `node.lock` for one node's agent. Raises Refused where another one is there."""
+        """A lock for one `up` at a time, or by `node.lock` for one node's agent. Raises Refused if another process holds it."""
         make_folder(self.folder)
         path = self.folder / name
         with explained(f"{path} cannot be written"), path.open("a") as lock:
             if not _locked(lock, fcntl.LOCK_EX):
                 up = self._read() if name == "lock" else None
                 who = "another process" if up is None else f"process {up.pid}, since {up.since}"
-                raise Refused(f"{self.folder} is up already: {who}", remedy="use it, or take another folder: --home DIR", code="already-up")
+                raise Refused(
+                    f"a control plane already runs in {self.folder}: {who}",
+                    remedy="use it, or choose another folder: --home DIR",
+                    code="already-up",
+                )
             yield
 
     def login(self) -> DigestLogin:
-        """Of the embedded registry; made at the first call, for this user alone."""
+        """The login of the embedded registry; made at the first call, readable by this user only."""
         path = self.folder / "registry.login"
         if read_or_none(path) is None:
             make_folder(self.folder)
@@ -127,22 +131,22 @@ class Home:
         return DigestLogin(Secret((read_or_none(path) or b"").decode(), str(path)))
 
     def announce(self, address: RegistryAddress, http: str = "") -> None:
-        """Say that it is up, and where its API answers."""
+        """Record that it runs, and the address of its API."""
         up = _Up(str(address), os.getpid(), now_text(), http)
         replace(self.folder / "up.json", msgspec.json.encode(up) + b"\n")
 
     def withdraw(self) -> None:
-        """Say that it is up no more."""
+        """Remove that record."""
         (self.folder / "up.json").unlink(missing_ok=True)
 
     def master(self) -> str:
-        """Where the API of what is up here answers; empty where nothing is up, or it has none."""
+        """The address of the API; empty if no control plane runs here, or it has no API."""
         up = self._read()
         return up.http if up is not None and self._is_held() else ""
 
     @contextmanager
     def registry(self) -> Iterator[ZooKeeperRegistry]:
-        """A client of the registry that was named, or of what is up here. Raises Refused where nothing is, Unreachable where it does not
+        """A client of the registry that was named, or of the control plane here. Raises Refused if none runs, Unreachable if it does not
         answer."""
         if self.entrance is not None:
             client = self.entrance.open()
@@ -163,10 +167,10 @@ class Home:
             registry.close()
 
     def not_up(self) -> Refused:
-        """The error where nothing is up here."""
+        """The error if no control plane runs here."""
         up = self._read()
-        gone = "" if up is None else f": process {up.pid} has ended without a word; its workers may go on"
-        return Refused(f"nothing is up in {shown_path(self.folder)}{gone}", remedy="start it: scribengin up", code="not-up")
+        gone = "" if up is None else f": process {up.pid} was killed or has crashed; its workers may still run"
+        return Refused(f"no control plane runs in {shown_path(self.folder)}{gone}", remedy="start it: scribengin up", code="not-up")
 
     def _is_held(self) -> bool:
         try:
@@ -184,7 +188,7 @@ class Home:
 
 
 def _locked(file: IO[str], how: int) -> bool:
-    """Whether the lock could be had. Tried for a moment: who only looks holds it too, as long as a look takes."""
+    """Whether the lock was acquired. It is tried for a moment: a process that only checks it holds it too, as long as the check takes."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)

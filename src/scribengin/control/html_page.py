@@ -1,4 +1,4 @@
-"""What a process says of itself, as a small page for people: the same as its JSON, in tables."""
+"""The status of a process as a small page for people: the same as its JSON, in tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ _LINKS = ("http", "page")
 
 
 def page(found: Mapping[str, Any], *, title: str = "", json: str = "/json") -> str:
-    """A table of names and values, tables inside it where there are lists. `json`: where the same is as JSON.
-
-    What stands under `http` and `page` is a link, where it is an address or a path; names and texts of flows are only text.
-    """
+    """A table of names and values, with tables inside for lists. `json`: the address of the same as JSON. A value under `http` and `page`
+    becomes a link if it is an address or a path; names and texts of flows stay text."""
     title = html.escape(title or str(found.get("worker", "")))
     link = f'<p><a href="{html.escape(json)}">the same as JSON</a></p>'
     return f"<!doctype html><title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>{_table(found)}{link}\n"

@@ -1,4 +1,5 @@
-"""What the registry says of the folders that a flow's sinks write into: who keeps them, and what came of it. Works with no master alive."""
+"""The registry's records of the folders that a flow's sinks write into: their maintenance owners, and the results. Works without a running
+master."""
 
 from __future__ import annotations
 

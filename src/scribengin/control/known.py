@@ -1,4 +1,4 @@
-"""Records as those read them who are about to write: what says nothing is an error, and who was overtaken looks again."""
+"""Reads records that are to be replaced: an invalid record is an error, and a write that came too late is repeated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIES = 10
 
 
 def read_known(registry: Registry, spot: Spot[R]) -> R | None:
-    """The record; None where there is none, or a folder only. Raises StateError where it says nothing."""
+    """The record; None if there is none, or a folder only. Raises StateError if it is invalid."""
     found = read_stored(registry, spot)
     return None if found is None else found.record
 
@@ -36,13 +36,13 @@ def read_stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
     remedy = (
         "run the newer version"
         if isinstance(found, Newer)
-        else "mend it with ZooKeeper's shell, or have it written anew: scribengin resume NAME (or stop)"
+        else "fix it with ZooKeeper's shell, or replace it: scribengin resume NAME (or stop)"
     )
     raise StateError(f"{shown(spot.path)} {why}", remedy=remedy, code="registry-damaged")
 
 
 def again(attempt: Callable[[], T]) -> T:
-    """Somebody else may write at the same time: look again, and decide again."""
+    """Another client may write at the same time: read again, and decide again."""
     for _ in range(_TRIES - 1):
         try:
             return attempt()

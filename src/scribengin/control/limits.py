@@ -1,4 +1,4 @@
-"""How fast flows may go, said while they run: workers take it up before their next Batch."""
+"""Rate limits of running flows: workers use them from their next Batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST = 1e15
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """The limits of a flow, by what they are of: `` for the flow itself, a source, an edge. No key: no limit."""
+    """The limits of a flow, by their target: `` for the flow itself, a source, an edge. No key: no limit."""
 
     flow: str
     of: Mapping[str, Mapping[str, float]]
@@ -40,7 +40,7 @@ class RateLimits:
 
 
 def read_limits(registry: Registry, flow: str) -> RateLimits:
-    """Those that hold now."""
+    """The limits in force now."""
     found = read_record(registry, LIMIT(flow))
     record = found.record if isinstance(found, Stored) else Limit()
     own = {key: value for key in ("rows_per_s", "bytes_per_s") if (value := getattr(record, key)) is not None}
@@ -50,13 +50,13 @@ def read_limits(registry: Registry, flow: str) -> RateLimits:
 def set_limit(
     registry: Registry, flow: str, section: str, name: str = "", *, rows_per_s: float | None = None, bytes_per_s: float | None = None
 ) -> RateLimits:
-    """Limit a flow (`section` is empty), or what `find_limited` found of it; both None: no limit any more. Raises Refused where a number is
-    no pace."""
+    """Limit a flow (`section` is empty), or what `find_limited` found of it; both None: remove the limit. Raises Refused if a number is not
+    a valid rate."""
     for what, value in (("rows", rows_per_s), ("bytes", bytes_per_s)):
         if value is not None and not 0 < value < _MOST:
             raise Refused(
                 f"{value:g} {what}/s is not a valid limit",
-                remedy="say a number above 0, or --off; to let nothing through: pause",
+                remedy="give a number above 0, or --off; to let no rows through, pause the flow",
                 code="limit-value",
             )
     pace = {key: value for key, value in (("rows_per_s", rows_per_s), ("bytes_per_s", bytes_per_s)) if value is not None}
@@ -80,7 +80,7 @@ def set_limit(
 
 def find_limited(registry: Registry, packages: PackageStore, flow: str, target: str) -> tuple[str, str]:
     """(section of the record, name in it) of a source, or of an edge: the id of its channel, or an arrow that it carries (`a -> b`,
-    `a->b`). Raises Refused where there is no such flow, source or edge."""
+    `a->b`). Raises Refused if there is no such flow, source or edge."""
     prepared, _ = prepared_flow(registry, packages, flow)
     if not target:
         return "", ""
@@ -93,4 +93,4 @@ def find_limited(registry: Registry, packages: PackageStore, flow: str, target: 
             return "edges", channel.id
     edges = [name for channel in prepared.plan.channels for name in channel.names]
     have = did_you_mean(target, [*sources, *edges]) or f"it has {', '.join([*sources, *edges])}"
-    raise Refused(f'flow {flow} has no source and no cut edge "{target}"', remedy=have, code="limit-unknown")
+    raise Refused(f'flow {flow} has no source and no edge with a channel named "{target}"', remedy=have, code="limit-unknown")

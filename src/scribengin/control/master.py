@@ -1,4 +1,4 @@
-"""A master: contends for the lead, and while it leads looks, decides and acts, again and again. Standbys only answer questions."""
+"""A master: contends for the lead, and while it leads observes, decides and acts, again and again. Standbys only answer requests."""
 
 from __future__ import annotations
 
@@ -38,19 +38,18 @@ if TYPE_CHECKING:
     from scribengin.registry.peers import Peer
 
 _LOOK_S = 1.0
-"""between two looks where no watch says that something is new, and no launcher that a worker has ended"""
+"""seconds between two cycles if no watch reports a change, and no launcher the end of a worker"""
 _BUG_S = 2.0
 _WAIT_S = 5.0
-"""for the lead, between two looks at whether to stop"""
+"""seconds to contend for the lead before checking whether to stop"""
 
 _DECIDED = 20
-"""what was decided last, for the master's page"""
+"""the number of last decisions kept, for the master's page"""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A look that is over: when, how long it took with what it decided, how many flows there were, of how many it was asked, and how many
-    things were decided."""
+    """A completed cycle: its time, its duration including decisions, the number of flows, of selected flows, and of decisions."""
 
     at: str
     took_s: float
@@ -60,7 +59,7 @@ class Looked:
 
 
 class Master:
-    """One master. `run` blocks; `stop` ends it from any thread. `about` is what the others and clients read of it (id, url)."""
+    """One master. `run` blocks; `stop` ends it from any thread. `about` is what others and clients read of it (id, url)."""
 
     def __init__(
         self,
@@ -76,9 +75,9 @@ class Master:
         takes: Callable[[Mapping[str, int], Term], None] = lambda _files, _term: None,
         asks: Callable[[Mapping[str, Peer], Term], None] = lambda _peers, _term: None,
     ) -> None:
-        """`launchers` are this process' own; those of the hosts that have registered come by themselves. `worker_login`: as whom a tier's
-        workers enter, None where there are no logins. `takes` is given the flow files that are to be taken up (`World.files`), `asks` the
-        peers whose flows are to be asked for."""
+        """`launchers` are this process' own; those of registered hosts are added automatically. `worker_login`: the login of a tier's
+        workers, None if there are no logins. `takes` gets the flow files that are to be applied (`World.files`), `asks` the peers that are
+        to be polled."""
         self._registry = registry
         self._log = log
         self._clock = clock
@@ -95,12 +94,12 @@ class Master:
         self._stopped = threading.Event()
         self._said = Said()
         self._led: int | None = None
-        """the Term under which it led last, until it has told that it does no more"""
+        """the Term under which it last led, until it has reported that it no longer does"""
         self.last_look: Looked | None = None
-        """None before the first; of a standby, that of when it led"""
+        """None before the first; for a standby, that of when it led"""
         self._decided: deque[dict[str, str]] = deque(maxlen=_DECIDED)
         self._is_warm = False
-        """it has read, standing by, what a leader needs"""
+        """it has read, as a standby, what a leader needs"""
 
     @property
     def leads(self) -> bool:
@@ -109,29 +108,29 @@ class Master:
 
     @property
     def term(self) -> int | None:
-        """Under which it leads; None where it does not."""
+        """The Term under which it leads; None if it does not."""
         return self._election.term.number if self._election.held() else None
 
     @property
     def lead(self) -> Term | None:
-        """The right under which it leads, for writes beside its cycles; None where it does not."""
+        """The lease under which it leads, for writes besides its cycles; None if it does not."""
         return self._election.term if self._election.held() else None
 
     def decided(self) -> list[dict[str, str]]:
-        """What was decided last here, the newest first: `at`, `flow`, `what`. For any thread."""
+        """Its last decisions, newest first: `at`, `flow`, `what`. For any thread."""
         return list(reversed(self._decided.copy()))
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """The records that said nothing at the last look, by path, and why."""
+        """The invalid records of the last observation, by path, and why."""
         return self._observer.problems
 
     def contend(self, wait_s: float = 0.0) -> bool:
-        """Whether it leads now, or has come to within the time."""
+        """Whether it leads now, or has become the leader within the time."""
         return self._election.acquire(wait_s=wait_s)
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Run until `stop`."""
         try:
             while not self._stopped.is_set():
                 try:
@@ -154,12 +153,12 @@ class Master:
             self._stand_by()
 
     def stop(self) -> None:
-        """End after the cycle under way; the lead is released, so that the next one need not wait for the session's end."""
+        """End after the current cycle; the lead is released, so that the next leader need not wait for the session to expire."""
         self._stopped.set()
         self._mirror.changed.set()
 
     def cycle(self) -> World:
-        """Look, decide, act: once. Raises FencedError where this one leads no more, Unreachable where the registry does not answer."""
+        """Observe, decide, act: once. Raises FencedError if this master no longer leads, Unreachable if the registry does not answer."""
         self._election.check()
         began = self._clock()
         world = self._observer.look(self._clock())
@@ -200,7 +199,7 @@ class Master:
                 self._mirror.changed.wait(_LOOK_S)
 
     def _stand_by(self) -> None:
-        """Look, and do nothing: what has been read need not be read when this one comes to lead."""
+        """Observe, and do nothing: what is read now need not be read when this master becomes the leader."""
         self._observer.look(self._clock())
         self._is_warm = True
 

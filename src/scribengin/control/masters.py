@@ -1,4 +1,4 @@
-"""Which masters are there, as their records say."""
+"""The running masters, from their records."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
-"""what commands, nodes and workers find in their environment where the API asks for a token, or its certificate is of a CA of one's own"""
+"""environment variables of commands, nodes and workers, for an API that requires a token, or whose certificate is of a private CA"""
 
 
 def token_of(environment: Mapping[str, str]) -> Secret | None:
-    """The token for the API that an environment gives."""
+    """The token for the API from an environment."""
     return Secret(environment[TOKEN], f"${{{TOKEN}}}") if environment.get(TOKEN) else None
 
 
 def leader(registry: Registry) -> str:
-    """Where the leading one answers; empty where none does, or on another machine's loopback only. Raises Unreachable."""
+    """The address of the leader; empty if there is none, or it is on another machine's loopback only. Raises Unreachable."""
     found = read_record(registry, LEADER())
     return found.record.http if isinstance(found, Stored) and _is_reached(found.record.http, found.record.host) else ""
 
 
 def certificates_of(environment: Mapping[str, str]) -> Path | None:
-    """The PEM file of who signs the certificates of masters and nodes, that an environment names."""
+    """The PEM file of the issuers of the certificates of masters and nodes, from an environment."""
     return Path(environment[CERTIFICATES]) if environment.get(CERTIFICATES) else None
 
 
 def addresses(registry: Registry) -> tuple[str, ...]:
-    """Where their APIs answer, the leader's first. Raises Unreachable."""
+    """The addresses of their APIs, the leader's first. Raises Unreachable."""
     found: dict[str, None] = {}
     for path in (LEADER().path, *(MASTERS(name).path for name in names(registry, "masters"))):
         there = registry.read(path)
@@ -50,12 +50,12 @@ def addresses(registry: Registry) -> tuple[str, ...]:
 
 
 def others(registry: Registry, url: str) -> tuple[str, ...]:
-    """`addresses` but that of the master at `url`. Raises Unreachable."""
+    """`addresses` without that of the master at `url`. Raises Unreachable."""
     return tuple(address for address in addresses(registry) if address != url)
 
 
 def masters_by_host(registry: Registry) -> dict[str, str]:
-    """Host → where one of its masters answers, of those that this machine reaches. Raises Unreachable."""
+    """Host → the address of one of its masters, for those that this machine can reach. Raises Unreachable."""
     found = {}
     for name in names(registry, "masters"):
         there = registry.read(MASTERS(name).path)
@@ -68,7 +68,7 @@ def masters_by_host(registry: Registry) -> dict[str, str]:
 
 
 def _is_reached(http: str, host: str) -> bool:
-    """Not where `http` is on the loopback of another host: here that is an address of this machine, and somebody else's."""
+    """False if `http` is on the loopback of another host: here that would be an address of this machine."""
     try:
         name = urlsplit(http).hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""Has it measured what waits at the sources of flows whose workers do not look: one flow at a time, in a thread of the leading master."""
+"""Measures the backlog of sources of flows whose workers do not report it: one flow at a time, in a thread of the leading master."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from scribengin.watching.board import Board
 
 _FIRST_S, _LAST_S = 3.0, 30.0
-"""between two measurements of a flow: while what waits changes, and where it has not changed for long"""
+"""seconds between two measurements of a flow: while the backlog changes, and if it has not changed for long"""
 _SHARE = 10
-"""a flow waits so many times as long as its measurement took: it costs a process"""
+"""a flow waits this number of times as long as its measurement took: a measurement costs a process"""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Turn:
 
 
 class Measuring:
-    """`want` is for the master's thread. `close` ends the thread behind the measurement under way."""
+    """`want` is for the master's thread. `close` ends the thread after the current measurement."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Measuring:
         log: FilteringBoundLogger,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`measure`: flow → what waits at each of its sources that can be measured, and why others cannot, for people; it raises a
-        ScribenginError where nobody can measure any. `leads`: whether this master leads; what others see nobody asks for."""
+        """`measure`: flow → the backlog of each of its sources that can be measured, and why others cannot, for people; it raises a
+        ScribenginError if none can be measured. `leads`: whether this master leads; a standby measures nothing."""
         self._measure = measure
         self._leads = leads
         self._board = board
@@ -54,7 +54,7 @@ class Measuring:
         self._thread: threading.Thread | None = None
 
     def want(self, flows: Collection[str]) -> None:
-        """These are to be measured again and again, and no others."""
+        """Set the flows that are to be measured again and again."""
         with self._changed:
             if self._closed or self._turns.keys() == set(flows):
                 return
@@ -65,7 +65,7 @@ class Measuring:
             self._changed.notify()
 
     def close(self) -> None:
-        """Measure nothing any more."""
+        """Stop measuring."""
         with self._changed:
             self._closed, self._turns = True, {}
             self._changed.notify()
@@ -88,7 +88,7 @@ class Measuring:
                 found = {}
             self._board.measure(flow, found, at)
             if why and why != turn.told:
-                self._log.warning("what waits for a flow cannot be measured", flow=flow, why=why)
+                self._log.warning("the backlog of a flow cannot be measured", flow=flow, why=why)
             turn.told = why
             amounts = {source: (waits.rows, waits.files, waits.bytes) for source, waits in found.items()}
             turn.pace_s = _FIRST_S if found and amounts != turn.last else min(_LAST_S, turn.pace_s * 2)
@@ -96,7 +96,7 @@ class Measuring:
             turn.due = time.monotonic() + max(turn.pace_s, _SHARE * (time.monotonic() - began))
 
     def _next(self) -> str | None:
-        """The flow whose turn it is, when it is; None where all is over."""
+        """The flow that is due; waits until there is one. None after `close`."""
         while not self._closed:
             if not self._leads():
                 self._turns = {}

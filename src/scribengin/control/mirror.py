@@ -1,4 +1,4 @@
-"""The registry as a master reads it: each record once, and again only where it may have changed."""
+"""A master's cache of the registry: each record is read once, and again only if it may have changed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ R = TypeVar("R", bound=Record)
 
 
 class Mirror:
-    """What the registry holds. All is for one thread, but `changed`: set from any, when something that was read here may be new.
+    """The cache. All is for one thread, except `changed`: set from any, when a cached record may have changed.
 
-    One watch covers all of it. It says only that something may have changed: what it is about is read again at the next use. So a
-    cycle in which nothing has changed costs no request, whatever the number of flows; and with `reading` only those who have read what
-    changed need look again.
+    One watch covers all of it. It reports only that something may have changed: that record is read again at its next use. So a cycle
+    without changes costs no request, whatever the number of flows; and with `reading` only the readers of what changed need to be evaluated
+    again.
     """
 
     def __init__(self, registry: Registry, root: str = "") -> None:
-        """`root`: nothing is read but what is there, or below."""
+        """`root`: only records there, or below, are read."""
         self.changed = threading.Event()
         self._registry = registry
         self._root = root
@@ -35,7 +35,7 @@ class Mirror:
         self._kinds: dict[str, Stored[Any] | Newer | Damaged] = {}
         self._children: dict[str, tuple[str, ...]] = {}
         self._readers: dict[str, tuple[str, ...]] = {}
-        """path of a record, or of a folder with a slash behind it → who has read it"""
+        """path of a record, or of a folder with a trailing slash → its readers"""
         self._reader = ""
         self._watch: RegistryWatch | None = None
         self._lock = threading.Lock()
@@ -44,7 +44,7 @@ class Mirror:
         self._all_stale = False
 
     def read(self, path: str) -> RegistryEntry | Damaged | None:
-        """What is there; None where nothing is. Raises Unreachable where it must ask and nobody answers."""
+        """The record; None if there is none. Raises Unreachable if it must be requested and no server answers."""
         self._note(path)
         if path not in self._records:
             self._begin()
@@ -52,7 +52,7 @@ class Mirror:
         return self._records[path]
 
     def stored(self, spot: Spot[R]) -> Stored[R] | Newer | Damaged | None:
-        """What is there as a record of its kind; see `records.stored_as`."""
+        """The record of its kind; see `records.stored_as`."""
         there = self.read(spot.path)
         if there is None:
             return None
@@ -69,7 +69,7 @@ class Mirror:
         return self._children[path]
 
     def fetch(self, records: Iterable[str], folders: Iterable[str] = ()) -> None:
-        """Read at once what of these is not known, for the reads that follow."""
+        """Read those of these that are not cached, in few requests, for the reads that follow."""
         self._begin()
         lacking = [path for path in records if path not in self._records]
         self._records.update(zip(lacking, self._registry.read_many(lacking), strict=True))
@@ -82,7 +82,7 @@ class Mirror:
 
     @contextmanager
     def reading(self, who: str) -> Iterator[None]:
-        """What is read inside is noted as read by `who`."""
+        """Reads inside are recorded as those of `who`."""
         self._reader = who
         try:
             yield
@@ -90,7 +90,7 @@ class Mirror:
             self._reader = ""
 
     def refresh(self) -> set[str]:
-        """Forget what may have changed; before each look. Who has read anything of it."""
+        """Drop what may have changed; before each observation. Returns its readers."""
         self.changed.clear()
         with self._lock:
             stale, self._stale = self._stale, set()
@@ -106,13 +106,13 @@ class Mirror:
         return readers
 
     def forget(self, path: str) -> None:
-        """Read it again at the next use: after a write of one's own, of which the watch may tell later."""
+        """Read it again at the next use: after a write of this process, which the watch may report later."""
         with self._lock:
             self._stale.add(path)
         self._forget(path)
 
     def drop(self, root: str) -> None:
-        """Keep nothing of what is below `root` any more: it is gone."""
+        """Drop all below `root`: it is gone."""
         known: dict[str, Any]
         for known in (self._records, self._kinds, self._children, self._readers):
             for path in [path for path in known if is_below(path.rstrip("/"), root)]:
@@ -124,7 +124,7 @@ class Mirror:
             self._watch.close()
 
     def _begin(self) -> None:
-        """Watch first, then read: a change between the two is seen."""
+        """Watch first, then read: so a change between the two is seen."""
         if self._watch is None:
             self._watch = self._registry.watch_below(self._root, self._wake)
 
@@ -133,7 +133,7 @@ class Mirror:
             self._readers[place] = (*known, self._reader)
 
     def _forget(self, path: str) -> tuple[str, ...]:
-        """A record that was made or removed is another child of the one above it, too."""
+        """A record that was created or removed also changes the children of the one above it."""
         above = parent_of(path)
         self._records.pop(path, None)
         self._kinds.pop(path, None)
@@ -141,7 +141,7 @@ class Mirror:
         return (*self._readers.get(path, ()), *self._readers.get(f"{above}/", ()))
 
     def _wake(self, path: str | None) -> None:
-        """In a thread of the client. Most of what changes is read by nobody here: that is no reason for a look."""
+        """In a thread of the client. Most changes concern records that are not read here: they cause no cycle."""
         with self._lock:
             if path is None:
                 self._all_stale = True

@@ -1,4 +1,4 @@
-"""From registry and launchers to a `World`: what a master sees in one look."""
+"""Builds a `World` from the registry and the launchers: one observation of a master."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"
 _BINDINGS, _GROUPS, _LAUNCHED, _WORKFLOWS, _QUOTAS, _PEERS = "/bindings", "/groups", "/launched", "/workflows", "/quotas", "/peers"
-"""who reads what many flows hang on; no flow is called so"""
+"""the name of the reader of what many flows depend on; no flow has it"""
 
 
 class _TierSpots(NamedTuple):
-    """Where the records of a tier are."""
+    """The spots of a tier's records."""
 
     wanted: Spot[TierWish]
     run: Spot[Run]
@@ -82,7 +82,7 @@ class _TierSpots(NamedTuple):
     spare: Spot[Run]
     spare_report: Spot[Report]
     lease_term: Spot[HolderRecord]
-    """is only read where no run is noted"""
+    """read only if no run is recorded"""
 
 
 @lru_cache(maxsize=50_000)
@@ -92,32 +92,32 @@ def _spots_of(flow: str, tier: str) -> _TierSpots:
 
 
 class Observer:
-    """Looks at everything. Of the last look: `problems` says of records, by path, why they say nothing or are refused; `missing` is what
-    launchers failed with."""
+    """Observes everything. Of the last observation: `problems` has the invalid or refused records, by path, and why; `missing` the errors
+    of launchers."""
 
     def __init__(self, mirror: Mirror, launchers: Mapping[str, Launcher]) -> None:
         self._mirror = mirror
         self._launchers = launchers
         self._flows: dict[str, FlowSeen | BlockedFlow | None] = {}
-        """as they were seen at the last look at each; None where nobody wants anything of it"""
+        """as last observed, each; None for a flow without a desired state"""
         self._files: dict[str, int] = {}
-        """flow → the text that is to be taken up"""
+        """flow → the text that is to be applied"""
         self._bindings = Bindings()
         self._quotas = Quotas()
         self._groups: dict[str, str] = {}
         self._ill_workflows: dict[str, str] = {}
-        """the part of `problems` that is of no flow"""
+        """the part of `problems` that belongs to no flow"""
         self._ill: dict[str, dict[str, str]] = {}
         """flow → its part of `problems`"""
         self._meetings = MeetingIndex()
         self._readers: dict[str, tuple[DownstreamReader, ...]] | None = None
-        """None: to be found again"""
+        """None: must be found again"""
         self._workflows: dict[str, WorkflowOperationRecord] = {}
         self._peers = PeersSeen()
         self._spread: dict[str, FlowSeen] = {}
-        """those with tiers that have a worker on each host, as of the last look"""
+        """those with tiers that have a worker on each host, as last observed"""
         self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS, _QUOTAS, _PEERS}
-        """whom to look at again; kept where a look is broken off"""
+        """the flows to observe again; kept if an observation is aborted"""
         # of the flow that is being looked at
         self._damaged: dict[Spot[Any], str] = {}
         self._newer: dict[str, str] = {}
@@ -125,14 +125,14 @@ class Observer:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Records that say nothing, or what cannot be, by path, and why."""
+        """Invalid and refused records, by path, and why."""
         of_flows = {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
         of_bindings = {path: said["why"] for refused in self._bindings.refused.values() for path, said in refused.items()}
         of_quotas = {QUOTA(name).path: said["why"] for name, said in self._quotas.refused.items()}
         return {**of_flows, **of_bindings, **of_quotas, **self._groups, **self._ill_workflows, **self._peers.problems}
 
     def look(self, now: float) -> World:
-        """Only at flows of which something may have changed. Raises Unreachable where the registry does not answer."""
+        """Observe the flows that may have changed. Raises Unreachable if the registry does not answer."""
         self._dirty |= self._mirror.refresh()
         names = {name for name in self._mirror.children(_FLOWS) if DESIRED.fits(name)}
         for gone in self._flows.keys() - names:
@@ -180,19 +180,19 @@ class Observer:
     def _with_helpers(
         self, flows: Mapping[str, FlowSeen], processes: Mapping[RunId, WorkerProcess], nodes: Mapping[str, WorkerNode]
     ) -> dict[str, FlowSeen]:
-        """The flows with tiers that have a worker on each host, with their helpers; the same objects as at the last look where equal."""
+        """The flows with tiers that have a worker on each host, with their helpers; the same objects as last time if equal."""
         load = load_of(processes)
         found = {name: on_each_host(flow, nodes, load) for name, flow in flows.items() if flow.each}
         self._spread = {name: was if (was := self._spread.get(name)) == flow else flow for name, flow in found.items()}
         return self._spread
 
     def _place(self, flow: str, outside: Outside) -> None:
-        """It reads and writes there now."""
+        """Record where it reads and writes now."""
         if self._meetings.put(flow, outside):
             self._readers = None
 
     def _pressing(self) -> dict[str, tuple[DownstreamReader, ...]]:
-        """Flow → the sources of others that may hold it back; found again where a flow reads or writes elsewhere."""
+        """Flow → the sources of others that may throttle it; found again if a flow reads or writes elsewhere."""
         if self._readers is None:
             found: dict[str, list[DownstreamReader]] = {}
             for each in self._meetings.meetings():
@@ -202,7 +202,7 @@ class Observer:
         return self._readers
 
     def _look_at_shared(self) -> None:
-        """What many flows hang on."""
+        """Observe what many flows depend on."""
         if _BINDINGS in self._dirty:
             with self._mirror.reading(_BINDINGS):
                 before, self._bindings = self._bindings, read_bindings(self._mirror, list(self._launchers))
@@ -235,7 +235,7 @@ class Observer:
             }
 
     def _fetch(self, names: Sequence[str]) -> None:
-        """What `_flow` reads of these, in a few requests for all of them."""
+        """Read what `_flow` reads of these, in a few requests for all of them."""
         folders = [f"{_FLOWS}/{name}/{folder}" for name in names for folder in ("wanted", "runs")]
         spots_of_flow = (DESIRED, STATUS, FILE, LIMIT, WORKERS, SHARE, HELD_BACK)
         self._mirror.fetch([spot(name).path for name in names for spot in spots_of_flow], folders)
@@ -255,13 +255,13 @@ class Observer:
         self._mirror.fetch([each.lease_term.path for each in spots if self._mirror.read(each.run.path) is None])
 
     def _tiers(self, flow: str, wanted: Set[str]) -> list[str]:
-        """The names of its tiers, and of their helpers, in all versions that have, or may still have, a worker; `wanted`: of the version
-        that is wanted."""
+        """The names of its tiers, and of their helpers, in all versions that have, or may still have, a worker; `wanted`: of the desired
+        version."""
         there = {*self._mirror.children(f"{_FLOWS}/{flow}/wanted"), *self._mirror.children(f"{_FLOWS}/{flow}/runs")}
         return sorted(tier for tier in there | wanted if WANTED.fits(flow, tier))
 
     def _flow(self, name: str) -> FlowSeen | BlockedFlow | None:
-        """None where nobody wants anything of it (yet)."""
+        """The flow; None if it has no desired state (yet)."""
         status = self._made(STATUS(name))
         wish, spec, refused = read_wish(self._mirror, name, status)
         file = file_standing(self._mirror, name, wanted=wish is not None or bool(refused))
@@ -289,7 +289,7 @@ class Observer:
         bound = self._bindings.bound.get(name, {})
         for tier in bound.keys() - {*names}:
             spot = MAPPED(bound[tier], f"{name}.{tier}")
-            why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
+            why = f"binds a tier that flow {name} does not have; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
         on = {tier: found[:2] for tier, found in groups.items()}
         tiers = {
@@ -318,12 +318,12 @@ class Observer:
         )
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:
-        """The operation that the flow waits for. One that is forgotten, or said nothing, is none."""
+        """The operation that the flow waits for; None for one that was removed or is invalid."""
         operation = self._made(OPERATION(flow, id_)) if id_ and OPERATION.fits(flow, id_) else None
         return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str, on: tuple[str, GroupName | None], *, left: bool) -> ObservedTier:
-        """`on`: its group, and what is to be written of that. `left`: the flow has it no more."""
+        """`on`: its group, and what is to be written of that. `left`: the flow no longer has the tier."""
         spots = _spots_of(flow, tier)
         wish, run, report = self._made(spots.wanted), self._made(spots.run), self._made(spots.report)
         spare, waits = self._made(spots.spare), self._made(spots.spare_report)
@@ -358,20 +358,20 @@ class Observer:
         )
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
-        """Of a tier that the wanted version has no more: as in the version that it serves."""
+        """The upstream tiers of a tier that the desired version no longer has: those of the version that it serves."""
         spec = None if wish is None else read_spec(self._mirror, flow, wish.version)[0]
         there = None if spec is None else spec_of(spec, tier)
         return () if there is None else there.feeders
 
     def _lease(self, path: str) -> LeaseHolder | None:
-        """Who holds it. A record that somebody wrote by hand is no lease; one that names no run is a stranger's, run 0."""
+        """The holder. A record that a person wrote is not a lease; one that names no run belongs to an unknown process, run 0."""
         there = self._mirror.read(path)
         if there is None or not there.session:
             return None
         return LeaseHolder(_run_of(there), there.made if isinstance(there, RegistryEntry) else there.changed)
 
     def _made(self, spot: Spot[R]) -> R | None:
-        """A record that masters or workers make; None where nothing is there, or only a folder. One that is damaged is noted as that."""
+        """A record that masters or workers make; None if there is none, or only a folder. A damaged one is recorded as such."""
         found = self._mirror.stored(spot)
         if isinstance(found, Stored) and found.entry.value:
             return found.record
@@ -382,7 +382,7 @@ class Observer:
         return None
 
     def _node(self, name: str, cores: int, memory_bytes: int) -> WorkerNode:
-        """What it has left is what it has registered without what its workers were given."""
+        """The node; its free resources are those that it registered without those of its workers."""
         host = self._made(HOST(name))
         limit = (0, 0) if host is None else (host.cores, host.memory_bytes)
         free = [most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True)]
@@ -418,12 +418,12 @@ class Observer:
 
 
 def _run_of(holder: RegistryEntry | Damaged) -> int:
-    """Which run a lease's record names, 0 for none."""
+    """The run that a lease's record names, 0 for none."""
     run = holder.value.get("run", 0) if isinstance(holder, RegistryEntry) else 0
     return run if isinstance(run, int) else 0
 
 
 def _wanted(counts: Mapping[str, WorkerCount]) -> set[str]:
-    """The tiers, and their helpers, of a flow whose tiers have so many workers; without helpers that follow the hosts."""
+    """The tiers and helpers of a flow with these numbers of workers; without helpers that follow the hosts."""
     said = {tier: count for tier, count in counts.items() if count != "each"}
     return counts.keys() | {helper_name(tier, number) for tier, count in said.items() for number in range(2, count + 1)}

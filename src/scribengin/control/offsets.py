@@ -1,4 +1,4 @@
-"""Positions of a flow's sources, shown and set; going back. What cannot be is refused before anything is stopped."""
+"""Positions of a flow's sources, shown and set; rewinding. An impossible request is refused before anything is stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PositionChange:
-    """What setting or going back would mean: an operation that can be begun, and what it says to people."""
+    """The effect of setting a position or rewinding: an operation that can be started, and its description for people."""
 
     flow: str
     operation: Operation
@@ -44,7 +44,7 @@ class PositionChange:
 
 
 def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple[Position, ...]:
-    """Of each Query that has run, each source. Works while the flow runs and while it does not."""
+    """The position of each Query that has run, in each source. Works while the flow runs and while it does not."""
     prepared = prepared_flow(registry, packages, flow)[0]
     found = []
     for tier in prepared.tiers:
@@ -63,9 +63,9 @@ def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple
 
 
 def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: str, position: str, query: str | None) -> PositionChange:
-    """What setting a source to a position would mean (`end`: behind all that is there); changes nothing.
+    """Plan to set a source to a position (`end`: after all that is there); changes nothing.
 
-    Raises Refused where the flow is not stopped, there is no such source or Query, or the position cannot be.
+    Raises Refused if the flow is not stopped, there is no such source or Query, or the position is impossible.
     """
     reading.check_stopped(registry, flow)
     prepared, version = prepared_flow(registry, packages, flow)
@@ -74,7 +74,7 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
         near = did_you_mean(source, declared.sources) or f"its sources are {', '.join(declared.sources)}"
         raise Refused(f'flow "{flow}" has no source "{source}"', remedy=near, code="source-unknown")
     if position != "end" and not position.isdigit():
-        raise Refused(f'"{position}" is not a valid position', remedy="say a number of entries, or end", code="position-unknown")
+        raise Refused(f'"{position}" is not a valid position', remedy="give a number of entries, or end", code="position-unknown")
     to = None if position == "end" else int(position)
     moves, says = [], []
     for tier in prepared.tiers:
@@ -87,9 +87,11 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
             if to is not None and to < before:
                 moved = way_back(folder, source, to)
                 doubled = [f"up to {rows:,} rows of sink {sink}" for sink, rows in (moved.doubled or {}).items()]
-                says.append(f"{folder.name} reads {source} again from {to} to {before}; {' and '.join(doubled) or 'nothing'} come twice")
+                says.append(
+                    f"{folder.name} reads {source} again from {to} to {before}; {' and '.join(doubled) or 'nothing'} may be duplicated"
+                )
             else:
-                says.append(f"{folder.name} passes over what {source} holds between {before} and {position}; it is never read")
+                says.append(f"{folder.name} skips the entries of {source} between {before} and {position}; they are never read")
     if not moves:
         raise Refused(
             f'no Query of flow "{flow}" has read source "{source}" yet', remedy=f"scribengin offsets show {flow}", code="query-unknown"
@@ -100,15 +102,17 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
 def plan_rewind(
     registry: Registry, packages: PackageStore, flow: str, *, at: datetime | None = None, batch: int | None = None, query: str | None = None
 ) -> PositionChange:
-    """What going back would mean, to after the last Batch decided until `at`, or after Batch number `batch` (-1: before the first); changes
-    nothing. Raises Refused where that cannot be, with a remedy, or where it would repeat nothing."""
+    """Plan to rewind to after the last Batch decided until `at`, or after Batch number `batch` (-1: before the first); changes nothing.
+
+    Raises Refused if that is impossible, with a remedy, or if it would repeat nothing.
+    """
     prepared, version = prepared_flow(registry, packages, flow)
     ways = back_to(prepared, query, at=at, batch=batch)
     if not ways:
         where = f"after Batch {batch}" if at is None else f"at {at.isoformat(timespec='seconds')}"
         raise Refused(
-            f'flow "{flow}" has read nothing since: it would be {where} as it is now',
-            remedy=f"say an earlier one; see: scribengin offsets show {flow}",
+            f'flow "{flow}" has read nothing since: its position {where} is the present one',
+            remedy=f"give an earlier one; see: scribengin offsets show {flow}",
             code="rewind-nothing",
         )
     moves = [[way.tier, way.query, {each.source: each.after for each in way.moved}] for way in ways]
@@ -117,7 +121,7 @@ def plan_rewind(
 
 
 def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tuple[PreparedFlow, int]:
-    """The flow as it is wanted, planned over its state, and its version. Raises Refused where there is no such flow or package."""
+    """The flow in its desired version, planned over its state, and the version. Raises Refused if there is no such flow or package."""
     desired = reading.read_flow(registry, flow).desired
     _, spec = reading.wanted(registry, flow)
     if spec is None:

@@ -1,4 +1,4 @@
-"""Operations as people ask for them: begin one, list them, cancel one, as writes to the registry; `operations` says how they go on."""
+"""Requests of people for operations: start, list, cancel, as writes to the registry; `operations` continues them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 
 def begin(registry: Registry, flow: str, operation: Operation, *, by: str) -> str:
-    """Write it down for the masters; returns its id. What is wanted of the flow stays, and waits for its end.
-
-    Raises Refused where there is no such flow, or another one is under way.
-    """
+    """Write the operation for the masters; returns its id. The flow's desired state stays, and waits for its end. Raises Refused if there
+    is no such flow, or another operation is under way."""
 
     def attempt() -> str:
         stored = known_flow(registry, flow)
@@ -40,7 +38,7 @@ def begin(registry: Registry, flow: str, operation: Operation, *, by: str) -> st
 
 
 def list_operations(registry: Registry, flow: str | None = None) -> tuple[OperationRow, ...]:
-    """Of one flow or of all, by flow, the newest first. Raises Refused where there is no such flow."""
+    """The operations of one flow or of all, by flow, newest first. Raises Refused if there is no such flow."""
     found = []
     for name in [row.flow for row in read_flows(registry)] if flow is None else [flow]:
         desired = known_flow(registry, name).record
@@ -53,10 +51,8 @@ def list_operations(registry: Registry, flow: str | None = None) -> tuple[Operat
 
 
 def cancel(registry: Registry, flow: str, id_: str, *, by: str) -> None:
-    """Give it up while nothing of it is done. A version that was to begin with it is not wanted any more either: the one before is.
-
-    Raises Refused where there is no such operation, it is over, or workers are at it.
-    """
+    """Cancel an operation that has not changed anything yet. If a version was to start with it, the version before becomes the desired one
+    again. Raises Refused if there is no such operation, it has ended, or workers have started it."""
 
     def attempt() -> None:
         desired = known_flow(registry, flow)
@@ -65,12 +61,10 @@ def cancel(registry: Registry, flow: str, id_: str, *, by: str) -> None:
             raise Refused(f"flow {flow} has no operation {id_}", remedy=f"see: scribengin ops {flow}", code="operation-unknown")
         operation = stored.record
         if operation.step not in UNDER_WAY or desired.record.operation != id_:
-            raise Refused(
-                f"operation {id_} of flow {flow} is over: {operation.step}", remedy="nothing is to be done", code="operation-over"
-            )
+            raise Refused(f"operation {id_} of flow {flow} is over: {operation.step}", remedy="no action is needed", code="operation-over")
         if operation.step not in ("stop", "drain"):
             raise Refused(
-                f"operation {id_} of flow {flow} is at step {operation.step}: its workers may have done their part",
+                f"operation {id_} of flow {flow} is at step {operation.step}: its workers may already have changed something",
                 remedy=f"wait for its end: scribengin ops {flow}",
                 code="operation-at-work",
             )

@@ -1,4 +1,4 @@
-"""The records of operations, as others write them together with theirs: there is one under way at a time."""
+"""The records of operations, written together with others: one is under way at a time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from scribengin.registry.records import Stored
 
 KEPT_OPERATIONS = 20
-"""of each flow, those that are over"""
+"""the number of ended operations kept for each flow"""
 
 
 def new_operation(registry: Registry, flow: str, operation: Operation) -> tuple[str, list[Write]]:
-    """(its id, the writes that make it its flow's newest, and forget the oldest). To be committed with a replacement of the flow's DESIRED
-    that was read before, and names the id: so there is one at a time."""
+    """(its id, the writes that make it its flow's newest, and remove the oldest). Must be committed with a replacement of the flow's
+    DESIRED that was read before, and names the id: so only one is under way at a time."""
     there = operation_ids(registry, flow)
     id_ = str(max(there, default=0) + 1)
     old = [Delete(OPERATION(flow, str(number)).path) for number in there[:-KEPT_OPERATIONS]]
@@ -30,7 +30,7 @@ def new_operation(registry: Registry, flow: str, operation: Operation) -> tuple[
 
 
 def operation_ids(registry: Registry, flow: str) -> list[int]:
-    """The numbers of its operations that are known, the oldest first."""
+    """The numbers of its known operations, oldest first."""
     return sorted(int(name) for name in names(registry, f"flows/{flow}/ops") if name.isdigit())
 
 

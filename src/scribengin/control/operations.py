@@ -3,13 +3,13 @@
 An operation is a record, `flows/<flow>/ops/<id>`, and `desired` names the newest; so there is one at a time, and any master goes on with it
 where the one before has left it. While it is under way the flow waits for it, whatever else is wanted:
 
-    stop     the workers end after the Batches under way, from the sources down
+    stop     the workers end after the current Batches, from the sources down
     drain    the same, and readers of channels that are going to go first read all that is there, as the version that wrote it
     work     a worker of each tier that has a part in it does this part, under the tier's lease, says so, and ends
-    done, failed, cancelled     over; the flow goes on as it is wanted
+    done, failed, cancelled     ended; the flow continues in its desired state
 
-Each step shows by itself whether it is through: by runs that have ended, by reports that name the operation. A part is done again where a
-worker was lost before it could say so; `worker.tasks` sees to it that this changes nothing.
+Runs that have ended, and reports that name the operation, show whether a step is done. A part is repeated if a worker was lost before it
+could report it; `worker.tasks` is idempotent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | None:
-    """The operation as it is to be written now; None where its step is not through."""
+    """The operation as it is to be written now; None if its step is not done."""
     operation = under_way.operation
     since = moment_text(now)
     if operation.step == "drain":
@@ -51,7 +51,7 @@ def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | No
 
 
 def _drained(flow: FlowSeen, under_way: UnderWay, since: str) -> Operation | None:
-    """The step behind `drain`, when those that are to read have read all; a failure where one of them cannot."""
+    """The step after `drain`, when the tiers that are to read have read all; a failure if one of them cannot."""
     operation = under_way.operation
     readers = operation.arguments["read"]
     if (gone := _lacks(flow, readers)) is not None:
@@ -59,7 +59,7 @@ def _drained(flow: FlowSeen, under_way: UnderWay, since: str) -> Operation | Non
     for name in readers:
         run = flow.tiers[name].run
         if run is not None and run.ended_at is not None and run.permanent and run.generation == flow.wish.generation:
-            error = f"tier {name} could not read all that waits in its channels: {run.cause}"
+            error = f"tier {name} could not read the backlog of its channels: {run.cause}"
             return replace(operation, step="failed", since=since, error=error)
     if all(_has_read(flow, name) for name in readers) and all(at_rest(tier) for tier in flow.tiers.values()):
         return replace(operation, step="work", since=since)
@@ -67,14 +67,14 @@ def _drained(flow: FlowSeen, under_way: UnderWay, since: str) -> Operation | Non
 
 
 def _lacks(flow: FlowSeen, tiers: Iterable[str]) -> str | None:
-    """Why an operation cannot go on, where the flow has not all of these tiers."""
+    """Why an operation cannot continue, if the flow does not have all of these tiers."""
     gone = [name for name in tiers if name not in flow.tiers]
-    return f"the flow has no tier {', '.join(gone)} any more" if gone else None
+    return f"the flow no longer has tier {', '.join(gone)}" if gone else None
 
 
 def wanted_after(flow: FlowSeen, operation: Operation, now: float) -> Desired | None:
-    """What is wanted of the flow where the operation with which a version was to begin has failed: the one before. None where nothing else
-    is wanted than before."""
+    """The desired state of the flow if the operation with which a version was to start has failed: the version before. None if it does not
+    change."""
     if operation.kind != "recut" or operation.step != "failed" or operation.version == flow.wish.version:
         return None
     wish = flow.wish
@@ -84,7 +84,7 @@ def wanted_after(flow: FlowSeen, operation: Operation, now: float) -> Desired | 
 
 
 def held_wishes(flow: FlowSeen, under_way: UnderWay) -> dict[str, TierWish]:
-    """What is wanted of each tier while the operation is under way, in the order in which it is to be written."""
+    """The desired state of each tier while the operation is under way, in the order in which it is to be written."""
     wishes: dict[str, TierWish] = {}
     operation = under_way.operation
     if operation.step == "drain":
@@ -102,7 +102,7 @@ def held_wishes(flow: FlowSeen, under_way: UnderWay) -> dict[str, TierWish]:
 
 
 def _draining_wishes(flow: FlowSeen, operation: Operation) -> dict[str, TierWish]:
-    """From the sources down, as the version is cut that runs."""
+    """From the sources down, in the tier layout of the running version."""
     feeders: dict[str, list[str]] = operation.arguments["feeders"]
     order = TopologicalSorter({name: sorted(feeders.get(name, ())) for name in sorted({*flow.tiers, *feeders})}).static_order()
     wishes: dict[str, TierWish] = {}
@@ -126,12 +126,12 @@ def _draining_wishes(flow: FlowSeen, operation: Operation) -> dict[str, TierWish
 
 
 def has_done(tier: ObservedTier, id_: str) -> bool:
-    """True where a worker of the tier has said that its part of the operation is done, or has failed."""
+    """True if a worker of the tier has reported that its part of the operation is done, or has failed."""
     return tier.report is not None and tier.report.task == id_
 
 
 def standing_of(flow: FlowSeen, under_way: UnderWay) -> tuple[FlowState, str, str]:
-    """How the flow stands: state, reason, what comes next."""
+    """The flow's status: state, reason, next action."""
     operation = under_way.operation
     what = f"operation {under_way.id} ({operation.kind})"
     then = {"running": "then it runs", "paused": "then it is paused"}.get(flow.wish.goal, "then it stays stopped")
@@ -142,25 +142,25 @@ def standing_of(flow: FlowSeen, under_way: UnderWay) -> tuple[FlowState, str, st
             tier.run.cause for name in reading if (tier := flow.tiers.get(name)) and tier.run and tier.run.failures and tier.run.cause
         ]
         ill = f" ({failed[0]})" if failed else ""
-        said = [f"{', '.join(reading)} to read all that waits in channels{ill}"] if reading else []
-        said += [f"the end of {', '.join(ending)}"] if ending else []
-        give_up = f"then it runs as version {flow.wish.version}; to give it up: scribengin ops cancel {flow.name} {under_way.id}"
+        said = [f"{', '.join(reading)} to read the backlog of its channels{ill}"] if reading else []
+        said += [f"{', '.join(ending)} to end"] if ending else []
+        give_up = f"then it runs as version {flow.wish.version}; to cancel, run: scribengin ops cancel {flow.name} {under_way.id}"
         return "draining", f"{what} waits for {' and '.join(said)}" if said else f"{what} begins", give_up
     if operation.step == "stop":
         waiting = [name for name, tier in sorted(flow.tiers.items()) if not at_rest(tier)]
-        return "stopping", f"{what} waits for the end of {', '.join(waiting)}" if waiting else f"{what} begins", then
+        return "stopping", f"{what} waits for {', '.join(waiting)} to end" if waiting else f"{what} begins", then
     waiting = [name for name in operation.tiers if name in flow.tiers and not has_done(flow.tiers[name], under_way.id)]
-    how = f"{what} is done by {', '.join(waiting)}" if waiting else f"{what} is through"
+    how = f"{what} is under way in {', '.join(waiting)}" if waiting else f"{what} is done"
     return ("starting" if flow.wish.goal == "running" else "stopping"), how, then
 
 
 def _has_read(flow: FlowSeen, name: str) -> bool:
-    """True where the tier has read all that is there, since the newest wish."""
+    """True if the tier has read all that is there, since the last change of the desired state."""
     return name in flow.tiers and has_drained(flow.tiers[name], flow.wish.generation)
 
 
 def _error(tier: ObservedTier, flow: FlowSeen, under_way: UnderWay) -> str | None:
-    """Why its part of the operation has failed; None where it has not."""
+    """Why its part of the operation has failed; None if it has not."""
     if tier.report is not None and has_done(tier, under_way.id):
         return tier.report.task_error or None
     run = tier.run

@@ -1,4 +1,4 @@
-"""What a launcher is told of a run, as far as the registry says it: the worker's name and what it may use."""
+"""The launcher's order for a run, as far as the registry has it: the worker's name and its resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def ordering(registry: Registry) -> Ordering:
-    """The command of its orders is only the worker's name: the host that starts it makes a real one (`hosts/node.py`)."""
+    """The command of its orders is only the worker's name: the host that starts it makes the real one (`hosts/node.py`)."""
 
     def order(id_: RunId) -> LaunchOrder:
         spec = tier_spec(registry, id_)
@@ -26,7 +26,7 @@ def ordering(registry: Registry) -> Ordering:
 
 
 def tier_spec(registry: Registry, id_: RunId) -> TierSpec:
-    """Of the version that the tier is wanted in; what nobody has said is Spark's default."""
+    """The settings in the tier's desired version; unset values are Spark's defaults."""
     wish = read_record(registry, WANTED(id_.flow, id_.tier))
     spec = read_record(registry, SPEC(id_.flow, str(wish.record.version))) if isinstance(wish, Stored) else None
     return (spec_of(spec.record, id_.tier) if isinstance(spec, Stored) else None) or TierSpec()

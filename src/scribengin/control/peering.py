@@ -1,9 +1,8 @@
-"""The leading master's questions to peers, over their APIs, and the answers as records: moments by the clock here, servers by their
-names here.
+"""The leading master polls peers over their APIs, and records the answers: moments by the clock here, servers by their names here.
 
-Nothing is asked of a peer but how its flows are; each control plane has the say over its own flows only. Where a peer is silent, its last
-answer stays, and what flows here write since is added to its backlog (`watching.backlogs`): a link that is cut costs delay, and the
-capacity of the source is kept.
+A peer is asked only for the state of its flows; each control plane controls its own flows only. If a peer is silent, its last answer stays,
+and what flows here have written since is added to its backlog (`watching.backlogs`): a broken link costs delay, and the capacity of the
+source is respected.
 """
 
 from __future__ import annotations
@@ -42,29 +41,28 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Term
 
 _PACE_S, _SILENT_PACE_S = 2.0, 10.0
-"""between two questions to a peer: while it answers, and while it is silent"""
+"""seconds between two requests to a peer: while it answers, and while it is silent"""
 _LIST_S = 15.0
-"""between two looks at where all flows of a peer read and write"""
+"""seconds between two requests for where all flows of a peer read and write"""
 _AT_REST_S = 30.0
-"""an answer that says nothing new is noted so often"""
+"""seconds after which an unchanged answer is recorded again"""
 
 
 class Asks(Protocol):
-    """Asks peers; each peer is asked by one thread."""
+    """Polls peers; each peer is polled by one thread."""
 
     def __call__(self, name: str, peer: Peer, flows: Collection[str]) -> AllEnds:
-        """What these flows of a peer are; of no flows: where all of its flows read and write. Raises a ScribenginError where it does not
+        """The state of these flows of a peer; without flows: where all of its flows read and write. Raises a ScribenginError if it does not
         answer."""
         ...
 
     def forget(self, name: str) -> None:
-        """It is asked no more."""
+        """Close the connection to the peer."""
         ...
 
 
 class Peering:
-    """The leading master's questions: a thread for each peer, so that one that is silent holds up no other. `want` is for the master's
-    thread."""
+    """The leading master's requests: a thread per peer, so that a silent one delays no other. `want` is for the master's thread."""
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class Peering:
         """peers that have a thread"""
 
     def want(self, peers: Mapping[str, Peer], term: Term) -> None:
-        """These are to be asked again and again, and no others."""
+        """Set the peers to poll."""
         with self._changed:
             if self._term == term and self._peers == peers:
                 return
@@ -101,7 +99,7 @@ class Peering:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Ask no more; a question under way is not waited for."""
+        """Stop polling; a current request is not waited for."""
         with self._changed:
             self._peers, self._term = {}, None
             self._changed.notify_all()
@@ -139,10 +137,10 @@ class Peering:
 
 
 class PeerClients:
-    """Asks over the API."""
+    """Polls over the API."""
 
     def __init__(self, tokens: Path, certificates: Path | None) -> None:
-        """`tokens`: the folder that has `PEER.token` for each peer that asks for one. `certificates`: see `Transport`."""
+        """`tokens`: the folder that has `PEER.token` for each peer that requires one. `certificates`: see `Transport`."""
         self._tokens = tokens
         self._certificates = certificates
         self._clients: dict[str, tuple[tuple[str, ...], Secret | None, Client]] = {}
@@ -159,7 +157,7 @@ class PeerClients:
         try:
             return known[2].ends(flows)
         except Refused as error:
-            raise Refused(f"it says: {error.message}", remedy=error.remedy, code=error.code) from error
+            raise Refused(f"it answered: {error.message}", remedy=error.remedy, code=error.code) from error
 
     def forget(self, name: str) -> None:
         """See `Asks`."""
@@ -168,7 +166,7 @@ class PeerClients:
 
 
 class Asking:
-    """One peer: which of its flows meet flows here is found every so often, how these are each time."""
+    """One peer: which of its flows are connected to flows here is found periodically, their state at each request."""
 
     def __init__(self, peering: Peering, name: str) -> None:
         self._peering = peering
@@ -176,11 +174,11 @@ class Asking:
         self._name = name
         self._met: set[str] = set()
         self._listed = (-inf, Peer(masters=()))
-        """when all flows were asked for, and of which peer"""
+        """when all flows were requested, and of which peer"""
         self._noted_at = -inf
 
     def look(self, peer: Peer, term: Term) -> str:
-        """Ask, and note the answer: why there is none. Raises FencedError, Conflict, Unreachable: the registry."""
+        """Send a request and record the answer, or why there is none. Raises FencedError, Conflict, Unreachable of the registry."""
         state = peer_state(self._registry, self._name)
         began = self._peering.clock()
         try:
@@ -210,7 +208,7 @@ class Asking:
         return ""
 
     def _reckoned(self, now: float) -> list[Create | Replace]:
-        """The flows of the silent peer with what waits for them as far as flows here know it: the next leader begins with that."""
+        """The flows of the silent peer with their backlog as far as flows here know it: the next leader starts with that."""
         writes = list[Create | Replace]()
         for flow, found in stored_flows(self._registry, self._name).items():
             known = self._peering.waits(remote_name(self._name, flow))
@@ -224,7 +222,7 @@ class Asking:
         return writes
 
     def _find(self, peer: Peer, began: float) -> None:
-        """Which of its flows meet one here."""
+        """Which of its flows are connected to one here."""
         ends = self._peering.ask(self._name, peer, ())
         answer = PeerAnswer(self._name, ends.now, began, self._peering.clock(), peer.aliases)
         there = {
@@ -238,7 +236,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class PeerAnswer:
-    """A peer's answer, to be told by the clock here: asked at `began`, there at `ended`."""
+    """A peer's answer, converted to the clock here: requested at `began`, received at `ended`."""
 
     peer: str
     now: float
@@ -248,7 +246,7 @@ class PeerAnswer:
     aliases: Mapping[str, str]
 
     def flow(self, ends: FlowEnds, before: RemoteFlow | None) -> RemoteFlow:
-        """A flow of the peer as a record. What the peer does not know any more of a source is as it was before."""
+        """A flow of the peer as a record. Values of a source that the peer no longer knows stay as before."""
         known = {} if before is None else before.sources
         return RemoteFlow(
             state=ends.state,
@@ -275,7 +273,7 @@ class PeerAnswer:
 
     @property
     def _ahead_s(self) -> float:
-        """By so much the peer's clock is ahead, to half the time that the answer took."""
+        """The seconds by which the peer's clock is ahead, to half the duration of the request."""
         return self.now - (self.began + self.ended) / 2
 
     def _places(self, places: Sequence[EndPlace]) -> tuple[ExternalPlace, ...]:
@@ -291,7 +289,7 @@ def _with_waits(source: RemoteSource, there: Waits, at: float, *, reckoned: bool
 
 
 def _as_here(kind: str, at: str, aliases: Mapping[str, str]) -> str:
-    """A place's servers by the names that flows here have for them."""
+    """A place's servers by the names that flows here use."""
     if kind == "topic":
         return ",".join(sorted(aliases.get(server, server) for server in at.split(",")))
     scheme, mark, rest = at.rpartition("://")
@@ -309,10 +307,10 @@ def _level(level: EndLevel) -> SourceLevel:
 
 
 def set_peer(registry: Registry, name: str, *, masters: Sequence[str], aliases: Mapping[str, str], by: str) -> None:
-    """Say where another control plane answers. Raises Refused for what is no name, and no address of a master."""
+    """Set the addresses of another control plane. Raises Refused for an invalid name or address of a master."""
     if not PEER.fits(name):
         raise Refused(f'"{name}" is not a valid name of a peer', remedy="write it with a-z, 0-9 and _, such as berlin", code="peer-name")
     peer = Peer(masters=tuple(address_of(each) for each in masters), aliases=dict(aliases), by=by, at=now_text())
     if not peer.masters:
-        raise Refused(f"no master of peer {name} is named", remedy="name one: https://HOST:PORT", code="master-missing")
+        raise Refused(f"peer {name} has no address of a master", remedy="pass the address of one: https://HOST:PORT", code="master-missing")
     again(lambda: registry.commit(put(registry, PEER(name), peer)))

@@ -1,8 +1,9 @@
-"""Peers: other control planes, whose flows meet those here at topics, tables and objects.
+"""Peers: other control planes, whose flows are connected to those here by topics, tables and objects. Each has its own registry, states and
+clock.
 
-Each has its own registry, states and clock. The leading master asks a peer's API how its flows are, and notes those that meet flows here
-(`control.peering`). From then on they are readers and feeders like others: what waits for them holds feeders back, acknowledgements go on
-through them, and `graph` shows them, as PEER/FLOW.
+The leading master polls a peer's API for the state of its flows, and records those that are connected to flows here (`control.peering`).
+From then on they are upstream and downstream flows like others: their backlog throttles upstream flows, acknowledgements pass through them,
+and `graph` shows them, as PEER/FLOW.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _FOLDER = "peers"
 
 @dataclass(frozen=True, slots=True)
 class PeersSeen:
-    """The peers, and their flows by their names here, as records say. `problems`: path of a record that says nothing, and why."""
+    """The peers, and their flows by their names here, from records. `problems`: path of an invalid record, and why."""
 
     peers: Mapping[str, Peer] = field(default_factory=dict)
     states: Mapping[str, PeerState] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class PeersSeen:
 
 
 def read_peers_seen(mirror: Mirror) -> PeersSeen:
-    """As they are now. A flow that a newer master noted is left out."""
+    """Read the present records. A flow that a newer master recorded is left out."""
     peers: dict[str, Peer] = {}
     states: dict[str, PeerState] = {}
     flows: dict[str, RemoteFlow] = {}
@@ -65,12 +66,12 @@ def read_peers_seen(mirror: Mirror) -> PeersSeen:
 
 
 def with_remote(workflow: Workflow, workflows: Workflows, remote: Mapping[str, RemoteFlow]) -> Workflow:
-    """A workflow with the flows of peers that meet it.
+    """A workflow with the connected flows of peers.
 
     Args:
         workflow: Of flows here.
         workflows: Those of all flows here.
-        remote: Flow of a peer, by its name here → as it is.
+        remote: Flow of a peer, by its name here → its record.
     """
     if not remote:
         return workflow
@@ -102,7 +103,7 @@ def read_remote(registry: Registry) -> dict[str, RemoteFlow]:
 
 
 def remove_peer(registry: Registry, name: str) -> None:
-    """Ask a peer no more; its flows hold nobody back from then on. Raises Refused where there is none of that name."""
+    """Remove a peer; its flows throttle no flow here from then on. Raises Refused if there is no peer of that name."""
 
     def attempt() -> None:
         there = registry.read(PEER(name).path) if PEER.fits(name) else None
@@ -116,7 +117,7 @@ def remove_peer(registry: Registry, name: str) -> None:
 
 
 def list_peers(registry: Registry, workflows: Workflows) -> list[dict[str, Any]]:
-    """All peers as JSON, each with its flows that meet flows here. Works with no master alive."""
+    """All peers as JSON, each with its flows that are connected to flows here. Works without a running master."""
     rows: list[dict[str, Any]] = []
     for name, record in sorted(read_peers(registry).items()):
         if not isinstance(record, Stored):
@@ -150,18 +151,18 @@ def _flow_row(name: str, flow: RemoteFlow, met: Sequence[Meeting]) -> dict[str, 
 
 
 def peer_state(registry: Registry, name: str) -> PeerState:
-    """Whether its masters answer, as was noted last."""
+    """Whether its masters answer, as last recorded."""
     found = read_record(registry, PEER_STATE(name))
     return found.record if isinstance(found, Stored) else PeerState()
 
 
 def stored_flows(registry: Registry, name: str) -> dict[str, Stored[RemoteFlow]]:
-    """Those of a peer, by the peer's own names."""
+    """The flows of a peer, by the peer's own names."""
     there = [flow for flow in names(registry, f"{_FOLDER}/{name}/flows") if REMOTE_FLOW.fits(name, flow)]
     found = zip(there, read_records(registry, [REMOTE_FLOW(name, flow) for flow in there]), strict=True)
     return {flow: record for flow, record in found if isinstance(record, Stored)}
 
 
 def deletes(registry: Registry, paths: Sequence[str]) -> list[Delete]:
-    """The writes that remove what is there now of these."""
+    """The writes that remove these records."""
     return [Delete(each.path, each.version) for each in registry.read_many(list(paths)) if each is not None]

@@ -1,4 +1,5 @@
-"""Where workers run: which node a tier's next one starts on, which have to leave theirs, and the helpers that a tier has on each host."""
+"""The placement of workers: the node on which a tier's next worker starts, workers that must leave their node, and the helpers of a tier on
+each host."""
 
 from __future__ import annotations
 
@@ -18,20 +19,19 @@ if TYPE_CHECKING:
 
 
 def choose_node(nodes: Mapping[str, WorkerNode], tier: ObservedTier, load: Mapping[str, int]) -> str | None:
-    """Where the tier's next worker starts: where it is mapped to; else on the host of its group with the lowest cost; of equal ones where
-    there are fewest workers. None where no such node answers and has room."""
+    """The node for the tier's next worker: the one that it is mapped to; otherwise the host of its group with the lowest cost; of equal
+    ones the one with the fewest workers. None if no such node answers and has room."""
     able = [name for name in _able(nodes, tier) if _fits(nodes[name], tier)]
     return min(able, key=lambda name: (_cost(name, nodes[name], tier), load.get(name, 0), name), default=None)
 
 
 def load_of(processes: Mapping[RunId, WorkerProcess]) -> Counter[str]:
-    """Node → how many workers it has."""
+    """Node → its number of workers."""
     return Counter(process.node for process in processes.values() if not process.ended)
 
 
 def apart(load: Mapping[str, int], tiers: Mapping[str, ObservedTier], name: str) -> Mapping[str, int]:
-    """The load of each node as it counts for a worker of the tier: of nodes that cost the same it starts where no other one of its tier
-    runs."""
+    """The load of each node for a worker of the tier: of nodes with the same cost it starts on one that has no other worker of its tier."""
     beside = [tier.run for other, tier in tiers.items() if other != name and tier_of(other) == tier_of(name)]
     taken = Counter(run.node for run in beside if run is not None and run.ended_at is None)
     return {node: load.get(node, 0) + _FULL * taken[node] for node in {*load, *taken}} if taken else load
@@ -74,7 +74,7 @@ def on_each_host(flow: FlowSeen, nodes: Mapping[str, WorkerNode], load: Mapping[
 
 
 def _helper_places(flow: FlowSeen, tier: ObservedTier, nodes: Mapping[str, WorkerNode], load: Mapping[str, int]) -> dict[str, str]:
-    """Helper → its host, of a tier of `workers: each`; empty of one whose run is not noted."""
+    """Helper → its host, of a tier of `workers: each`; empty for one whose run is not recorded."""
     helpers = sorted((seen for name, seen in flow.tiers.items() if is_helper(name) and tier_of(name) == tier.tier), key=_number_of)
     there = [helper for helper in helpers if _is_there(helper)]
     ended = [helper for helper in helpers if helper not in there and helper.run is not None]
@@ -100,10 +100,8 @@ def _helper_places(flow: FlowSeen, tier: ObservedTier, nodes: Mapping[str, Worke
 def _first_place(
     flow: FlowSeen, tier: ObservedTier, helpers: Iterable[ObservedTier], nodes: Mapping[str, WorkerNode], load: Mapping[str, int]
 ) -> str | None:
-    """The host of the worker that holds the tier's lease, or on which it starts next; empty where it is not noted.
-
-    Where no host has room for it, it is that of one of its helpers, which makes room.
-    """
+    """The host of the worker that holds the tier's lease, or on which it starts next; empty if unknown. If no host has room for it, the
+    host of one of its helpers, which makes room."""
     run = tier.run
     if _is_there(tier):
         at = "" if run is None else run.node
@@ -117,13 +115,13 @@ def _first_place(
 
 
 def _new_helper(tier: ObservedTier, name: str) -> ObservedTier:
-    """A helper of the tier of which nothing is noted yet."""
+    """A helper of the tier without records."""
     said = (tier.cores, tier.memory_bytes, tier.version, tier.process)
     return ObservedTier(name, frozenset({tier.tier}), "", *said, executors=tier.executors, group=tier.group, hosts=tier.hosts)
 
 
 def _is_there(tier: ObservedTier) -> bool:
-    """True where a worker of it may be at work. Of one whose run is not noted the lease says it."""
+    """True if a worker of it may be at work; if its run is not recorded, the lease shows it."""
     return tier.lease is not None if tier.run is None else tier.run.ended_at is None
 
 
@@ -132,7 +130,7 @@ def _number_of(helper: ObservedTier) -> int:
 
 
 def has_to_move(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> bool:
-    """True where the tier's worker is to end where it is, in order, because it is wanted on a node that could take it now."""
+    """True if the tier's worker must end gracefully where it is, because it belongs on a node that could take it now."""
     run = tier.run
     if run is None or run.ended_at is not None or run.node not in nodes:
         return False
@@ -141,7 +139,7 @@ def has_to_move(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> bool:
 
 
 def why_homeless(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier) -> tuple[str, str] | None:
-    """(reason, next action) of a tier that is mapped to a node, or runs on a group of hosts, none of which can take it now; None where
+    """(reason, next action) for a tier that is mapped to a node, or runs on a group of hosts, none of which can take it now; None if
     neither is so."""
     if tier.node:
         why = _why_not(nodes.get(tier.node))
@@ -159,21 +157,21 @@ def why_homeless(nodes: Mapping[str, WorkerNode], flow: str, tier: ObservedTier)
 
 
 def is_on_group(name: str, host: str, tier: ObservedTier | TierSpec) -> bool:
-    """Whether the node, on the machine `host`, is of the group on which the tier runs; of a tier without one each is."""
+    """Whether the node, on the machine `host`, is in the group on which the tier runs; without a group every node is."""
     return not tier.group or name in tier.hosts or host in tier.hosts
 
 
 def where_it_may(flow: str, tier: ObservedTier) -> str:
-    """What has to come about for a tier that no node can take to start: the end of a sentence."""
+    """The condition under which a tier that no node can take starts: the end of a sentence."""
     if tier.node:
         return f"node {tier.node}, to which it is mapped, can take it; {_elsewhere(flow, tier)}"
     if tier.group:
         return f"a host of group {tier.group} can take it ({', '.join(tier.hosts)}); {_elsewhere(flow, tier)}"
-    return "a node answers that can take it"
+    return "a node that can take it answers"
 
 
 def _elsewhere(flow: str, tier: ObservedTier) -> str:
-    return f"to have it elsewhere: scribengin {f'unmap {flow}.{tier.tier}' if tier.node else f'map {flow}.{tier.tier} NODE'}"
+    return f"to run it elsewhere: scribengin {f'unmap {flow}.{tier.tier}' if tier.node else f'map {flow}.{tier.tier} NODE'}"
 
 
 def _why_not(node: WorkerNode | None) -> str:
@@ -186,7 +184,7 @@ def _able(nodes: Mapping[str, WorkerNode], tier: ObservedTier) -> Iterator[str]:
 
 
 def _may(name: str, node: WorkerNode, tier: ObservedTier) -> bool:
-    """A person who maps a tier to a node means that node, also beside its group."""
+    """A tier that a person maps to a node runs there, even outside its group."""
     if tier.node:
         return tier.node == name
     return is_on_group(name, node.host, tier)

@@ -1,8 +1,10 @@
-"""How much of its time a flow may still work whose readers have too much before them. Pure; as `local.gates` does for channels.
+"""Back-pressure between flows: the share of time in which a flow may still work while the backlog of its readers is too large. Pure; as
+`local.gates` does for channels.
 
-Above `high_water` a feeder is slowed, the more the nearer `capacity` is; there it is paused, and goes on once less waits than `low_water`.
-It does not matter how the reader is: what waits for one that fails, is stopped, has never started or whose host is gone is measured where
-it lies, and grows by what its feeders write. A reader that nobody wants any more is deleted, and then holds nobody back.
+Above `high_water` an upstream flow is throttled, increasingly up to `capacity`; there it is paused, and resumes once the backlog is below
+`low_water`. The state of the reader does not matter: the backlog of one that fails, is stopped, has never started or whose host is gone is
+measured where the data are, and grows by what its upstream flows write. A reader that is no longer needed should be deleted; then it
+throttles no flow.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ if TYPE_CHECKING:
     from scribengin.registry.peers import RemoteFlow
 
 _STEP = 0.25
-"""of the way from high water to capacity: less than that is no news, so that a record is not written each second"""
+"""share of the range from `high_water` to `capacity`: smaller changes are not written, so that a record is not written each second"""
 _ILL = ("failed", "degraded", "recovering", "pausing", "paused", "draining", "stopping", "stopped")
 """states of a flow that reads less than it could"""
 _LEAST = 0.05
-"""the share below which a feeder is paused, not slowed"""
+"""the share below which an upstream flow is paused, not throttled"""
 
 
 def held_back(world: World, flow: FlowSeen) -> HeldBackSinks:
-    """What holds back each of its sinks now: of several readers the one that leaves least."""
+    """What throttles each of its sinks now: of several readers the one that leaves least."""
     sinks: dict[str, SinkHold] = {}
     for reader in world.readers.get(flow.name, ()):
         hold = _hold(world, flow, reader)
@@ -39,19 +41,19 @@ def held_back(world: World, flow: FlowSeen) -> HeldBackSinks:
 
 
 def is_news(before: HeldBackSinks | None, now: HeldBackSinks) -> bool:
-    """Whether it is to be written: another share, another reader; what waits is always another."""
+    """Whether it is to be written: another share, another reader; the backlog itself changes always."""
     return _shares(before) != _shares(now)
 
 
 def held_text(world: World, now: HeldBackSinks) -> str:
-    """The first reason, for people, and which flow down the stream is ill, since when and why; empty where nothing is held back."""
+    """The first reason, for people, and which downstream flow has a problem, since when and why; empty if nothing is throttled."""
     holds = sorted(now.sinks.values(), key=lambda each: each.share)
     ill = next((text for hold in holds if (text := _ill_text(world, hold.flow, set()))), "")
     return "" if not holds else f"{holds[0].why}; {ill}" if ill else holds[0].why
 
 
 def _ill_text(world: World, reader: str, passed: set[str]) -> str:
-    """How the flow is, or else the first that holds it back and is ill itself."""
+    """The flow's problem, or that of the first flow that throttles it."""
     if (remote := world.remote.get(reader)) is not None:
         return _remote_ill_text(world, reader, remote)
     flow = world.flows.get(reader)
@@ -64,11 +66,11 @@ def _ill_text(world: World, reader: str, passed: set[str]) -> str:
 
 
 def _remote_ill_text(world: World, name: str, flow: RemoteFlow) -> str:
-    """A flow of a peer; what holds that one back its peer says of it."""
+    """The problem of a peer's flow; what throttles that one is reported by its peer."""
     peer = name.partition("/")[0]
     state = world.peer_states.get(peer)
     if state is not None and state.silent_since:
-        return f"peer {peer} does not answer since {state.silent_since}: {state.why}"
+        return f"peer {peer} has not answered since {state.silent_since}: {state.why}"
     return _since_text(name, flow) if flow.state in _ILL else flow.reason
 
 
@@ -99,13 +101,13 @@ def _hold(world: World, flow: FlowSeen, reader: DownstreamReader) -> SinkHold | 
 
 
 def _waters(world: World, reader: DownstreamReader) -> Waters | None:
-    """How much may wait at the source; None where it does not say it, or where nobody knows the flow."""
+    """The thresholds of the source; None if it has none, or the flow is unknown."""
     flow = world.remote.get(reader.flow) or world.flows.get(reader.flow)
     return None if flow is None else flow.waters.get(reader.source)
 
 
 def _share(there: SourceBacklog, waters: Waters, before: float) -> float:
-    """1: as fast as it can."""
+    """1: no limit."""
     over = -1.0
     for now, high, low, full in _measures(there, waters):
         if before == 0.0 and now > low:
@@ -121,7 +123,7 @@ def _share(there: SourceBacklog, waters: Waters, before: float) -> float:
 
 
 def _measures(there: SourceBacklog, waters: Waters) -> Iterator[tuple[float, float, float, float]]:
-    """(what waits, high, low, capacity) of each measure that is looked at and known."""
+    """(backlog, high, low, capacity) of each measure that has thresholds and a known value."""
     for name in ("rows", "bytes", "age_s"):
         now = getattr(there, name)
         high, low, full = (getattr(level, name) for level in (waters.high, waters.low, waters.capacity))
@@ -132,8 +134,8 @@ def _measures(there: SourceBacklog, waters: Waters) -> Iterator[tuple[float, flo
 def _why(reader: DownstreamReader, there: SourceBacklog, waters: Waters, share: float) -> str:
     what = f"{_shown(there.rows, there.bytes, there.age_s)} at {reader.flow}.{reader.source}, which reads {reader.sink}"
     if share == 0.0:
-        return f"paused: {what}; goes on below {_level(waters.low)}"
-    return f"slowed to {share:.0%}: {what} (slows from {_level(waters.high)}, stops at {_level(waters.capacity)})"
+        return f"paused: {what}; resumes below {_level(waters.low)}"
+    return f"throttled to {share:.0%}: {what} (throttled from {_level(waters.high)}, paused at {_level(waters.capacity)})"
 
 
 def _level(level: SourceLevel) -> str:

@@ -1,4 +1,4 @@
-"""The records of quotas: as a master reads them, as people write them by a verb, and who takes what of them now."""
+"""The records of quotas: as a master reads them, as people write them by a command, and their present use."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _MOST = {"cores": 10**6, "memory_bytes": 10**18, "rows_per_s": 1e15}
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Those that there are, and of those that cannot be what is refused of them: name → as in a status."""
+    """The quotas, and what is refused of invalid ones: name → as in a status."""
 
     allowed: Mapping[str, Allowance] = field(default_factory=dict)
     refused: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def refused_of(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
-        """What of it concerns a flow with these labels: path → as in a status."""
+        """The refused records that concern a flow with these labels: path → as in a status."""
         return {QUOTA(name).path: said for name, said in self.refused.items() if self.allowed[name].covers(labels)}
 
 
 def read_quotas(mirror: Mirror) -> Quotas:
-    """As they are. Names that are no quota's are left alone."""
+    """Read the quotas. Names that are not of a quota are left unchanged."""
     there = [name for name in mirror.children(_FOLDER) if QUOTA.fits(name)]
     mirror.fetch([QUOTA(name).path for name in there])
     allowed: dict[str, Allowance] = {}
@@ -54,8 +54,8 @@ def read_quotas(mirror: Mirror) -> Quotas:
             continue  # it was removed between two questions about it
         allowed[name] = _allowance(name, found)
         if allowed[name].closed:
-            remedy = f"mend it, or say it anew: scribengin quota set {name} …; it is no more: scribengin quota remove {name}"
-            why = f"{allowed[name].closed}; nothing more starts under it"
+            remedy = f"fix the record, or replace it: scribengin quota set {name} …, or delete it: scribengin quota remove {name}"
+            why = f"{allowed[name].closed}; no further flow starts under it"
             refused[name] = refusal(mirror.read(QUOTA(name).path), why, remedy)
     return Quotas(allowed, refused)
 
@@ -70,8 +70,8 @@ def set_quota(
     off: Collection[str] = (),
     by: str,
 ) -> None:
-    """Say what flows with a label (`name` is `label=value`) may take together. What is None stays; what is `off`, by the names of the
-    record, is bounded no more. Raises Refused where that is no quota."""
+    """Set the shared quota of flows with a label (`name` is `label=value`). None leaves a value unchanged; values named in `off`, by the
+    names of the record, are removed. Raises Refused if the quota is not valid."""
     given = {"cores": cores, "memory_bytes": memory_bytes, "rows_per_s": rows_per_s}
     if not QUOTA.fits(name):
         raise Refused(
@@ -85,8 +85,8 @@ def set_quota(
     for key, value in said.items():
         if not 0 < value <= _MOST[key]:
             raise Refused(
-                f"{key} {value:g} is no bound",
-                remedy="say a number above 0; to let nothing through: scribengin pause -l LABEL=VALUE",
+                f"{key} {value:g} is not a valid bound",
+                remedy="give a number above 0; to let nothing through, run: scribengin pause -l LABEL=VALUE",
                 code="quota-value",
             )
 
@@ -95,15 +95,15 @@ def set_quota(
         before = there.record if isinstance(there, Stored) and not _allowance(name, there).closed else Quota()
         quota = replace(before, **said, **dict.fromkeys(off), by=by, at=now_text())
         if quota.cores is None and quota.memory_bytes is None and quota.rows_per_s is None:
-            remedy = f"say --cores, --memory or --rate; to have none: scribengin quota remove {name}"
-            raise Refused(f"quota {name} would bound nothing", remedy=remedy, code="quota-value")
+            remedy = f"pass --cores, --memory or --rate; to remove the quota, run: scribengin quota remove {name}"
+            raise Refused(f"quota {name} would limit nothing", remedy=remedy, code="quota-value")
         registry.commit(put(registry, QUOTA(name), quota))
 
     again(attempt)
 
 
 def remove_quota(registry: Registry, name: str) -> None:
-    """Bound flows with that label no more. Raises Refused where there is no such quota."""
+    """Remove a quota. Raises Refused if there is no such quota."""
 
     def attempt() -> None:
         there = registry.read(QUOTA(name).path) if QUOTA.fits(name) else None
@@ -116,7 +116,7 @@ def remove_quota(registry: Registry, name: str) -> None:
 
 
 def list_quotas(registry: Registry) -> list[dict[str, Any]]:
-    """All quotas as JSON, each with what the flows under it take now. Works with no master alive."""
+    """All quotas as JSON, each with the present use by its flows. Works without a running master."""
     there = [name for name in registry.children(_FOLDER) if QUOTA.fits(name)]
     found = dict(zip(there, read_records(registry, [QUOTA(name) for name in there]), strict=True))
     allowed = {name: _allowance(name, record) for name, record in found.items() if record is not None}
@@ -156,7 +156,7 @@ def _row(flow: FlowSeen, taken: Taken, quota: str) -> dict[str, Any]:
 
 
 def _flows(registry: Registry, quotas: Collection[Allowance]) -> list[FlowSeen]:
-    """All flows under some of these, as far as quotas look at them; in a few requests for all of them."""
+    """All flows under some of these quotas, with the data that quotas need; in a few requests for all of them."""
     names = [name for name in registry.children("flows") if DESIRED.fits(name)]
     found = zip(names, read_records(registry, [DESIRED(name) for name in names]), strict=True)
     wanted = {name: each for name, each in found if isinstance(each, Stored) and SPEC.fits(name, str(each.record.version))}
@@ -188,7 +188,7 @@ def _tier(values: Mapping[str, Any], flow: str, tier: str, spec: Spec) -> Observ
 
 
 def _values(registry: Registry, spots: Iterable[Spot[Any]]) -> dict[str, Any]:
-    """Path → record, of those that say something."""
+    """Path → record, of the valid ones."""
     asked = list(spots)
     found = zip(asked, read_records(registry, asked), strict=True)
     return {spot.path: each.record for spot, each in found if isinstance(each, Stored)}
@@ -203,5 +203,5 @@ def _allowance(name: str, found: Stored[Quota] | Newer | Damaged) -> Allowance:
     quota = found.record
     said = {"cores": quota.cores, "memory_bytes": quota.memory_bytes, "rows_per_s": quota.rows_per_s}
     if bad := [key for key, number in said.items() if number is not None and number <= 0]:
-        return Allowance(label, value, closed=f"says {' and '.join(bad)} not above 0")
+        return Allowance(label, value, closed=f"has {' and '.join(bad)} not above 0")
     return Allowance(label, value, quota.cores, quota.memory_bytes, quota.rows_per_s)

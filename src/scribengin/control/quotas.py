@@ -1,8 +1,8 @@
-"""Quotas: which flows may start now by what they and others with their labels take, and how rows a second are divided. Pure.
+"""Quotas: which flows may start now, given what they and others with their labels use, and how rows per second are divided. Pure.
 
-A flow is admitted as a whole, with all its tiers, so that no two wait for each other half started. What it was admitted with it keeps as
-long as it is wanted to run, also while its workers are lost and started again; what comes anew waits, the oldest wish first, and those
-behind it wait with it. Nothing that runs is ended for a quota.
+A flow is admitted as a whole, with all its tiers, so that no two wait for each other half started. It keeps what it was admitted with as
+long as its desired state is running, also while its workers are lost and restarted; further flows wait, the oldest desired state first, and
+those behind it wait with it. No running worker is ended because of a quota.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from scribengin.control.world import Allowance, FlowSeen, ObservedTier, World
 
 _MANY = 40
-"""under a quota of rows: so many flows have parts that are exact; among more a part is written anew only where it is much another"""
+"""up to this number of flows under a quota of rows, shares are exact; with more, a share is written again only if it differs much"""
 _KEPT, _GIVEN = 0.95, 0.975
-"""of the exact part, among many: a flow keeps what it has from `_KEPT` of it up to the whole, else it is given `_GIVEN` of it"""
+"""limits of the exact share, with many flows: a flow keeps its share from `_KEPT` of it up to the whole, else it is given `_GIVEN` of it"""
 IDLE_PART = 0.1
-"""of an equal part: what a flow keeps that reads nothing, so that it can begin at once when something comes"""
+"""of an equal share: what a flow keeps that reads nothing, so that it can start at once when data arrive"""
 
 
 class Taken(NamedTuple):
-    """What workers were given."""
+    """The resources that workers were given."""
 
     cores: int = 0
     memory_bytes: int = 0
 
     def plus(self, other: Taken) -> Taken:
-        """Both together."""
+        """The sum of both."""
         return Taken(self.cores + other.cores, self.memory_bytes + other.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaWait:
-    """Why a flow may not start now, in words, and what a person can do about it."""
+    """Why a flow may not start now, in words, and what a person can do."""
 
     reason: str
     next: str
@@ -51,7 +51,7 @@ class QuotaWait:
 
 @dataclass(slots=True)
 class _Pool:
-    """A quota while it is given out: who has how much of it, and the first who waits for more."""
+    """A quota while it is divided: its use by each flow, and the first flow that waits for more."""
 
     name: str
     allowed: Allowance
@@ -69,13 +69,14 @@ class _Pool:
 
 @dataclass(slots=True)
 class QuotaAdmission:
-    """Who may start. `waits`: flow → why none of its tiers that have no worker gets one now."""
+    """The flows that may start. `waits`: flow → why none of its tiers without a worker gets one now."""
 
     waits: dict[str, QuotaWait] = field(default_factory=dict)
     _pools: list[_Pool] = field(default_factory=list)
 
     def takes_spare(self, flow: FlowSeen, tier: ObservedTier) -> bool:
-        """Whether there is room for a spare of the tier, or for a helper, which it has then. Neither goes before a flow that waits."""
+        """Whether there is room for a standby of the tier, or for a helper; if so, it is counted as used. Neither comes before a flow that
+        waits."""
         pools = [pool for pool in self._pools if pool.allowed.covers(flow.labels)]
         more = given_to(tier)
         if any(pool.allowed.closed or pool.first or not pool.has_room(more) for pool in pools):
@@ -86,7 +87,7 @@ class QuotaAdmission:
 
 
 def admit(world: World) -> QuotaAdmission:
-    """Look at all flows of all quotas, those that have something first, then by the age of their wish."""
+    """Check all flows of all quotas: those that use something first, then by the age of their desired state."""
     found = QuotaAdmission()
     if not world.quotas:
         return found
@@ -119,23 +120,23 @@ def admit(world: World) -> QuotaAdmission:
 
 
 def is_at_work(flow: FlowSeen) -> bool:
-    """True where a worker of it is there, or was for what is wanted of it now and is to be started again: what it takes it keeps."""
+    """True if one of its workers exists, or existed for the present desired state and is to be restarted: it keeps what it uses."""
     return any(_runs(tier) or _comes_again(flow, tier) for tier in flow.tiers.values())
 
 
 def taken_by(flow: FlowSeen) -> Taken:
-    """What its workers have now, and its spares."""
+    """The resources of its workers and standbys."""
     at_work = [tier for tier in flow.tiers.values() if _runs(tier)]
     return sum_of(given_to(tier) for tier in [*at_work, *(tier for tier in flow.tiers.values() if waiting(tier) is not None)])
 
 
 def given_to(tier: ObservedTier) -> Taken:
-    """What a worker of the tier gets, or its executors together."""
+    """The resources of a worker of the tier, or of its executors together."""
     return Taken(tier.executors * tier.cores, tier.executors * tier.memory_bytes)
 
 
 def sum_of(parts: Iterable[Taken]) -> Taken:
-    """All together."""
+    """The sum of all."""
     total = Taken()
     for part in parts:
         total = total.plus(part)
@@ -143,20 +144,21 @@ def sum_of(parts: Iterable[Taken]) -> Taken:
 
 
 def fits(allowed: Allowance, taken: Taken) -> bool:
-    """Whether so much is allowed."""
+    """Whether the quota allows that much."""
     cores, memory_bytes = allowed.cores, allowed.memory_bytes
     return (cores is None or taken.cores <= cores) and (memory_bytes is None or taken.memory_bytes <= memory_bytes)
 
 
 def divide(world: World, waits: Mapping[str, QuotaWait]) -> dict[str, Share]:
-    """Flow → its part of the rows a second of its quotas; of several the least. Flows that none of them concerns are not in it.
+    """Flow → its share of the rows per second of its quotas; of several the least. Flows without a quota of rows are left out.
 
-    Flows that are at work have equal parts. One that reads nothing keeps a tenth of its own, and the others have the rest; it has its whole
-    part again once it reads. What a flow that reads does not use is nobody else's: so parts change only when flows come, go, or fall idle.
+    Flows that are at work have equal shares. One that reads nothing keeps a tenth of its own, and the others have the rest; it gets its
+    whole share again once it reads. What a reading flow does not use is given to no other: so shares change only when flows come, go, or
+    become idle. All shares together never exceed the rate.
 
-    All parts together are never more than the rate. Where there are many flows, one that changes gives each other one a little: they keep
-    what they have, so that not all are written, and all workers woken, for it. What flows have whose records say nothing is nobody else's,
-    up to all but a tenth of the rate: the others are not to stand still for it.
+    With many flows, one that changes would change all others a little: they keep their shares, so that not all are written, and not all
+    workers are woken. The shares of flows with invalid records are given to no other, up to all but a tenth of the rate, so that the others
+    do not stop.
     """
     found: dict[str, Share] = {}
     for name, allowed in sorted(world.quotas.items()):
@@ -183,7 +185,7 @@ def divide(world: World, waits: Mapping[str, QuotaWait]) -> dict[str, Share]:
 
 
 def _part(before: Share | None, quota: str, exact: float, *, idle: bool, many: bool) -> float:
-    """What a flow is given, never more than `exact`."""
+    """The share that a flow is given, never more than `exact`."""
     if not many:
         return exact
     had = before.rows_per_s if before is not None and (before.quota, before.idle) == (quota, idle) else None
@@ -191,12 +193,12 @@ def _part(before: Share | None, quota: str, exact: float, *, idle: bool, many: b
 
 
 def _left_alone(world: World) -> Iterator[FlowSeen]:
-    """Flows whose records say nothing, as they were: their workers go on, with what they have."""
+    """Flows with invalid records, as they were: their workers continue, with their resources."""
     return (held.last for held in world.held.values() if held.last is not None)
 
 
 def _rows_left_alone(world: World, allowed: Allowance) -> float:
-    """What of a quota's rows they may read."""
+    """The part of a quota's rows that they may read."""
     under = [last for last in _left_alone(world) if allowed.covers(last.labels) and is_at_work(last)]
     return sum(last.share.rows_per_s or 0.0 for last in under if last.share is not None)
 
@@ -217,8 +219,8 @@ def _comes_again(flow: FlowSeen, tier: ObservedTier) -> bool:
 
 
 def _to_start(world: World, flow: FlowSeen) -> Iterator[ObservedTier]:
-    """Its tiers that are to have a worker and have none, as far as a node could take it: what cannot start keeps nobody from anything. A
-    helper is none of them: it comes where there is room, and no flow waits for it."""
+    """Its tiers that need a worker and have none, as far as a node could take it: a tier that cannot start blocks nothing. Helpers are left
+    out: they start if there is room, and no flow waits for them."""
     part = flow.under_way.operation.tiers if flow.under_way is not None else ()
     for name, tier in flow.tiers.items():
         # what is wanted of the flow comes to the tier in this very look
@@ -233,7 +235,7 @@ def _to_start(world: World, flow: FlowSeen) -> Iterator[ObservedTier]:
 
 
 def _reads(world: World, flow: FlowSeen, waits: Mapping[str, QuotaWait]) -> bool:
-    """Whether it is to read now: it is at work, or starts in this very look. Of one that waits a tier may be at work all the same."""
+    """Whether it reads now: it is at work, or starts in this cycle. A tier of a waiting flow may still be at work."""
     if flow.wish.goal not in ("running", "drained"):
         return False
     starts = flow.name not in waits and any(True for _ in _to_start(world, flow))
@@ -241,24 +243,24 @@ def _reads(world: World, flow: FlowSeen, waits: Mapping[str, QuotaWait]) -> bool
 
 
 def _is_idle(world: World, flow: FlowSeen) -> bool:
-    """As it was, where nobody can say: a master that has just come to lead changes nothing."""
+    """As before, if unknown: a master that has just become the leader changes nothing."""
     return world.idle.get(flow.name, flow.share is not None and flow.share.idle)
 
 
 def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> QuotaWait | None:
-    """Why a quota does not let the flow have more; `keeps`: it has been admitted before."""
+    """Why a quota does not let the flow have more; `keeps`: it was admitted before."""
     quota = f"quota {pool.name}"
     if pool.allowed.closed:
         if keeps:
             return None
         return QuotaWait(
-            f"nothing more starts under {quota}, whose record {pool.allowed.closed}",
-            f"say it anew: scribengin quota set {pool.name} … (or remove it)",
+            f"no further flow starts under {quota}: its record {pool.allowed.closed}",
+            f"write it again: scribengin quota set {pool.name} … (or remove it)",
         )
     if pool.has_room(more):
         if keeps or not pool.first:
             return None
-        return QuotaWait(f"waits for {quota} behind {pool.first}, which was wanted before it", f"see: scribengin quota list {pool.name}")
+        return QuotaWait(f"waits for {quota} behind {pool.first}, which is ahead in the queue", f"see: scribengin quota list {pool.name}")
     there, limit = pool.total, pool.allowed
     mine = pool.taken.get(flow.name, Taken())
     over_cores = limit.cores is not None and there.cores + more.cores > limit.cores
@@ -270,12 +272,12 @@ def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> QuotaW
         needed, _, most = _in_words(whole, there, limit, cores=over_cores)
         enough = _argument(whole, cores=over_cores)
         return QuotaWait(
-            f"it takes {needed} in all, and {quota} allows {most}",
-            f"scribengin quota set {pool.name} {said} {enough}, or give it less: scribengin scale {flow.name} {said} …",
+            f"it needs {needed} in total, but {quota} allows {most}",
+            f"scribengin quota set {pool.name} {said} {enough}, or reduce its needs: scribengin scale {flow.name} {said} …",
         )
     # who has taken it is for `quota list`: named here, each taker that comes or goes would be a new status for all who wait
     return QuotaWait(
-        f"waits for {quota}: it needs {needed}; taken: {taken} of {most}",
+        f"waits for {quota}: it needs {needed}; in use: {taken} of {most}",
         f"it starts when others end (scribengin quota list {pool.name}); or: scribengin quota set {pool.name} {said} {figure}",
     )
 
@@ -287,5 +289,5 @@ def _in_words(more: Taken, there: Taken, limit: Allowance, *, cores: bool) -> tu
 
 
 def _argument(taken: Taken, *, cores: bool) -> str:
-    """As a command takes it."""
+    """In the form of a command's option."""
     return str(taken.cores) if cores else f"{-(-taken.memory_bytes // 2**20)}MiB"

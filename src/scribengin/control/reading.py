@@ -1,4 +1,4 @@
-"""What the registry says of flows: how they stand, their versions, tiers, tasks. Works with no master alive."""
+"""Reads flows from the registry: their status, versions, tiers, tasks. Works without a running master."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True, slots=True)
 class ObservedFlow:
-    """A flow: what is wanted of it, and how it stands; None where no master has looked at it yet."""
+    """A flow: its desired state, and its status; None if no master has reconciled it yet."""
 
     flow: str
     desired: Desired
@@ -60,7 +60,7 @@ class ObservedFlow:
 
 
 def version_of(registry: Registry, flow: str, version: int) -> Spec:
-    """One of its versions. Raises Refused where there is none of that number, StateError where it is damaged."""
+    """One of its versions. Raises Refused if there is no such version, StateError if it is damaged."""
     spec = read_known(registry, SPEC(flow, str(version)))
     if spec is None:
         raise Refused(f"flow {flow} has no version {version}", remedy=f"see: scribengin history {flow}", code="version-unknown")
@@ -68,18 +68,18 @@ def version_of(registry: Registry, flow: str, version: int) -> Spec:
 
 
 def wanted(registry: Registry, flow: str) -> tuple[Desired | None, Spec | None]:
-    """What is wanted of a flow, and the version that is. Raises StateError where that is damaged."""
+    """The desired state of a flow, and its desired version. Raises StateError if that is damaged."""
     desired = read_known(registry, DESIRED(flow))
     return desired, None if desired is None else read_known(registry, SPEC(flow, str(desired.version)))
 
 
 def versions_of(registry: Registry, flow: str) -> list[int]:
-    """The numbers of its versions, the oldest first."""
+    """The numbers of its versions, oldest first."""
     return sorted(int(name) for name in names(registry, f"flows/{flow}/spec") if name.isdigit())
 
 
 def history(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """The versions of a flow, the newest first, as JSON. Raises as `read_flow`."""
+    """The versions of a flow, newest first, as JSON. Raises as `read_flow`."""
     desired = read_flow(registry, flow).desired
     found = []
     for version in reversed(versions_of(registry, flow)):
@@ -91,14 +91,14 @@ def history(registry: Registry, flow: str) -> list[dict[str, Any]]:
 
 
 def state_of(registry: Registry, flow: str) -> str:
-    """The folder in which the flow's state lies. Raises as `read_flow`."""
+    """The folder of the flow's state. Raises as `read_flow`."""
     spec = read_known(registry, SPEC(flow, str(read_flow(registry, flow).desired.version)))
     return "" if spec is None else spec.state
 
 
 def read_flow(registry: Registry, flow: str) -> ObservedFlow:
-    """Where what is wanted is damaged, it is what was wanted before, and the status says why. Raises Refused where there is no such flow,
-    StateError where not even that is known."""
+    """A flow. If its desired state is damaged, the last valid one is used, and the status says why. Raises Refused if there is no such
+    flow, StateError if not even that is known."""
     found, status = read_record(registry, DESIRED(flow)), _record(read_record(registry, STATUS(flow)))
     desired = _last_wish(found, status)
     if desired is None:
@@ -109,21 +109,20 @@ def read_flow(registry: Registry, flow: str) -> ObservedFlow:
 
 
 def check_stopped(registry: Registry, flow: str) -> None:
-    """Raise Refused where the flow is not stopped, or is wanted to run; and as `read_flow`."""
+    """Raise Refused if the flow is not stopped, or its desired state is running; and as `read_flow`."""
     row = read_flow(registry, flow)
     if row.status is None or row.status.state != "stopped" or row.desired.state not in ("stopped", "drained"):
-        now = "not looked at yet" if row.status is None else row.status.state
+        now = "not reconciled yet" if row.status is None else row.status.state
         raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
 
 
 def read_status(registry: Registry, flow: str) -> StatusRecord | None:
-    """How it stands, as the newest leader said; None where none has said it, or it says nothing."""
+    """The status that the last leader wrote; None if there is none, or it is invalid."""
     return _record(read_record(registry, STATUS(flow)))
 
 
 def read_flows(registry: Registry) -> tuple[ObservedFlow, ...]:
-    """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
-    (a master reports it)."""
+    """All flows, by name. For a damaged desired state the last valid one is used; a flow without that is left out (a master reports it)."""
     rows = []
     flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
     wanted = read_records(registry, [DESIRED(name) for name in flows])
@@ -136,7 +135,7 @@ def read_flows(registry: Registry) -> tuple[ObservedFlow, ...]:
 
 
 def read_refused_files(registry: Registry) -> tuple[ObservedFlow, ...]:
-    """The flows of which there is only a text in the registry, and that was refused; by name. They want version 0."""
+    """The flows that only have a text in the registry which was refused; by name. Their version is 0."""
     flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
     files = registry.read_many([FILE(name).path for name in flows])
     flows = [name for name, file in zip(flows, files, strict=True) if file is not None and registry.read(DESIRED(name).path) is None]
@@ -148,7 +147,7 @@ def read_refused_files(registry: Registry) -> tuple[ObservedFlow, ...]:
 
 
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
-    """All that the registry says of a flow and its tiers, as JSON. Works with no master alive. Raises as `read_flow`."""
+    """All that the registry has of a flow and its tiers, as JSON. Works without a running master. Raises as `read_flow`."""
     row = read_flow(registry, flow)
     spec = _record(read_record(registry, SPEC(flow, str(row.desired.version))))
     found = {*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())}
@@ -169,7 +168,7 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
 
 
 def _described_tier(registry: Registry, flow: str, tier: str, *, current: bool) -> dict[str, Any]:
-    """`current`: the version that is wanted has it."""
+    """`current`: the desired version has it."""
     wish, run = _record(read_record(registry, WANTED(flow, tier))), _record(read_record(registry, RUN(flow, tier)))
     report, lease = _record(read_record(registry, REPORT(flow, tier))), registry.read(LEASE(flow, tier).path)
     spare = waiting(ObservedTier(tier, run=run, spare=_record(read_record(registry, SPARE(flow, tier)))))
@@ -192,7 +191,7 @@ def _described_tier(registry: Registry, flow: str, tier: str, *, current: bool) 
 
 
 def _workers(registry: Registry, flow: str, spec: Spec) -> dict[str, dict[str, Any]]:
-    """Tier of that version → how many workers it has, and how many of these are wanted now, as JSON."""
+    """Tier of that version → its number of workers, and how many of these are desired now, as JSON."""
     counts, _ = worker_counts(flow, spec, _record(read_record(registry, WORKERS(flow))) or Workers())
     there = [name for name in names(registry, f"flows/{flow}/wanted") if WANTED.fits(flow, name)]
     wishes = zip(there, read_records(registry, [WANTED(flow, name) for name in there]), strict=True)
@@ -201,11 +200,11 @@ def _workers(registry: Registry, flow: str, spec: Spec) -> dict[str, dict[str, A
 
 
 _NO_WORKERS = {"workers": None, "wanted_workers": 0}
-"""of a helper, and of a tier that the wanted version does not have"""
+"""for a helper, and for a tier that the desired version does not have"""
 
 
 def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """The tasks of a flow's tiers as their workers wrote them last, as JSON: `tier`, `task`, and what the record says."""
+    """The tasks of a flow's tiers as their workers last wrote them, as JSON: `tier`, `task`, and the keys of the record."""
     found: list[dict[str, Any]] = []
     tiers = [tier for tier in names(registry, f"flows/{flow}/tiers") if RUN.fits(flow, tier)]
     numbers = registry.children_many([f"flows/{flow}/tiers/{tier}/tasks" for tier in tiers])
@@ -219,7 +218,7 @@ def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
 
 
 def read_acks(registry: Registry, flow: str, tiers: Sequence[str]) -> list[dict[str, Any]]:
-    """How far each Query of these tiers is acknowledged by what comes behind it in the flow, as their workers wrote it last, as JSON."""
+    """How far each Query of these tiers is acknowledged by downstream tiers, as their workers last wrote it, as JSON."""
     return [
         {"tier": tier, "query": query, **{name: getattr(said, name) for name in QueryAck.__struct_fields__}}
         for (tier, query), said in acks_of(registry, flow, tiers).items()
@@ -234,12 +233,12 @@ def acks_of(registry: Registry, flow: str, tiers: Sequence[str]) -> dict[tuple[s
 
 
 def read_noticed(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """What the data of a flow's sources have that their schemas have not, as its workers wrote it last; by time."""
+    """The columns in the data of a flow's sources that their schemas lack, as its workers last wrote them; by time."""
     return _columns(registry, flow, NoticedRow, lambda record: record.noticed)
 
 
 def read_accepted(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """Columns of a flow's sinks that somebody has agreed to, the same way."""
+    """Columns of a flow's sinks that a person has agreed to, in the same form."""
     return _columns(registry, flow, AcceptedRow, lambda record: record.accepted)
 
 
@@ -264,7 +263,7 @@ def _columns(
 
 
 def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """What was damaged among the flow's records and moved out of the way: `path`, `why`, and where it is `kept`."""
+    """The flow's damaged records that were moved aside: `path`, `why`, and where each is `kept`."""
     root = f"flows/{flow}"
     folders = [root, f"{root}/wanted", f"{root}/runs", *(f"{root}/tiers/{tier}" for tier in names(registry, f"{root}/tiers"))]
     aside = [f"{folder}/{DAMAGED}" for folder in folders]
@@ -278,7 +277,7 @@ def _record(found: Stored[R] | Newer | Damaged | None) -> R | None:
 
 
 def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: StatusRecord | None) -> Desired | None:
-    """What a master goes on with where what is wanted of a flow is damaged or was removed, or cannot be."""
+    """The last valid desired state, with which a master continues if the present one is damaged, removed or invalid."""
     if status is None or status.goal is None:
         return found.record if isinstance(found, Stored) else None
     if isinstance(found, Stored):
@@ -289,24 +288,24 @@ def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: StatusRe
 
 
 def unknown_flow(flow: str, known: Sequence[str]) -> Refused:
-    """The error for a name that nobody has submitted."""
+    """The error for a name of a flow that was never submitted."""
     near = did_you_mean(flow, known) or "submit it: scribengin apply FILE"
     return Refused(f'there is no flow "{flow}"', remedy=near, code="flow-unknown")
 
 
 def _no_version(registry: Registry, flow: str) -> Refused:
-    """The error for a name that nobody has submitted, or of which only a text stands in the registry."""
+    """The error for a name that was never submitted, or that only has a text in the registry."""
     file, taken = registry.read(FILE(flow).path), _record(read_record(registry, TAKEN(flow)))
     if file is None:
         return unknown_flow(flow, [name for name in names(registry, "flows") if name != flow])
-    why, remedy = "is not taken up yet", f"look again in a moment: scribengin status {flow}"
+    why, remedy = "has not been read yet", f"try again in a moment: scribengin status {flow}"
     if taken is not None and taken.revision == file.changed and not taken.version:
         why, remedy = taken.why, taken.remedy
     return Refused(f"flow {flow} has no version yet: {shown(file.path)} {why}", remedy=remedy, code="flow-file-refused")
 
 
 def known_flow(registry: Registry, flow: str) -> Stored[Desired]:
-    """What is wanted of a flow, to be replaced. Raises as `read_flow`."""
+    """The desired state of a flow, to be replaced. Raises as `read_flow`."""
     stored = read_stored(registry, DESIRED(flow))
     if stored is None:
         raise _no_version(registry, flow)

@@ -1,7 +1,5 @@
-"""What a lost record said, as far as it can be seen elsewhere: a run by its lease, its report and its process, a tier's wish by its report.
-
-So a damaged record, or one that somebody removed, costs no worker that runs, and no number is given out twice.
-"""
+"""Rebuilds a lost record from others: a run from its lease, its report and its process, a tier's desired state from its report. So a
+damaged or removed record costs no running worker, and no number is used twice."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ LOST = "its record was lost"
 
 
 def lost_run(world: World, flow: str, tier: ObservedTier) -> Run | None:
-    """The run that serves a tier for which none is noted, else the newest that did; None where there never was one. A spare is none, until
-    it holds the lease."""
+    """The run that serves a tier without a recorded one, else the last that did; None if there never was one. A standby counts only once it
+    holds the lease."""
     report, lease, spare = tier.report, tier.lease, waiting(tier)
     processes = {id_.number: process for id_, process in world.processes.items() if (id_.flow, id_.tier) == (flow, tier.tier)}
     numbers = {report.run if report else 0, tier.leased_before, *processes} - ({spare.number} if spare else set())
@@ -35,7 +33,7 @@ def lost_run(world: World, flow: str, tier: ObservedTier) -> Run | None:
 
 
 def lost_wish(tier: ObservedTier) -> TierWish | None:
-    """What is wanted of a tier of which nothing is written: what its worker says that it does. None where none runs."""
+    """The desired state of a tier without a record: what its worker reports to do. None if none runs."""
     run, report = tier.run, tier.report
     if run is None or run.ended_at is not None or report is None or report.run != run.number:
         return None

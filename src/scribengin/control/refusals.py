@@ -1,4 +1,4 @@
-"""What people wrote into the tree by hand and cannot hold: told beside it, in the flow's status, until it is mended."""
+"""Invalid records that people wrote into the tree: reported in the flow's status until they are fixed."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Limit, Spec, StatusRecord, WorkerCount
 
 MOST = 20
-"""that a status tells of"""
+"""the most that a status shows"""
 Refusals = Mapping[str, Mapping[str, Any]]
-"""path of a record → `version` of what stands there (absent where nothing does), `why`, and the `remedy`"""
+"""path of a record → its `version` (absent if there is none), `why`, and the `remedy`"""
 
 
 def refusal(there: RegistryEntry | Damaged | None, why: str, remedy: str) -> dict[str, Any]:
-    """One of `Refusals`."""
+    """One entry of `Refusals`."""
     return {**({} if there is None else {"version": there.version}), "why": why, "remedy": remedy}
 
 
 def read_wish(mirror: Mirror, flow: str, status: StatusRecord | None) -> tuple[Wish | None, Spec | None, dict[str, Any]]:
-    """(what is wanted of the flow, the version that is wanted, what is refused of it).
+    """(the flow's desired state, its desired version, what is refused). If `desired` is invalid, the last valid desired state applies: the
+    status has it.
 
-    Where what stands in `desired` cannot be, the last that could still is: the status says which that was. No wish and nothing refused:
-    nobody wants anything of it. A wish without a version, or something refused without a wish: nobody can know what is to be done.
+    No desired state and nothing refused: the flow has none. A desired state without a version, or something refused without a desired
+    state: it is unknown what is to be done.
     """
     spot = DESIRED(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
     last = None
     if status is not None and status.goal is not None:
         last = Wish(status.version, status.goal, status.generation, status.operation)
-    remedy = f"mend it, or say it anew: scribengin resume {flow} (or pause, stop, drain)"
+    remedy = f"fix it, or replace it: scribengin resume {flow} (or pause, stop, drain)"
     match found:
         case Stored(record=wanted, entry=entry) if entry.value:
             spec, why = read_spec(mirror, flow, wanted.version)
             if spec is not None:
                 return Wish(wanted.version, wanted.state, entry.changed, wanted.operation, wanted.accepts), spec, {}
-            if "is not there" in why:
+            if "does not exist" in why:
                 remedy = f"write one of these, or: scribengin rollback {flow} VERSION"
             else:
                 remedy = f"apply the flow again, or go back: scribengin rollback {flow} VERSION"
@@ -55,8 +56,8 @@ def read_wish(mirror: Mirror, flow: str, status: StatusRecord | None) -> tuple[W
             if mirror.read(STATUS(flow).path) is None:
                 return None, None, {}
             why, remedy = (
-                "was removed, and the flow was not deleted",
-                f"say what is wanted: scribengin stop {flow}; then: scribengin delete {flow}",
+                "was removed, but the flow was not deleted",
+                f"set a desired state: scribengin stop {flow}; then: scribengin delete {flow}",
             )
         case Damaged() if found.raw.strip(b"{} \n"):
             why = found.why
@@ -73,59 +74,63 @@ def read_wish(mirror: Mirror, flow: str, status: StatusRecord | None) -> tuple[W
 def read_spec(mirror: Mirror, flow: str, version: int) -> tuple[Spec | None, str]:
     """A version; else why there is none."""
     if version < 1:
-        return None, f"wants version {version}; versions count from 1"
+        return None, f"names version {version}; versions count from 1"
     spec = mirror.stored(SPEC(flow, str(version)))
     if isinstance(spec, Stored) and spec.entry.value:
         return spec.record, ""
     if isinstance(spec, Damaged) and spec.raw.strip(b"{} \n"):
-        return None, f"wants version {version}, whose record {spec.why}"
+        return None, f"names version {version}, whose record {spec.why}"
     if isinstance(spec, Newer):
-        return None, f"wants version {version}, which a newer Scribengin wrote"
+        return None, f"names version {version}, which a newer Scribengin wrote"
     there = sorted(int(name) for name in mirror.children(f"flows/{flow}/spec") if name.isdigit())
-    return None, f"wants version {version}, which is not there; there are {', '.join(map(str, there)) or 'none'}"
+    return None, f"names version {version}, which does not exist; there are {', '.join(map(str, there)) or 'none'}"
 
 
 def some_of(refused: Refusals) -> dict[str, Any]:
-    """As many as a status has room for; of the others how many there are."""
+    """As many as a status has room for, and the number of the others."""
     shown = dict(list(refused.items())[:MOST])
     if (more := len(refused) - len(shown)) > 0:
-        shown["…"] = {"why": f"{more:,} more records cannot be", "remedy": "mend these first"}
+        shown["…"] = {"why": f"{more:,} more records are invalid", "remedy": "fix these first"}
     return shown
 
 
 def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
-    """What stands in the flow's limits and cannot be. A worker that runs goes on with those before; what is no pace limits nothing."""
+    """The refused limits of the flow. A running worker keeps the previous ones; an invalid rate limits nothing."""
     spot = LIMIT(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
-    remedy = f"mend or remove it, or: scribengin limit {flow}"
+    remedy = f"fix or remove it, or: scribengin limit {flow}"
     if isinstance(found, Damaged | Newer):
         return {spot.path: _says_nothing(there, found, remedy)}
     if isinstance(found, Stored) and (bad := _no_pace(found.record)):
-        return {spot.path: refusal(there, f"limits nothing by {', '.join(bad)}: rows_per_s and bytes_per_s are above 0", remedy)}
+        return {
+            spot.path: refusal(
+                there, f"has invalid limits, which are ignored: {', '.join(bad)}; rows_per_s and bytes_per_s must be above 0", remedy
+            )
+        }
     return {}
 
 
 def workers_of(mirror: Mirror, flow: str, spec: Spec) -> tuple[dict[str, WorkerCount], dict[str, Any]]:
-    """(tier → how many workers it has, what stands in the flow's record of them and cannot be). What cannot be changes nothing."""
+    """(tier → its number of workers, what is refused of the flow's record of them). An invalid value changes nothing."""
     spot = WORKERS(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
     counts, wrong = worker_counts(flow, spec, found.record if isinstance(found, Stored) else Workers())
-    remedy = f"mend or remove it, or: scribengin scale {flow}.TIER --workers N (or each)"
+    remedy = f"fix or remove it, or: scribengin scale {flow}.TIER --workers N (or each)"
     if isinstance(found, Damaged | Newer):
         return counts, {spot.path: _says_nothing(there, found, remedy)}
     return counts, {spot.path: refusal(there, "; ".join(wrong.values()), remedy)} if wrong else {}
 
 
 def worker_counts(flow: str, spec: Spec, said: Workers) -> tuple[dict[str, WorkerCount], dict[str, str]]:
-    """(tier → how many workers it has, tier → why what the record says of it cannot be)."""
+    """(tier → its number of workers, tier → why the record's value for it is invalid)."""
     wrong = {tier: why for tier, count in said.tiers.items() if (why := why_not_workers(flow, spec, tier, count))}
     by_hand = {tier: count for tier, count in said.tiers.items() if tier not in wrong}
     return {name: tier.workers for name, tier in spec.tiers.items()} | by_hand, wrong
 
 
 def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, GroupName | None, dict[str, Any]]:
-    """(the group on which the tier runs, what is to be written of it, what stands there and cannot be). A person's word holds until a
-    version says otherwise."""
+    """(the group on which the tier runs, what is to be written of it, what is refused). A person's value applies until a version names
+    another group."""
     spot, said = NODE_GROUP(f"{flow}.{tier}"), spec.tiers[tier].group
     there, found = mirror.read(spot.path), mirror.stored(spot)
     remedy = f"write one of these, or remove it: {', '.join(sorted(spec.groups)) or 'the flow has no group of hosts'}"
@@ -135,31 +140,31 @@ def group_of(mirror: Mirror, flow: str, tier: str, spec: Spec) -> tuple[str, Gro
         return said, GroupName(group=said, said=said) if said else None, {}
     name = found.record.group
     if name not in spec.groups and name != said:  # a version of an earlier release names its groups nowhere
-        return said, None, {spot.path: refusal(there, f'names group "{name}", which is no group of hosts of flow {flow}', remedy)}
+        return said, None, {spot.path: refusal(there, f'names group "{name}", which is not a group of hosts of flow {flow}', remedy)}
     new = GroupName(group=name, said=said)
     return name, None if new == found.record else new, {}
 
 
 def _says_nothing(there: RegistryEntry | Damaged | None, found: Damaged | Newer, remedy: str) -> dict[str, Any]:
-    """Of a record that cannot be read here."""
+    """The refusal of a record that cannot be read here."""
     if isinstance(found, Newer):
         return refusal(there, "was written by a newer Scribengin", "run the newer version")
     return refusal(there, found.why, remedy)
 
 
 def why_not_workers(flow: str, spec: Spec, tier: str, count: WorkerCount) -> str:
-    """Why a tier cannot have so many workers; empty where it can."""
+    """Why a tier cannot have that many workers; empty if it can."""
     if tier not in spec.tiers:
         return f'flow {flow} has no tier "{tier}"; it has {", ".join(spec.tiers)}'
     if count != "each" and not 1 <= count <= MOST_WORKERS:
-        return f"tier {tier} cannot have {count} workers: say 1 to {MOST_WORKERS}, or each"
+        return f"tier {tier} cannot have {count} workers: expected 1 to {MOST_WORKERS}, or each"
     alone = spec.tiers[tier].alone
     workers = "a worker on each host" if count == "each" else f"{count} workers"
     return f"tier {tier} cannot have {workers}: {alone}" if alone and count != 1 else ""
 
 
 def _no_pace(limit: Limit) -> list[str]:
-    """The keys whose numbers are none; and those that are no key."""
+    """The keys with invalid numbers; and the unknown keys."""
     paces: dict[str, Mapping[str, float | None]] = {"": {"rows_per_s": limit.rows_per_s, "bytes_per_s": limit.bytes_per_s}}
     for kind, given in (("sources", limit.sources), ("edges", limit.edges)):
         paces |= {f"{kind}.{name}.": pace for name, pace in given.items()}

@@ -1,4 +1,4 @@
-"""The life of one tier's worker: started, adopted, replaced. A clock only ever bounds how long nobody answers; slow is not failed."""
+"""The life of one tier's worker: started, adopted, replaced. Time limits apply only to silence; a slow worker has not failed."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import TierWish
 
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
-"""How long after the first, second, … end in a row without progress the next start comes; the last holds for all further ones."""
+"""Seconds after the first, second, … failure in a row without progress before the next start; the last value holds for all further ones."""
 REGAIN_S = 15.0
-"""How long a worker that lost its lease may take to have it again: a session that was over for a moment, a process that was asleep."""
+"""Seconds that a worker that lost its lease may take to regain it: a session that expired for a moment, a process that was suspended."""
 FIRST_SIGN_S = 300.0
-"""How long after its start a worker may say nothing at all; then it is taken for stuck."""
+"""Seconds after its start that a worker may be silent; then it counts as stuck."""
 
 REACHED_S = 30.0
-"""How long a start waits for a node that has gone away before its worker had the lease; then another node is asked. Counted from when it
-was found away: a node that is busy may be so for a moment, long after it was asked, and its worker has only just come up."""
+"""Seconds that a start waits for a node that became unavailable before its worker had the lease; then another node is used. Counted from
+when it was found unavailable: a busy node may be so for a moment, long after the order, and its worker has only just started."""
 
 
 def back_off_s(failures: int) -> float:
-    """The wait after so many ends in a row without progress; 0 where there was none."""
+    """The wait after that many failures in a row without progress; 0 if there was none."""
     return BACK_OFF_S[min(failures, len(BACK_OFF_S)) - 1] if failures else 0.0
 
 
 def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -> Iterator[Action]:
-    """What to do for the tier's worker now. `load` is how many workers each node has, for choosing."""
+    """The actions for the tier's worker now. `load` is the number of workers of each node, for choosing one."""
     run = tier.run
     if run is None and (lost := lost_run(world, flow, tier)) is not None:
         yield Note(flow, tier.tier, lost)
@@ -77,11 +77,11 @@ def tend(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int]) -
     elif not run.leased and run.unleased_since is not None:
         yield Note(flow, tier.tier, replace(run, unleased_since=None))
     elif not run.leased and world.now - run.asked_at >= FIRST_SIGN_S and not _heard(tier, run):
-        yield from _give_up(world, id_, run, process, f"it has said nothing for {FIRST_SIGN_S:.0f} s after its start")
+        yield from _give_up(world, id_, run, process, f"it has not reported for {FIRST_SIGN_S:.0f} s after its start")
 
 
 def orphans(world: World) -> Iterator[Action]:
-    """What to do about processes that no run stands for any more."""
+    """The actions for processes without a run."""
     for id_, process in world.processes.items():
         flow = world.flows.get(id_.flow)
         if id_.flow in world.held or (flow is not None and flow.damaged):
@@ -99,11 +99,11 @@ def orphans(world: World) -> Iterator[Action]:
         if process.ended:
             yield Forget(id_, process.node)
         else:
-            yield Kill(id_, process.node, "nobody wants it any more" if run is None else f"{id_.flow}.{id_.tier} is served by another")
+            yield Kill(id_, process.node, "the flow no longer needs it" if run is None else f"another worker serves {id_.flow}.{id_.tier}")
 
 
 def needs_worker(tier: ObservedTier) -> bool:
-    """True where what is wanted of the tier takes a running process."""
+    """True if the tier's desired state needs a running process."""
     wish = tier.wish
     if wish is None:
         return False
@@ -113,7 +113,7 @@ def needs_worker(tier: ObservedTier) -> bool:
 
 
 def next_start_at(tier: ObservedTier, wish: TierWish) -> float | None:
-    """When the ended run's successor starts, in seconds since 1970; None where it waits for a person."""
+    """When the ended run's successor starts, in seconds since 1970; None if it needs intervention."""
     run = tier.run
     if run is None or run.ended_at is None or run.generation != wish.generation:
         return 0.0
@@ -121,7 +121,7 @@ def next_start_at(tier: ObservedTier, wish: TierWish) -> float | None:
 
 
 def waits(tier: ObservedTier) -> bool:
-    """True where time alone may change what is to be done: a worker that has not shown itself, has lost its lease, or is to be started."""
+    """True if time alone may change the actions: a worker that has not reported, has lost its lease, or is to be started."""
     run = tier.run
     if run is None or run.ended_at is not None:
         return needs_worker(tier)
@@ -129,7 +129,7 @@ def waits(tier: ObservedTier) -> bool:
 
 
 def serves(tier: ObservedTier) -> bool:
-    """True where its worker holds the lease and says that it runs, and not just so as those before it, which failed one after the other."""
+    """True if its worker holds the lease and reports that it runs, and not just like those before it, which failed one after the other."""
     run, report = tier.run, tier.report
     if run is None or run.ended_at is not None or report is None or not _heard(tier, run) or tier.lease is None:
         return False
@@ -138,7 +138,7 @@ def serves(tier: ObservedTier) -> bool:
 
 
 def _is_due(world: World, tier: ObservedTier) -> bool:
-    """Whether a worker is to be started now, as far as time says."""
+    """Whether a worker is to be started now, as far as time is concerned."""
     run, wish = tier.run, tier.wish
     if wish is None or not needs_worker(tier) or (run is not None and run.ended_at is None):
         return False
@@ -161,7 +161,7 @@ def _start(world: World, flow: str, tier: ObservedTier, load: Mapping[str, int])
 
 
 def _end(world: World, id_: RunId, tier: ObservedTier, run: Run, process: WorkerProcess) -> Iterator[Action]:
-    """Its process has ended: note it, once."""
+    """Its process has ended: record it, once."""
     report = tier.report if _heard(tier, run) else None
     reached = run.generation if report is None else max(run.generation, report.generation)
     ended = replace(run, ended_at=world.now, unleased_since=None, generation=reached)
@@ -185,16 +185,16 @@ def _lost_its_lease(world: World, run: Run) -> bool:
 
 
 def _give_up(world: World, id_: RunId, run: Run, process: WorkerProcess | None, why: str) -> Iterator[Action]:
-    """It does not answer. Killed where that can be done; where its node is away, or knows nothing of it, its Term alone holds it back."""
+    """It does not answer. It is killed if possible; if its node is unavailable, or has no record of it, its Term alone fences it."""
     if process is not None:
         yield Kill(id_, process.node, why)
     else:
-        cause = f"{why}, and node {run.node} " + ("knows nothing of it" if run.node in world.nodes else "does not answer")
+        cause = f"{why}, and node {run.node} " + ("has no record of it" if run.node in world.nodes else "does not answer")
         yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))
 
 
 def _failures(tier: ObservedTier, run: Run) -> int:
-    """Ends in a row without progress, with this one."""
+    """Failures in a row without progress, with this one."""
     progressed = tier.report is not None and tier.report.run == run.number and tier.report.commits > 0
     return 1 if progressed else run.failures + 1
 

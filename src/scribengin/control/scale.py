@@ -1,4 +1,4 @@
-"""Other resources for a flow's tiers: a version with the same code, whose state is kept. Only the tiers that change get new workers."""
+"""Other resources for a flow's tiers: a version with the same code, whose state is kept. Only the changed tiers get new workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Spec, WorkerCount
 
 LEAST_MEMORY_BYTES = 256 * 2**20
-"""with less Spark's driver does not start"""
+"""with less memory Spark's driver does not start"""
 MOST_PARTITIONS = 10_000
 
 
@@ -43,11 +43,11 @@ def scale(
     executors: int | None = None,
     by: str,
 ) -> Applied:
-    """Give tiers of a flow (none: all of them) other resources; what is None stays. It is the flow's next version, and stays so when the
-    flow is submitted again; what is wanted of the flow stays too.
+    """Give tiers of a flow (none: all of them) other resources; None leaves a value unchanged. It becomes the flow's next version, and is
+    kept when the flow is submitted again; the desired state stays.
 
-    Raises Refused where there is no such flow or tier, a number is too small, no node that may take a tier has executors, or an
-    operation is under way.
+    Raises Refused if there is no such flow or tier, a number is too small, no node that may take a tier has executors, or an operation is
+    under way.
     """
     asked = {"cores": cores, "memory_bytes": memory_bytes, "executors": executors}
     given = {name: value for name, value in asked.items() if value is not None}
@@ -78,11 +78,8 @@ def scale(
 
 
 def set_workers(registry: Registry, flow: str, tiers: Collection[str], count: WorkerCount) -> bool:
-    """Let tiers of a flow (none: all of them) have so many workers, or one on each host; False where it is so already. It holds for all its
-    versions, and the workers that are there go on.
-
-    Raises Refused where there is no such flow or tier, or a tier cannot have so many.
-    """
+    """Set the number of workers of tiers of a flow (none: all of them), or one on each host; False if it is so already. It applies to all
+    its versions, and running workers continue. Raises Refused if there is no such flow or tier, or a tier cannot have that many."""
 
     def attempt() -> bool:
         spec = _spec_of_wanted(registry, flow)
@@ -111,13 +108,12 @@ def _spec_of_wanted(registry: Registry, flow: str) -> Spec:
 
 
 def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int) -> Operation | None:
-    """The operation that spreads the state of a flow's Queries, or of those in some tiers, over so many partitions, none of it lost; None
-    where it is so already. Changes nothing.
-
-    Raises Refused where there is no such flow or tier, and where none of it keeps state yet.
-    """
+    """The operation that distributes the state of a flow's Queries, or of those in some tiers, over that many partitions, without loss;
+    None if it is so already. Changes nothing. Raises Refused if there is no such flow or tier, and if no Query keeps state yet."""
     if not 1 <= partitions <= MOST_PARTITIONS:
-        raise Refused(f"{partitions} is not a valid number of partitions", remedy=f"say 1 to {MOST_PARTITIONS:,}", code="scale-least")
+        raise Refused(
+            f"{partitions} is not a valid number of partitions", remedy=f"give a number from 1 to {MOST_PARTITIONS:,}", code="scale-least"
+        )
     prepared, version = prepared_flow(registry, packages, flow)
     spec = wanted(registry, flow)[1]
     chosen = _chosen(flow, spec, tiers) if spec is not None else ()
@@ -129,8 +125,8 @@ def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Co
     }
     if not there:
         raise Refused(
-            f"nothing of flow {flow}{' in ' + ', '.join(tiers) if tiers else ''} keeps state by now",
-            remedy="name another tier; a Query without state has no partitions to spread",
+            f"no Query of flow {flow}{' in ' + ', '.join(tiers) if tiers else ''} keeps state yet",
+            remedy="name another tier; a Query without state has no state partitions",
             code="scale-stateless",
         )
     if set(there.values()) == {partitions}:
@@ -142,16 +138,16 @@ def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Co
 def _check(given: dict[str, int]) -> None:
     least = {"cores": 1, "executors": 1, "memory_bytes": LEAST_MEMORY_BYTES}
     if not given:
-        said = "say --cores, --memory, --executors, --workers or --partitions"
-        raise Refused("nothing is to be scaled", remedy=said, code="scale-nothing")
+        said = "pass --cores, --memory, --executors, --workers or --partitions"
+        raise Refused("no value to change was given", remedy=said, code="scale-nothing")
     for name, value in given.items():
         if value < least[name]:
-            raise Refused(f"{name.replace('_', ' ')} {value:,} is too little", remedy=f"say {least[name]:,} or more", code="scale-least")
+            raise Refused(f"{name.replace('_', ' ')} {value:,} is too little", remedy=f"give {least[name]:,} or more", code="scale-least")
 
 
 def _check_executors(registry: Registry, flow: str, spec: Spec, tiers: Collection[str], executors: int) -> None:
-    """Raise Refused where Spark runs in the workers themselves on every node that may take a tier: nothing would come of it. Of a tier that
-    no node may take yet nobody can say it."""
+    """Raise Refused if Spark runs in the workers themselves on every node that may take a tier: executors would have no effect. If no node
+    may take a tier yet, it is unknown."""
     hosts = {name: host.record for name in names(registry, HOSTS) if isinstance(host := read_record(registry, HOST(name)), Stored)}
     for tier in tiers:
         said = spec.tiers[tier]
@@ -160,7 +156,7 @@ def _check_executors(registry: Registry, flow: str, spec: Spec, tiers: Collectio
         able = mapped or in_group
         if able and not any(hosts[name].spark for name in able):
             raise Refused(
-                f"flow {flow}: Spark runs in the worker itself on {', '.join(sorted(able))}, so that tier {tier} cannot have executors",
+                f"flow {flow}: on {', '.join(sorted(able))} Spark runs inside the worker, so tier {tier} cannot have executors",
                 remedy=f"give the worker more cores: scribengin scale {flow}.{tier} --cores {executors * said.cores}; executors run on a "
                 "Spark cluster, which a node is given with --launcher standalone, and `up` with --spark-standalone",
                 code="scale-executors",

@@ -1,8 +1,8 @@
-"""The life of a tier's spare: a worker that has loaded all it needs and waits for the lease, where `standby: warm` is wanted.
+"""The life of a tier's standby: a worker that has loaded all it needs and waits for the lease, if `standby: warm` is set.
 
-Two ways lead from a spare to the worker that serves. Its predecessor's lease goes, and it takes it: with a master or without. Or a master
-sees the predecessor's end first, and names the spare in its place. Either way the run record becomes the spare's, and another is started,
-once the new one serves: two starts at a time would slow the one that matters.
+A standby becomes the serving worker in two ways. Its predecessor's lease ends, and it takes the lease: with or without a master. Or a
+master sees the predecessor's end first, and names the standby in its place. Either way the run record becomes the standby's, and another
+one is started once the new worker serves: two starts at a time would slow the one that matters.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from scribengin.control.world import ObservedTier, WorkerProcess, World
 
 SILENT_S = 300.0
-"""How long after its start a spare may say nothing at all; then it is taken for stuck."""
+"""Seconds after its start that a standby may be silent; then it counts as stuck."""
 
 
 def waiting(tier: ObservedTier) -> Run | None:
-    """The spare that waits, or comes up; None where there is none, or it serves already."""
+    """The standby that waits, or starts; None if there is none, or it serves already."""
     spare = tier.spare
     if spare is None or spare.ended_at is not None or (tier.run is not None and spare.number <= tier.run.number):
         return None
@@ -35,7 +35,7 @@ def waiting(tier: ObservedTier) -> Run | None:
 
 
 def spare_waits(tier: ObservedTier) -> bool:
-    """True where time alone may change what is to be done for the spare: one is wanted and not there, or it has said nothing yet."""
+    """True if time alone may change the actions for the standby: one is needed and not there, or it has not reported yet."""
     spare = waiting(tier)
     if spare is None:
         return tier.standby
@@ -43,12 +43,13 @@ def spare_waits(tier: ObservedTier) -> bool:
 
 
 def newest_number(tier: ObservedTier) -> int:
-    """The highest number that any worker of the tier was given; 0 where there was none."""
+    """The highest number that any worker of the tier was given; 0 if there was none."""
     return max((run.number for run in (tier.run, tier.spare) if run is not None), default=0)
 
 
 def successor(world: World, flow: str, tier: ObservedTier, failures: int, *, due: bool) -> Run | None:
-    """The run that the spare becomes now, if it does: because it holds the lease, or because a successor is `due` and it is there."""
+    """The run that the standby becomes now, if it does: because it holds the lease, or because a successor is `due` and the standby is
+    there."""
     spare = waiting(tier)
     if spare is None or tier.wish is None:
         return None
@@ -62,7 +63,7 @@ def successor(world: World, flow: str, tier: ObservedTier, failures: int, *, due
 def tend_spare(
     world: World, flow: str, tier: ObservedTier, load: Mapping[str, int], back_off_s: Callable[[int], float], *, serves: bool
 ) -> Iterator[Action]:
-    """What to do for the spare. `serves`: the tier's worker does, and not for the first time after a row of failures."""
+    """The actions for the standby. `serves`: the tier's worker does, and not for the first time after a series of failures."""
     spare = waiting(tier)
     if spare is None:
         if serves and tier.standby:
@@ -76,15 +77,15 @@ def tend_spare(
     elif process is None and node is not None:
         yield Start(flow, tier.tier, spare, spare=True)  # its record was written and the launcher never heard of it
     elif process is not None and not tier.standby and tier.wish is not None and tier.wish.goal in ("running", "paused"):
-        yield Kill(id_, spare.node, "no standby is wanted any more")
+        yield Kill(id_, spare.node, "the flow no longer needs a standby")
     elif process is not None and _keeps_failing(tier):
-        yield Kill(id_, spare.node, "its tier fails again and again: a spare is of no use")
+        yield Kill(id_, spare.node, "its tier fails repeatedly; a standby does not help")
     elif process is not None and not heard and world.now - spare.asked_at >= SILENT_S:
-        yield Kill(id_, spare.node, f"it has said nothing for {SILENT_S:.0f} s after its start")
+        yield Kill(id_, spare.node, f"it has not reported for {SILENT_S:.0f} s after its start")
 
 
 def _keeps_failing(tier: ObservedTier) -> bool:
-    """Taken over at once it would fail again at once, and no back-off would be left."""
+    """A standby that took over at once would fail again at once, without any back-off."""
     return tier.run is not None and tier.run.ended_at is not None and tier.run.failures > 1
 
 

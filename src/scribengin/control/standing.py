@@ -1,4 +1,4 @@
-"""How a flow stands, in one word, with the reason and what comes next."""
+"""The status of a flow: its state, the reason and the next action."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import FlowState
 
 CAUGHT_UP_SHARE = 0.9
-"""of `max_delay`: a flow that is behind is so until it falls below, so that its state does not flicker"""
+"""of `max_delay`: a flow that is behind stays so until its delay is below, so that its state does not flicker"""
 _UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", "stopped": "stopping"}
 
 
 def standing(world: World, flow: FlowSeen, wait: QuotaWait | None = None) -> StatusRecord:
-    """How the flow stands now. `since` is now where its state is new, else as it was. `wait`: why quotas do not let it start."""
+    """The flow's status now. `since` is now if its state is new, else as before. `wait`: why quotas do not let it start."""
     state, reason, next_action = _state(world, flow, wait)
     before = flow.status
     since = before.since if before is not None and before.state == state else moment_text(world.now)
@@ -46,13 +46,13 @@ def standing(world: World, flow: FlowSeen, wait: QuotaWait | None = None) -> Sta
 
 
 def held_standing(world: World, held: BlockedFlow) -> StatusRecord:
-    """How a flow stands of which nobody can know what is to be done. What was wanted last stays."""
+    """The status of a flow with unreadable records. Its last desired state stays."""
     before = held.status or StatusRecord(state="created")
     if held.is_new:
         since = before.since or moment_text(world.now)
         return StatusRecord(state="created", since=since, reason=held.why, next=held.next, refused=held.refused)
     since = before.since if before.state == "degraded" else moment_text(world.now)
-    reason = f"it is left as it is: {held.why}"
+    reason = f"the flow is left unchanged: {held.why}"
     return replace(before, state="degraded", since=since, reason=reason, next=held.next, refused=held.refused)
 
 
@@ -85,7 +85,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
         return "recovering", *lost
     old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
     if old:
-        return "starting", f"version {flow.wish.version} follows when {', '.join(old)} of the old one has ended", ""
+        return "starting", f"version {flow.wish.version} starts when {', '.join(old)} of the old version has ended", ""
     coming = [tier for tier in tiers if not _is_up(tier, flow)]
     if coming:
         nowhere = [tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
@@ -94,52 +94,55 @@ def _running(world: World, flow: FlowSeen, tiers: list[ObservedTier], helpers: l
                 return "starting", *bound
         if nowhere:
             names = ", ".join(tier.tier for tier in nowhere)
-            return "starting", f"no node answers that has room for {names}", "start one: scribengin node --registry ADDRESS"
+            return "starting", f"no available node has room for {names}", "start one: scribengin node --registry ADDRESS"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)
         return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""
     for tier in tiers:
         if tier.report is not None and tier.report.state == "degraded":
-            return "degraded", f"tier {tier.tier}: {tier.report.cause}", f"mend it; then: scribengin resume {flow.name}"
+            return "degraded", f"tier {tier.tier}: {tier.report.cause}", f"fix the cause; then: scribengin resume {flow.name}"
     for tier in tiers:
         if tier.report is not None and tier.report.state == "recovering":
-            return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it goes on by itself"
+            return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it continues automatically"
     if (reason := _behind(world, flow)) is not None:
-        return "degraded", reason, f"it goes on; producers are told to wait (intake); see: scribengin top {flow.name}"
+        return "degraded", reason, f"the flow continues; intake asks producers to wait; see: scribengin top {flow.name}"
     if causes := [f"tier {tier.tier}: {tier.report.cause}" for tier in tiers if tier.report is not None and tier.report.cause]:
         return "running", causes[0], for_flow(f"see: {flow_command('dead list')}", flow.name)
     if flow.held_back is not None and (why := held_text(world, flow.held_back)):
-        return "running", why, f"it goes on by itself; see: scribengin graph {flow.name}"
+        return "running", why, f"it continues automatically; see: scribengin graph {flow.name}"
     return ("running", *_lacking(world, flow, helpers)) if helpers else ("running", "", "")
 
 
 def _lacking(world: World, flow: FlowSeen, helpers: list[ObservedTier]) -> tuple[str, str]:
-    """(reason, next action) where a tier has fewer workers than it is to have: the others do its part."""
+    """(reason, next action) if a tier has fewer workers than it should: the others do their part."""
     away = [helper for helper in helpers if not _is_up(helper, flow)]
     if not away:
         return "", ""
     first, tier = away[0], tier_of(away[0].tier)
     of_tier = [helper for helper in helpers if tier_of(helper.tier) == tier]
     there = 1 + sum(_is_up(helper, flow) for helper in of_tier)
-    said = f"tier {tier}: {there} of {1 + len(of_tier)} workers are there"
+    said = f"tier {tier}: {there} of {1 + len(of_tier)} workers are running"
     if _waits_for_a_person(first):
         return f"{said}; {first.tier}: {first.run.cause if first.run else ''}", _remedy(flow, first)
     nowhere = _is_down(first) and choose_node(world.nodes, first, {}) is None
     if nowhere and first.node in world.nodes:
         fewer = f"scribengin scale {flow.name}.{tier} --workers N"
-        return f"{said}; node {first.node} has no room for {first.tier}", f"make room there, or ask for fewer: {fewer}"
+        return f"{said}; node {first.node} has no room for {first.tier}", f"free resources there, or reduce the workers: {fewer}"
     if nowhere and not first.node:
-        return f"{said}; no node has room for {first.tier}", f"start one, or ask for fewer: scribengin scale {flow.name}.{tier} --workers N"
+        return (
+            f"{said}; no node has room for {first.tier}",
+            f"start a node, or reduce the workers: scribengin scale {flow.name}.{tier} --workers N",
+        )
     if first.run is not None and first.run.cause:
-        return f"{said}; {first.tier}: {first.run.cause}", "it starts again by itself"
-    return f"{said}; {first.tier} is not there yet", ""
+        return f"{said}; {first.tier}: {first.run.cause}", "it restarts automatically"
+    return f"{said}; {first.tier} is not running yet", ""
 
 
 def _behind(world: World, flow: FlowSeen) -> str | None:
-    """Why it is beyond its `max_delay`; None where it is not.
+    """Why it is beyond its `max_delay`; None if it is not.
 
-    The reason stays as it was when it fell behind, and nobody who says anything is no news: a status is written when a state changes.
+    The reason stays as it was when the flow fell behind, and missing reports change nothing: a status is written when a state changes.
     """
     most_s, delay = flow.watched.max_delay_s, world.delays.get(flow.name)
     if most_s is None:
@@ -153,24 +156,24 @@ def _behind(world: World, flow: FlowSeen) -> str | None:
     if delay.seconds <= most_s:
         return None
     cause = f"; {delay.cause}" if delay.cause else ""
-    return f"{BEHIND}the oldest that waits is {show_duration(delay.seconds)} old, max_delay is {show_duration(most_s)}{cause}"
+    return f"{BEHIND}the oldest waiting entry is {show_duration(delay.seconds)} old, max_delay is {show_duration(most_s)}{cause}"
 
 
 def _lost(world: World, flow: FlowSeen, tiers: list[ObservedTier]) -> tuple[str, str] | None:
-    """(reason, next action) of the first tier whose worker was lost and is not there again."""
+    """(reason, next action) of the first tier whose worker was lost and is not replaced yet."""
     for tier in tiers:
         wish, run = tier.wish, tier.run
         if run is None or wish is None or not needs_worker(tier):
             continue
         if run.ended_at is not None and run.failures and run.generation == wish.generation:
-            again = f" ({run.failures} ends in a row without progress)" if run.failures > 1 else ""
+            again = f" ({run.failures} failures in a row without progress)" if run.failures > 1 else ""
             if choose_node(world.nodes, tier, {}) is None:
-                return f"tier {tier.tier}: {run.cause}", f"starts again when {where_it_may(flow.name, tier)}"
+                return f"tier {tier.tier}: {run.cause}", f"restarts when {where_it_may(flow.name, tier)}"
             wait_s = back_off_s(run.failures)
-            at = f"starts again at {moment_text(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
-            return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "starts again at once"
+            at = f"restarts at {moment_text(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
+            return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "restarts immediately"
         if run.ended_at is None and run.leased and run.unleased_since is not None:
-            return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"
+            return f"tier {tier.tier}: its worker does not hold its lease", "it must regain the lease, or it is replaced"
     return None
 
 
@@ -189,7 +192,7 @@ def _remedy(flow: FlowSeen, tier: ObservedTier) -> str:
 
 
 def _is_of(tier: ObservedTier, flow: FlowSeen) -> bool:
-    """True where its run is of the flow's wish, not of one before."""
+    """True if its run is of the flow's present desired state, not of an earlier one."""
     return tier.run is not None and tier.run.generation == flow.wish.generation
 
 
@@ -198,7 +201,7 @@ def _is_down(tier: ObservedTier) -> bool:
 
 
 def _is_up(tier: ObservedTier, flow: FlowSeen) -> bool:
-    """True where its worker holds the lease and has said that it runs as wanted."""
+    """True if its worker holds the lease and reports that it runs in the desired state."""
     run, report = tier.run, tier.report
     return (
         run is not None
@@ -211,7 +214,7 @@ def _is_up(tier: ObservedTier, flow: FlowSeen) -> bool:
 
 
 def _reached(tier: ObservedTier, flow: FlowSeen) -> bool:
-    """True where the tier has come to the flow's goal, which is not `running`."""
+    """True if the tier has reached the flow's goal, which is not `running`."""
     if flow.wish.goal == "paused" and not _is_down(tier):
         report = tier.report
         return report is not None and report.state == "paused" and report.generation == flow.wish.generation

@@ -1,4 +1,4 @@
-"""A flow as it is submitted, and what of a version before stays with the next one."""
+"""A flow as it is submitted, and the values of an earlier version that the next one keeps."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ NOWHERE = Outside()
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A flow as it was packed and planned: what a version of it will be. `package` is the sha256 of a package that masters and workers can
-    have, `path` that of the flow file inside."""
+    """A packed and planned flow, from which a version is made. `package` is the sha256 of a package that masters and workers can get,
+    `path` that of the flow file inside."""
 
     flow: str
     package: str
@@ -47,13 +47,13 @@ class Submission:
 
     @property
     def ends(self) -> tuple[str, Outside]:
-        """(where it was written, where it reads and writes)."""
+        """(its flow file, where it reads and writes)."""
         return f"{self.base}/{self.path}", self.outside
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of a submission. `changed` is false where the newest version is just this, and wanted to run."""
+    """The result of a submission. `changed` is false if the newest version is identical and its desired state already was running."""
 
     flow: str
     version: int
@@ -61,7 +61,7 @@ class Applied:
 
 
 def submission_of(plan: FlowPlan, package: str, path: str, base: str) -> Submission:
-    """Of a flow that was planned from the file `path` of a package."""
+    """The submission of a flow that was planned from the file `path` of a package."""
     flow = plan.flow
     return Submission(flow.name, package, path, base, _tiers_of(plan), _watched_of(flow), flow.labels, outside_of(flow), _groups_of(flow))
 
@@ -120,23 +120,23 @@ def _watched_of(flow: Flow) -> AlertSettings:
 
 
 def same_as(spec: Spec, submission: Submission) -> bool:
-    """True where the submission is just this version."""
+    """True if the submission equals this version."""
     mine = (submission.package, submission.path, submission.base, scaled_tiers(submission.tiers, spec.scaled))
     return (spec.package, spec.path, spec.base, bare_tiers(spec)) == mine
 
 
 def bare_tiers(spec: Spec) -> dict[str, TierSpec]:
-    """Its tiers, without which workers serve them."""
+    """Its tiers, without the versions whose workers may serve them."""
     return {name: replace(tier, since=0, process=0) for name, tier in spec.tiers.items()}
 
 
 def scaled_tiers(tiers: Mapping[str, TierSpec], scaled: Mapping[str, Mapping[str, int]]) -> dict[str, TierSpec]:
-    """Tiers with what `scale` has said of them."""
+    """Tiers with the values set by `scale`."""
     return {name: replace(tier, **scaled.get(name, {})) for name, tier in tiers.items()}
 
 
 def next_tiers(submission: Submission, before: Spec | None, version: int, effect: str | None) -> dict[str, TierSpec]:
-    """The tiers of the next version; `version` is that of `before`."""
+    """The tiers of the next version; `version` is the number of `before`."""
     tiers = scaled_tiers(submission.tiers, {} if before is None else before.scaled)
     if before is None or not version or effect not in ("in place", "next Batch"):
         return tiers

@@ -1,9 +1,9 @@
-"""How far a workflow is through: up to when all that was there at a flow's sources has come to the ends of all flows behind it.
+"""The progress of a workflow: up to when all that was there at a flow's sources has reached the ends of all downstream flows.
 
-Within a flow acknowledgements know it exactly (`state.acks`). Between flows only time ties a Batch of one to an entry of another. Each
-worker notes of its sources moments T, each with the moment U when all that was there at T was seen acknowledged: by then the flow had put
-it out. A flow that reads it and has acknowledged all that was there at U, and a little later, has acknowledged that too. So it goes back
-from the last flows to the first. It is for people: nothing is released by it.
+Within a flow, acknowledgements give it exactly (`state.acks`). Between flows only time relates a Batch of one to an entry of another. Each
+worker records for its sources moments T, each with the moment U when all that was there at T was seen acknowledged: by then the flow had
+written it. A downstream flow that has acknowledged all that was there at U, and a little later, has acknowledged that too. So it is
+computed back from the last flows to the first. It is for people: nothing is released by it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import QueryAck
 
 CLOCKS_S = 2.0
-"""by so much the clocks of two hosts may differ"""
+"""seconds by which the clocks of two hosts may differ"""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Up to which moment a source is through, in seconds since 1970; None where that is not known: `unknown` is the flow and the source
-    that are the reason."""
+    """The moment up to which a source is acknowledged, in seconds since 1970; None if unknown: `unknown` is the flow and the source that
+    are the reason."""
 
     moment: float | None
     unknown: str = ""
@@ -62,7 +62,7 @@ def reached(
 
 
 def _of_sources(flow: str, acks: Sequence[QueryAck], limit: float, unknown: str) -> dict[str, Reached]:
-    """`limit`: what the flow had put out by then is through; `unknown`: who behind it has said nothing."""
+    """`limit`: what the flow had written by then is acknowledged; `unknown`: the downstream flow that has not reported."""
     found = {}
     for source in sorted({source for ack in acks for source in ack.through}):
         newest = [_newest(ack.through[source], limit) for ack in acks if source in ack.through]
@@ -75,5 +75,5 @@ def _of_sources(flow: str, acks: Sequence[QueryAck], limit: float, unknown: str)
 
 
 def _newest(marks: Sequence[tuple[float, float]], limit: float) -> float | None:
-    """The newest moment of which all was out by the limit."""
+    """The newest moment whose data were all written by the limit."""
     return max((moment for moment, out in marks if out <= limit), default=None)

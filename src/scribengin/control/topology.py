@@ -1,4 +1,4 @@
-"""Several flows submitted as one: compared with what runs, known by a hash, and all of them written or none."""
+"""Several flows submitted as one: compared with the running versions, identified by a hash, and all of them written or none."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
 
 HASH_LENGTH = 16
 Accept = Literal["again", "lost"]
-"""What is agreed to of Queries that need a new checkpoint: `again` begins at the start of their sources, `lost` where they are."""
+"""The agreement for Queries that need a new checkpoint: `again` reads from the start of their sources, `lost` continues from their
+positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopology:
-    """What submitting would change. `hash` is over what is wanted now and what would come, not over how far anything has come: it is the
-    same until somebody changes a flow, or a Query that could go on cannot any more."""
+    """The changes that submitting would make. `hash` is over the desired versions now and the new ones, not over progress: it changes only
+    if a flow is changed, or a Query that could continue no longer can."""
 
     flows: tuple[Compared, ...]
     hash: str
 
     @property
     def needs_word(self) -> bool:
-        """True where rows would be read again or lost, so that a person must agree."""
+        """True if rows would be read again or lost, so that a person must agree."""
         return any(each.effect == "new checkpoint" for each in self.flows)
 
     def as_json(self) -> dict[str, Any]:
@@ -54,9 +55,9 @@ class PlannedTopology:
 def plan_topology(
     registry: Registry, submissions: Sequence[Submission], *, packages: PackageStore, state: Callable[[str], str]
 ) -> PlannedTopology:
-    """Compare with what is wanted now; changes nothing. `state`: flow → folder of its state, where it has none yet.
+    """Compare with the desired state now; changes nothing. `state`: flow → folder of its state, if it has none yet.
 
-    Raises InputError with every problem of every flow, Refused (`tier-two-flows`) where two of them claim the same tiers.
+    Raises InputError with every problem of every flow, Refused (`tier-two-flows`) if two of them claim the same tiers.
     """
     claimed_once(submissions)
     wishes = {submission.flow: reading.wanted(registry, submission.flow) for submission in submissions}
@@ -73,7 +74,7 @@ def plan_topology(
 
 
 def plan_rollback(registry: Registry, flow: str, version: int, *, packages: PackageStore, only: bool = False) -> PlannedTopology:
-    """What `admin.rollback` would change; changes nothing. Raises as it, and as `plan_topology`."""
+    """The changes that `admin.rollback` would make; changes nothing. Raises as it, and as `plan_topology`."""
     submissions = []
     for name, number in admin.going_back(registry, flow, version, only=only).items():
         spec = reading.version_of(registry, name, number)
@@ -83,7 +84,7 @@ def plan_rollback(registry: Registry, flow: str, version: int, *, packages: Pack
 
 
 def claimed_once(submissions: Sequence[Submission]) -> None:
-    """Raise Refused where two submissions claim the same tiers."""
+    """Raise Refused if two submissions claim the same tiers."""
     claimed: dict[str, Submission] = {}
     for submission in submissions:
         if (other := claimed.setdefault(submission.flow, submission)) is not submission:
@@ -96,7 +97,7 @@ def claimed_once(submissions: Sequence[Submission]) -> None:
 
 
 def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: Mapping[str, Path]) -> list[PreparedFlow]:
-    """Checked and planned. Raises InputError with every problem of every flow, and where they feed each other in a circle."""
+    """Check and plan them. Raises InputError with every problem of every flow, and if they feed each other in a cycle."""
     flows, problems = [], list[Problem]()
     for submission in submissions:
         path = packages.get(submission.package) / submission.path
@@ -109,23 +110,23 @@ def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: 
         flows.append(flow)
     declared = [flow.plan.flow for flow in flows]
     if way := circle([flow.name for flow in declared], meetings(declared)):
-        message = f"flows feed each other in a circle: {way_text(way)}"
+        message = f"flows feed each other in a cycle: {way_text(way)}"
         where = next(_where(submission) for submission in submissions if submission.flow == way[-1].reading)
-        problems.append(Problem("flows-circle", Place(where), message, "let one of them write elsewhere"))
+        problems.append(Problem("flows-circle", Place(where), message, "make one of them write elsewhere"))
     if problems:
         raise InputError(problems)
     return flows
 
 
 def _on_one_host(flow: PreparedFlow) -> Iterator[Problem]:
-    """Channels that would lie on a disk of one host, while the state lies where all hosts reach it."""
+    """Channels that would be on a disk of one host, while the state is where all hosts can reach it."""
     for channel in flow.plan.channels if isinstance(flow.root, RemotePath) else ():
         if channel.channel.type == "folder" and not channel.channel.path and channel.edge.to is None:
             edge = " and ".join(f'"{name}"' for name in channel.names)
             yield Problem(
                 "channel-one-host",
                 flow.tiers[0].place_of(channel.id),
-                f"{edge} goes through a folder of one host, and the state lies in {flow.root}: a worker on another host does not find it",
+                f"{edge} uses a folder of one host, and the state is in {flow.root}: a worker on another host cannot reach it",
                 "give the edge `channel: {type: kafka, topic: NAME}`, or a folder that all hosts see under one path: "
                 "`channel: {type: folder, path: DIR}`",
             )
@@ -145,11 +146,11 @@ def apply_topology(
     expected: str = "",
     accept: Accept | None = None,
 ) -> tuple[PlannedTopology, tuple[Applied, ...]]:
-    """Submit them all, or none. `expected` is the hash of the plan that was looked at, or how it begins (12 characters at least); it agrees
-    to all that the plan says, rows read again included.
+    """Submit them all, or none. `expected` is the hash of the plan that was reviewed, or its first characters (at least 12); it agrees to
+    all that the plan says, rows read again included.
 
-    Raises as `plan_topology`; Refused `plan-stale` where the plan is another by now, `plan-refused` where a change cannot be made as things
-    are, `plan-unsaid` where rows would be read again or lost and nobody has agreed, and as `admin.apply_all`.
+    Raises as `plan_topology`; Refused `plan-stale` if the plan is another by now, `plan-refused` if a change is impossible now,
+    `plan-unsaid` if rows would be read again or lost and no one has agreed, and as `admin.apply_all`.
     """
     plan = plan_topology(registry, submissions, packages=packages, state=state)
     check_agreed(plan, expected=expected, accept=accept)
@@ -157,12 +158,12 @@ def apply_topology(
 
 
 def check_agreed(plan: PlannedTopology, *, expected: str = "", accept: Accept | None = None) -> None:
-    """Raise Refused where it is not what somebody has looked at (`plan-stale`), cannot be made as things are (`plan-refused`), or where
-    rows would be read again or lost and nobody has agreed (`plan-unsaid`)."""
+    """Raise Refused if it is not the reviewed plan (`plan-stale`), is impossible now (`plan-refused`), or if rows would be read again or
+    lost and no one has agreed (`plan-unsaid`)."""
     if expected and (len(expected) < 12 or not plan.hash.startswith(expected)):
         raise Refused(
-            f"the plan {expected} is stale: by what is wanted now it is {plan.hash}",
-            remedy="look at what would change now: scribengin apply FILE --dry-run",
+            f"the plan {expected} is stale: for the current desired state it is {plan.hash}",
+            remedy="to see what would change now, run: scribengin apply FILE --dry-run",
             code="plan-stale",
         )
     for each in plan.flows:
@@ -173,7 +174,7 @@ def check_agreed(plan: PlannedTopology, *, expected: str = "", accept: Accept | 
         told = [f"flow {each.flow}, query {anew.query}: {anew.again}" for each in plan.flows for anew in each.anew]
         raise Refused(
             f"{'; '.join(told)}",
-            remedy=f"agree with --accept again, or --plan {plan.hash}; or go on from here, where what they remember is lost: --accept lost",
+            remedy=f"to agree, pass --accept again or --plan {plan.hash}; to continue from here without their state, pass --accept lost",
             code="plan-unsaid",
         )
 
@@ -190,7 +191,7 @@ def write_topology(
     columns: bool = False,
     goal: Goal = "running",
 ) -> tuple[Applied, ...]:
-    """Write what was planned and agreed to: all of it, or nothing. `columns`, `goal` and what it raises as `admin.apply_all`."""
+    """Write what was planned and agreed to: all of it, or nothing. `columns`, `goal` and the errors are those of `admin.apply_all`."""
     renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
     versions = {each.flow: each.version for each in plan.flows}
     effects = {each.flow: each.effect for each in plan.flows}

@@ -1,7 +1,7 @@
-"""The upkeep of sinks' folders: which host does it. One host a folder, however many flows and tiers write there.
+"""The maintenance of sinks' folders: which host does it. One host per folder, however many flows and tiers write there.
 
-A duty of the leader beside flows: `place` is pure; `Upkeep` looks, and writes what follows, under the leader's Term. The host's part is
-`hosts/folder_keeper.py`.
+It is a duty of the leader besides flows: `place` is pure; `Upkeep` reads, and writes the result, under the leader's Term. The host's part
+is `hosts/folder_keeper.py`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 FOLDERS = "upkeep"
 ROUNDS = 60
-"""in so many looks all folders have their turn, though nothing says that one needs it"""
+"""the number of cycles in which all folders are checked once, even if nothing has changed"""
 FORGOTTEN_S = 86_400.0
-"""so long after the last writer the records of a folder go. Not at once: a right that is made anew counts its holders from the beginning,
-and a host that slept in the middle of telling what it did would pass for the new holder. No session lives so long."""
+"""seconds after the last writer when the records of a folder are removed. Not at once: a new lease counts its holders from the beginning,
+and a host that was suspended while it reported would pass for the new holder. No session lives that long."""
 _FOLDERS = 200
-"""in one commit"""
+"""records in one commit"""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintainedFolder:
-    """A folder, the tiers that write there, and on which hosts their workers are."""
+    """A folder, the tiers that write there, and the hosts of their workers."""
 
     path: str
     writers: tuple[str, ...]
@@ -49,8 +49,8 @@ class MaintainedFolder:
 def place(
     wanted: Mapping[str, MaintainedFolder], kept: Mapping[str, MaintenanceOwner], nodes: Mapping[str, WorkerNode]
 ) -> dict[str, MaintenanceOwner]:
-    """Who is to keep each folder, where that is another than stands there. It stays where it is while that host answers and is not being
-    emptied, unless all who write there are elsewhere; who has the fewest is chosen, of the hosts of those who write there where one can."""
+    """The new maintenance owner of each folder, if it changes. It stays while that host answers and is not decommissioned, unless all
+    writers are elsewhere; the host with the fewest folders is chosen, of the writers' hosts if possible."""
     able = {name for name, node in nodes.items() if not node.decommissioned}
     load = Counter(each.node for id_, each in kept.items() if id_ in wanted)
     found = {}
@@ -77,13 +77,13 @@ class Upkeep:
         self._registry = registry
         self._mirror = mirror
         self._flows: dict[str, tuple[FlowSeen, dict[str, tuple[str, str, str]]]] = {}
-        """flow → as it was seen last, and tier and folder's id → (path, tier, host)"""
+        """flow → as last observed, and tier and folder's id → (path, tier, host)"""
         self._takers: dict[str, bool] = {}
         self._look = 0
         self._again = True
 
     def look(self, world: World, term: Term) -> list[str]:
-        """Place what is to be placed; gives what was refused, for the log. Raises FencedError, Unreachable."""
+        """Assign folders; returns what was refused, for the log. Raises FencedError, Unreachable."""
         if not self._has_news(world):
             return []
         self._again = True  # what was news counts as seen now: where reading or writing fails, it is not lost
@@ -124,7 +124,7 @@ class Upkeep:
         return refused
 
     def _has_news(self, world: World) -> bool:
-        """Whether a flow that writes to folders has changed, or a host has come or gone, since the last look."""
+        """Whether a flow that writes to folders has changed, or a host was added or removed, since the last check."""
         news = self._again
         for gone in self._flows.keys() - world.flows.keys():
             news |= bool(self._flows.pop(gone)[1])
@@ -153,7 +153,7 @@ class Upkeep:
         return {id_: MaintainedFolder(path, tuple(sorted(writers[id_])), frozenset(nodes[id_])) for id_, path in paths.items()}
 
     def _read_kept(self) -> dict[str, MaintenanceOwner]:
-        """Of which somebody was told to keep them, or, for a day, nobody."""
+        """The folders that have an owner, or had one until a day ago."""
         ids = sorted(self._ids())
         self._mirror.fetch([KEEPING(id_).path for id_ in ids])
         found = {id_: self._mirror.stored(KEEPING(id_)) for id_ in ids}
@@ -163,7 +163,8 @@ class Upkeep:
         return {id_ for id_ in self._mirror.children(FOLDERS) if KEEPING.fits(id_)}
 
     def _put(self, id_: str, keeping: MaintenanceOwner) -> Iterator[Write]:
-        """What says nothing is written over; what a newer program wrote is left alone. With the last writer goes what was told."""
+        """Write an assignment. An invalid record is replaced; one of a newer program is left unchanged. With the last writer the report is
+        removed."""
         if isinstance(self._mirror.stored(KEEPING(id_)), Newer):
             return
         yield self._mirror.put(KEEPING(id_), keeping)
@@ -171,7 +172,7 @@ class Upkeep:
             yield Delete(told.path, told.version)
 
     def _remove(self, id_: str) -> Iterator[Write]:
-        """All of it, unless somebody has the right still, or keeps records of his own there."""
+        """Remove all of it, unless a host still has the lease, or there are unknown records."""
         paths = [KEEPING(id_).path, UPKEPT(id_).path, UPKEEP_LEASE_TERM(id_).path]
         folder = parent_of(paths[0])
         if not {f"{folder}/{name}" for name in self._mirror.children(folder)} <= {*paths}:
@@ -182,7 +183,7 @@ class Upkeep:
         yield Delete(folder)
 
     def _commit(self, folders: Sequence[list[Write]], term: Term, refused: list[str]) -> bool:
-        """Whether there is to be another look soon."""
+        """Returns whether another check is needed soon."""
         writes = [write for each in folders for write in each]
         try:
             self._registry.commit(*writes, term=term)
@@ -201,7 +202,7 @@ class Upkeep:
 
 
 def _folders(flow: str, seen: FlowSeen) -> dict[str, tuple[str, str, str]]:
-    """`tier/id` → (path, `flow.tier`, host) of the folders that its tiers write to, of tiers that had a worker once."""
+    """`tier/id` → (path, `flow.tier`, host) of the folders that its tiers write, for tiers that had a worker once."""
     return {
         f"{tier.tier}/{id_of_folder(path)}": (path, f"{flow}.{tier.tier}", _host(tier))
         for tier in seen.tiers.values()
@@ -211,7 +212,7 @@ def _folders(flow: str, seen: FlowSeen) -> dict[str, tuple[str, str, str]]:
 
 
 def _left_s(keeping: MaintenanceOwner, now: float) -> float | None:
-    """How long its records stay yet; None where it is somebody's, or says no moment from which that counts."""
+    """The seconds for which its records still stay; None if it is assigned, or has no time from which to count."""
     if keeping.node:
         return None
     try:
@@ -221,5 +222,5 @@ def _left_s(keeping: MaintenanceOwner, now: float) -> float | None:
 
 
 def _host(tier: ObservedTier) -> str:
-    """Where its worker is, or was last."""
+    """The host of its worker, now or last."""
     return tier.run.node if tier.run is not None else ""

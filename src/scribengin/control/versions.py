@@ -1,4 +1,4 @@
-"""Which versions of flows are kept: a record each, and a flow that is submitted every hour would fill the registry with them."""
+"""Which versions of flows are kept: each is a record, and a flow that is submitted every hour would fill the registry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Spec
 
 KEPT_VERSIONS = 50
-"""of each flow, the newest; and whatever is older and in use"""
+"""the number of newest versions kept for each flow, besides older ones in use"""
 _COMMIT_WRITES = 100
 
 
@@ -39,8 +39,8 @@ def surplus(specs: Mapping[str, Mapping[int, Spec]], in_use: Mapping[str, Collec
 
 
 def prune_versions(registry: Registry, specs: Mapping[str, Mapping[int, Spec]], keep: int, term: Term) -> int:
-    """Remove the versions that may go; `specs` are all that there are. Returns how many went. Of a flow of which something else is wanted
-    meanwhile none does. Raises FencedError, Unreachable."""
+    """Remove the versions that may go; `specs` are all versions. Returns the number removed; none of a flow whose desired state changes
+    meanwhile. Raises FencedError, Unreachable."""
     full = [*surplus(specs, {}, keep)]  # what is in use is asked of these only: it makes what may go less, never more
     if not full:
         return 0
@@ -62,7 +62,7 @@ def prune_versions(registry: Registry, specs: Mapping[str, Mapping[int, Spec]], 
 
 
 def versions_in_use(registry: Registry, flow: str) -> set[int]:
-    """What is wanted or was last, what workers are told and say, and what an operation under way is done as."""
+    """The desired version now or last, those in the records of workers, and that of a current operation."""
     desired, status = read_record(registry, DESIRED(flow)), read_record(registry, STATUS(flow))
     found = {status.record.version} if isinstance(status, Stored) else set()
     if isinstance(desired, Stored):

@@ -1,6 +1,7 @@
-"""What a master knows of flows beyond the registry: what workers tell it, and what follows of that. For the threads of its pages too.
+"""What a master knows of flows beyond the registry: workers' reports, and what follows from them. For the threads of its pages too.
 
-Only the leading one is told anything. What it knows lies in its memory: the next one begins anew, and workers tell it within ten seconds.
+Only the leader gets reports. It keeps them in memory: the next leader starts from the beginning, and workers report to it within ten
+seconds.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ if TYPE_CHECKING:
     from scribengin.watching.intake import ProducerSignal
 
 _CLAIM_S = 5.0
-"""how long a claim that was right is believed without another look at the lease"""
+"""seconds for which a verified claim is accepted without reading the lease again"""
 _READING = ("running", "degraded")
-"""states of a peer's flow in which it reads: what it has not read yet is as its peer says"""
+"""states of a peer's flow in which it reads: its backlog is as its peer reports"""
 _FRESH_S = 6.0
-"""a peer's look is believed so long; after that, what feeders wrote since is added"""
+"""seconds for which a peer's measurement is used unchanged; after that, what upstream flows wrote since is added"""
 _ASKED_S = 60.0
-"""so long after a question of another control plane what waits for flows here is measured for it"""
+"""seconds after a request of another control plane for which backlogs of flows here are measured for it"""
 _MOST_SAMPLES = 5_000
 IDLE_S = 60.0
-"""a flow that has read nothing for so long is idle: others have most of its part of a quota"""
+"""seconds without reading after which a flow is idle: others have most of its share of a quota"""
 
 
 class WorkerWatch:
-    """`leads` says whether this master leads now; `bell` rings where an alert fires."""
+    """`leads` says whether this master leads now; `bell` sends the alerts that fire."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class WorkerWatch:
         leads: Callable[[], bool] = lambda: True,
         measuring: Measuring | None = None,
     ) -> None:
-        """`measuring`: None where nothing is measured beside what workers say."""
+        """`measuring`: None if backlogs are only taken from workers' reports."""
         self.board = board
         self._measuring = measuring
         self._bell = bell
@@ -72,9 +73,9 @@ class WorkerWatch:
         self._remote: Mapping[str, RemoteFlow] = {}
         self._readers: Mapping[str, tuple[DownstreamReader, ...]] | None = None
         self._reading: set[str] = set()
-        """flows that may hold others back"""
+        """flows that may throttle others"""
         self._asked_at = -inf
-        """when another control plane has asked last what waits here"""
+        """when another control plane last requested the backlogs here"""
         self._term: Term | None = None
         self._claims: dict[tuple[str, str], tuple[str, float]] = {}
         self._lock = threading.Lock()
@@ -82,7 +83,7 @@ class WorkerWatch:
     # --- for the master's own thread ---
 
     def seen(self, world: World, term: Term) -> None:
-        """The leading master has looked. Raises FencedError, Unreachable."""
+        """Called after each observation of the leading master. Raises FencedError, Unreachable."""
         if self._term not in (None, term):  # what was told it when it led before is old: somebody else was told since
             self.board.retain(())
         self._flows, self._term = world.flows, term
@@ -105,7 +106,7 @@ class WorkerWatch:
         self._bell.look(world.flows, term)
 
     def _look_at_readers(self, world: World) -> None:
-        """Have it measured what waits for flows that may hold others back or refuse to take more, where their workers have not looked for
+        """Start measuring the backlog of flows that may throttle others or refuse to take more if their workers have not reported it for
         long."""
         if world.readers is not self._readers:  # it stays the same one until flows meet elsewhere
             feeders: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
@@ -128,7 +129,7 @@ class WorkerWatch:
         self._measuring.want(wanted)
 
     def delays(self) -> dict[str, Delay]:
-        """Flow → how old the oldest thing is that waits in it; flows of which no worker has said anything are not in it."""
+        """Flow → the age of its oldest waiting entry; flows without a report are left out."""
         now = self.board.now()
         found = {}
         for name, flow in self._flows.items():
@@ -137,13 +138,13 @@ class WorkerWatch:
         return found
 
     def idle(self) -> dict[str, bool]:
-        """Flow → whether it has read nothing for IDLE_S, of those that have a part of a quota and whose workers all have been heard for so
-        long; and of those that read, however short they have been heard."""
+        """Flow → whether it has read nothing for IDLE_S, for those that have a share of a quota and whose workers have all reported for
+        that long; and for those that read, however short the reports."""
         shared = (name for name, flow in self._flows.items() if flow.share is not None and flow.share.quota)
         return {name: rests for name in shared if (rests := self.board.is_idle(name, IDLE_S)) is not None}
 
     def waiting(self) -> dict[tuple[str, str], SourceBacklog]:
-        """(flow, source) → what waits there, of sources that say how much may."""
+        """(flow, source) → its backlog, for sources with thresholds."""
         waters = {name: flow.waters for flows in (self._flows, self._remote) for name, flow in flows.items() if flow.waters}
         return {
             (name, source): SourceBacklog(there.rows, there.bytes, there.seconds)
@@ -159,10 +160,8 @@ class WorkerWatch:
         return leader(self._registry)
 
     def take(self, flow: str, tier: str, claim: str, data: bytes) -> None:
-        """A worker says how its tier goes; `claim` is what the tier's lease says of its holder.
-
-        Raises Refused where it does not hold the lease, or says nothing that can be understood; Unreachable.
-        """
+        """Accept a worker's report on its tier; `claim` is that of the tier's lease. Raises Refused if the worker does not hold the lease,
+        or the report is invalid; Unreachable."""
         self._check(flow, tier, claim)
         progress = decode(data)
         if (progress.flow, progress.tier) != (flow, tier):
@@ -171,7 +170,7 @@ class WorkerWatch:
 
     def metrics(self, flow: str, since: float | None = None, step_s: int = 1) -> dict[str, Any]:
         """All that is known of a flow now, and the samples of its tiers since then (seconds since 1970; None: the last ten minutes), each
-        `step_s` long or longer. Raises Refused where there is no such flow."""
+        at least `step_s` long. Raises Refused if there is no such flow."""
         seen = self._flow(flow)
         state = seen.status
         now = self.board.now()
@@ -185,33 +184,33 @@ class WorkerWatch:
         return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
 
     def told(self, flow: str) -> dict[str, Any] | None:
-        """What workers have said of a flow's parts last; None where none has spoken."""
+        """The last reports of workers on a flow's parts; None if there is none."""
         tiers = self.board.tiers(flow)
         return flow_as_json(flow, tiers, self.board.now()) if tiers else None
 
     def attempts(self, flow: str) -> list[dict[str, Any]]:
-        """The processes that served the flow's tiers, the newest first: where it ran, what it has done, what failed in it, why it
-        ended. Raises Refused where there is no such flow."""
+        """The processes that served the flow's tiers, newest first: where each ran, what it did, what failed in it, and why it ended.
+        Raises Refused if there is no such flow."""
         self._flow(flow)
         told = flow_as_json(flow, self.board.tiers(flow), self.board.now())["tiers"]
         return remembered(self._registry, flow, [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]])
 
     def intake(self, flow: str) -> ProducerSignal:
-        """What the flow says to who produces for it. Raises Refused where there is no such flow."""
+        """The flow's answer to its producers. Raises Refused if there is no such flow."""
         return self._intake(flow, self._flow(flow))
 
     def alerts(self, flow: str) -> list[dict[str, Any]]:
-        """Its alerts, and how each stands. Raises Refused where there is no such flow."""
+        """Its alerts and their states. Raises Refused if there is no such flow."""
         self._flow(flow)
         return self._bell.standing(flow)
 
     def test_alerts(self, flow: str, alert: str | None = None) -> list[dict[str, Any]]:
-        """See `Bell.test`; takes as long as its targets do. Raises Refused where there is no such flow or alert."""
+        """See `Bell.test`; takes as long as its targets do. Raises Refused if there is no such flow or alert."""
         self._flow(flow)
         return self._bell.test(flow, alert)
 
     def overview(self) -> list[dict[str, Any]]:
-        """Every flow in a line: what `top` shows."""
+        """Every flow in a line, for `top`."""
         now = self.board.now()
         rows = []
         for name, flow in self._flows.items():
@@ -223,8 +222,7 @@ class WorkerWatch:
         return rows
 
     def waits(self, flow: str) -> dict[str, Waits]:
-        """Source → its backlog, as the flow's workers have looked last or as it was measured since; sources of which nobody knows
-        anything are not in it."""
+        """Source → its backlog, as last reported by the flow's workers or measured since; unknown ones are left out."""
         found = dict[str, Backlog]()
         for seen in self.board.tiers(flow).values():
             for query in seen.progress.queries:
@@ -240,13 +238,13 @@ class WorkerWatch:
         return {source: _waits(waits) for source, waits in known.items()}
 
     def looks(self, flow: str) -> dict[str, tuple[float, Waits]]:
-        """For another control plane: source → (age of the look in seconds, its backlog). While one asks, flows that say how much may
-        wait are measured where their workers do not look."""
+        """For another control plane: source → (age of the measurement in seconds, its backlog). While one polls, flows with thresholds are
+        measured if their workers do not report."""
         self._asked_at = self.board.now()
         return {source: (age_s, _waits(there)) for source, (age_s, there) in self.board.waits(flow).items()}
 
     def exposition(self) -> bytes:
-        """What Prometheus reads."""
+        """The text of a Prometheus scrape."""
         states = {}
         for name, flow in self._flows.items():
             state = "created" if flow.status is None else flow.status.state
@@ -275,7 +273,9 @@ class WorkerWatch:
         except ValueError:
             there = None
         if not claim or not isinstance(there, RegistryEntry) or not there.session or there.value.get("claim") != claim:
-            raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
+            raise Refused(
+                f"the caller does not hold the lease of {flow}.{tier}", remedy="wait until the worker holds it", code="claim-wrong"
+            )
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
 
@@ -289,7 +289,7 @@ def _backlog(source: RemoteSource) -> Backlog:
 
 
 def _last_end(tier: ObservedTier) -> dict[str, Any] | None:
-    """How the tier's worker has ended last, as the registry knows; that of one before the newest where it was started again."""
+    """How the tier's worker last ended, from the registry; that of the one before if it was restarted."""
     run = tier.run
     if run is None or not (run.cause or run.ended_at):
         return None

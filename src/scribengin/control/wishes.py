@@ -1,8 +1,8 @@
-"""From what is wanted of a flow to what is wanted of each of its tiers: in an order that loses nothing and floods nobody.
+"""From the desired state of a flow to that of each of its tiers: in an order that loses nothing and overloads nothing.
 
-Stop and drain go from the sources down: a tier is asked when all that feed it have come to rest. Resume goes from the sinks up. A new
-version waits until the old one's workers have ended: what is under way is carried over while nobody writes. A worker that is wanted on
-another node is first wanted stopped.
+Stop and drain go from the sources down: a tier is stopped when all its upstream tiers have ended. Resume goes from the sinks up. A new
+version waits until the old version's workers have ended: state is migrated while nothing writes. A worker that belongs on another node is
+stopped first.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 def at_rest(tier: ObservedTier) -> bool:
-    """True where no worker of the tier runs, as far as is noted, and none holds its lease."""
+    """True if no worker of the tier runs, as far as is recorded, and none holds its lease."""
     return (tier.run is None or tier.run.ended_at is not None) and tier.lease is None
 
 
 def has_drained(tier: ObservedTier, generation: int) -> bool:
-    """True where a worker has said that all there was when drain was asked has gone through."""
+    """True if a worker has reported that all that was there at the request to drain is processed."""
     return tier.report is not None and tier.report.state == "drained" and tier.report.generation == generation
 
 
 def from_the_sources(flow: FlowSeen) -> list[str]:
-    """Its tiers, each behind those that feed it; those that do not depend on each other by name."""
+    """Its tiers, each after its upstream tiers; independent ones by name."""
     sorter = TopologicalSorter({name: sorted(flow.tiers[name].feeders & flow.tiers.keys()) for name in sorted(flow.tiers)})
     return list(sorter.static_order())
 
 
 def tier_wishes(flow: FlowSeen, nodes: Mapping[str, WorkerNode]) -> dict[str, TierWish]:
-    """What is wanted of each tier now, in the order in which it is to be written. A tier that was never wanted has none."""
+    """The desired state of each tier now, in the order in which it is to be written. A tier that never had one is left out."""
     order = from_the_sources(flow)
     if flow.wish.goal == "running":
         order.reverse()
@@ -54,7 +54,7 @@ def tier_wishes(flow: FlowSeen, nodes: Mapping[str, WorkerNode]) -> dict[str, Ti
 
 
 def _tier_wish(flow: FlowSeen, tier: ObservedTier, leaving: Collection[str]) -> TierWish | None:
-    """`leaving`: tiers whose workers give way to those of another version; all of them end before any of these starts."""
+    """`leaving`: tiers whose workers are replaced by those of another version; all of them end before any of these starts."""
     wish, before = flow.wish, tier.wish or lost_wish(tier)
     wanted = flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
     feeders = [flow.tiers[name] for name in tier.feeders if name in flow.tiers]
@@ -79,7 +79,7 @@ def _is_wanted(flow: FlowSeen, tier: ObservedTier) -> bool:
 
 
 def is_old(flow: FlowSeen, name: str) -> bool:
-    """True where the tier's workers have to give way: they are of another version, and can not go on as the one that is wanted."""
+    """True if the tier's workers must be replaced: they are of another version, and cannot continue as the desired one."""
     tier = flow.tiers[name]
     before = tier.wish or lost_wish(tier)
     if before is None or before.version == (tier.version or flow.wish.version):

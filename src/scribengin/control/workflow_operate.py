@@ -1,4 +1,4 @@
-"""Operations over workflows as people ask for them: begin one, list them, give one up; `workflow_operations` says how they go on."""
+"""Requests of people for operations over workflows: start, list, cancel; `workflow_operations` continues them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,14 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Goal
 
 KEPT = 20
-"""those that are over"""
+"""the number of ended operations kept"""
 PREFIX = "w"
-"""before the number of the record, in the id that people see: operations of single flows have numbers, too"""
+"""the prefix of the record's number in the id that people see: operations of single flows have numbers, too"""
 
 
 def begin(registry: Registry, workflow: Workflow, goal: Goal, *, by: str) -> str:
-    """Write it down for the masters; returns its id. One that is under way and has a flow in common is over then: the last word counts.
-
-    Raises Refused where a flow is gone.
-    """
+    """Write the operation for the masters; returns its id. One that is under way and has a flow in common ends then: the last request
+    counts. Raises Refused if a flow is gone."""
     feeders = feeders_in(workflow.flows, workflow.meetings)
 
     def attempt() -> str:
@@ -49,7 +47,7 @@ def begin(registry: Registry, workflow: Workflow, goal: Goal, *, by: str) -> str
         writes: list[Write] = [WORKFLOW_OPERATION(str(number)).create(operation)]
         for stored in there.values():
             if stored.record.step == "ask" and not feeders.keys().isdisjoint(stored.record.feeders):
-                error = f"{PREFIX}{number} came behind it"
+                error = f"{PREFIX}{number} replaced it"
                 writes.append(stored.replace(replace(stored.record, step="cancelled", since=now, error=error)))
         over = [stored for stored in there.values() if stored.record.step != "ask"]
         writes += [Delete(stored.entry.path) for stored in over[:-KEPT]]
@@ -60,7 +58,8 @@ def begin(registry: Registry, workflow: Workflow, goal: Goal, *, by: str) -> str
 
 
 def cancel(registry: Registry, id_: str) -> None:
-    """Ask no further flow; those that were asked go on as they were asked to. Raises Refused where there is none such, or it is over."""
+    """Cancel: no further flow is changed; those that were changed keep their new desired state. Raises Refused if there is no such
+    operation, or it has ended."""
 
     def attempt() -> None:
         found = _read(registry)
@@ -68,7 +67,7 @@ def cancel(registry: Registry, id_: str) -> None:
         if stored is None:
             raise Refused(f"there is no operation {id_}", remedy="see: scribengin ops", code="operation-unknown")
         if stored.record.step != "ask":
-            raise Refused(f"operation {id_} is over: {stored.record.step}", remedy="nothing is to be done", code="operation-over")
+            raise Refused(f"operation {id_} is over: {stored.record.step}", remedy="no action is needed", code="operation-over")
         registry.commit(stored.replace(replace(stored.record, step="cancelled", since=now_text())))
 
     again(attempt)
@@ -80,20 +79,20 @@ def is_id(id_: str) -> bool:
 
 
 def members_of(registry: Registry, id_: str) -> tuple[str, ...]:
-    """Its flows; none where there is none such."""
+    """Its flows; none if there is no such operation."""
     found = _read(registry).get(int(id_.removeprefix(PREFIX))) if is_id(id_) else None
     return () if found is None else tuple(found.record.feeders)
 
 
 def read_operations(registry: Registry, flow: str | None = None) -> tuple[Told, ...]:
-    """All, or those with a flow, the newest first."""
+    """All, or those with a flow, newest first."""
     found = sorted(_read(registry).items(), reverse=True)
     return tuple(_told(registry, number, each.record) for number, each in found if flow is None or flow in each.record.feeders)
 
 
 def rows_of(registry: Registry, flow: str | None = None, seen: Callable[[Collection[str]], set[str]] = set) -> tuple[OperationRow, ...]:
-    """The same, as rows beside the operations of single flows: under the name of the workflow's first flow, or the one asked for. `seen`:
-    which of some flows may be seen; of an operation with another one nothing is told but that it is there."""
+    """The same, as rows beside the operations of single flows: under the name of the workflow's first flow, or the requested one. `seen`:
+    the visible flows, if not all; an operation with another flow is shown without details."""
     rows = []
     for each in read_operations(registry, flow):
         there = seen(each.flows)
@@ -115,7 +114,7 @@ def _told(registry: Registry, number: int, operation: WorkflowOperationRecord) -
 
 
 def _ordered(operation: WorkflowOperationRecord) -> list[str]:
-    """Its flows in the order in which they are asked."""
+    """Its flows in the order in which they are changed."""
     left, order = dict(before_of(operation)), list[str]()
     while left:
         ready = sorted(name for name, before in left.items() if not left.keys() & set(before)) or sorted(left)
@@ -126,7 +125,7 @@ def _ordered(operation: WorkflowOperationRecord) -> list[str]:
 
 
 def _waits(registry: Registry, operation: WorkflowOperationRecord) -> dict[str, tuple[str, bool]]:
-    """The flows that were asked and have not come to the goal: why, and whether a person must see to it."""
+    """The flows that were changed and have not reached the goal: why, and whether they need intervention."""
     found = {}
     for name in _ordered(operation):
         wanted = registry.read(DESIRED(name).path)
@@ -134,7 +133,7 @@ def _waits(registry: Registry, operation: WorkflowOperationRecord) -> dict[str, 
             continue
         status = read_status(registry, name)
         if not has_come_to(operation.goal, status, wanted.changed):
-            state = "not looked at yet" if status is None else status.state
+            state = "not reconciled yet" if status is None else status.state
             why = f": {status.reason}" if status is not None and status.reason else ""
             then = f"; {status.next}" if status is not None and status.next else ""
             knows = status is not None and status.generation == wanted.changed
@@ -143,12 +142,12 @@ def _waits(registry: Registry, operation: WorkflowOperationRecord) -> dict[str, 
 
 
 def _read(registry: Registry) -> dict[int, Stored[WorkflowOperationRecord]]:
-    """By number, the oldest first; what says nothing is left out."""
+    """By number, oldest first; invalid ones are left out."""
     numbers = _numbers(registry)
     found = read_records(registry, [WORKFLOW_OPERATION(str(number)) for number in numbers])
     return {number: stored for number, stored in zip(numbers, found, strict=True) if isinstance(stored, Stored)}
 
 
 def _numbers(registry: Registry) -> list[int]:
-    """Of all that are there, those too that say nothing."""
+    """The numbers of all, invalid ones included."""
     return sorted(int(name) for name in names(registry, "workflows") if WORKFLOW_OPERATION.fits(name))

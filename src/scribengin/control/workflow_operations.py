@@ -1,8 +1,8 @@
-"""Operations over workflows: which flow is asked next, from one look at the world. Pure, as `decide` is.
+"""Operations over workflows: which flow is changed next, from one observation of the world. Pure, as `decide` is.
 
-Stop, drain and pause go from the sources down: a flow is asked when those that feed it have come to the goal. Resume goes from the sinks
-up. Such an operation is a record, `workflows/<n>`; which of its flows were asked shows by what is wanted of them, so that any master goes
-on with it. What somebody else wants of one of its flows meanwhile stands: then the operation is over, and nobody else is asked.
+Stop, drain and pause go from the sources down: a flow is changed when its upstream flows have reached the goal. Resume goes from the sinks
+up. Such an operation is a record, `workflows/<n>`; the desired states of its flows show which were changed, so that any master can continue
+it. If another request changes one of its flows meanwhile, that request wins: the operation ends, and no further flow is changed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Goal, StatusRecord, WorkflowOperationRecord
 
 REACHED: Mapping[Goal, str] = {"running": "running", "paused": "paused", "drained": "stopped", "stopped": "stopped"}
-"""goal → the state of a flow that has come to it"""
+"""goal → the state of a flow that has reached it"""
 
 
 def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Iterator[Action]:
-    """What to do for it now. A flow that is gone has nothing to wait for; one whose records say nothing is waited for."""
+    """The next action of the operation. A deleted flow is not waited for; one with invalid records is."""
     now = moment_text(world.now)
     for name in operation.feeders:
         flow = world.flows.get(name)
         if flow is not None and _is_asked(operation, flow) and flow.wish.goal != operation.goal:
-            error = f"somebody else wants flow {name} {flow.wish.goal}: the flows that were not asked yet are left as they are"
+            error = f"another command set flow {name} to {flow.wish.goal}; the flows that were not reached yet are left unchanged"
             yield Advance(id_, replace(operation, step="failed", since=now, error=error))
             return
     reached = {name for name in operation.feeders if _is_through(world, operation, name)}
@@ -46,7 +46,7 @@ def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Itera
         if flow is None or flow.damaged or _is_asked(operation, flow) or not reached.issuperset(before):
             continue
         if DESIRED(name).path in flow.refused:
-            error = f"what somebody wants of flow {name} by hand cannot be; see: scribengin status {name}"
+            error = f"the manual change to the desired state of flow {name} is invalid; see: scribengin status {name}"
             yield Advance(id_, replace(operation, step="failed", since=now, error=error))
             return
         wish = flow.wish
@@ -57,7 +57,7 @@ def next_of(world: World, id_: str, operation: WorkflowOperationRecord) -> Itera
 
 
 def before_of(operation: WorkflowOperationRecord) -> dict[str, tuple[str, ...]]:
-    """Flow → those that must have come to the goal before it is asked."""
+    """Flow → those that must have reached the goal before it is changed."""
     feeders = operation.feeders
     if operation.goal != "running":
         return {name: tuple(feeders[name]) for name in feeders}
@@ -65,7 +65,7 @@ def before_of(operation: WorkflowOperationRecord) -> dict[str, tuple[str, ...]]:
 
 
 def has_come_to(goal: Goal, status: StatusRecord | None, generation: int) -> bool:
-    """Whether a flow of which this was written last is as it is wanted."""
+    """Whether a flow with this last status has reached its desired state."""
     if status is None or status.generation != generation:
         return False
     # one that is only behind runs

@@ -1,4 +1,4 @@
-"""Workflows: flows that meet, without being declared so. Found from the versions that are wanted, with no master alive too."""
+"""Workflows: connected flows, found without a declaration from their desired versions, and without a running master."""
 
 from __future__ import annotations
 
@@ -25,32 +25,33 @@ if TYPE_CHECKING:
     from scribengin.registry.peers import RemoteFlow
 
 ILL = ("failed", "degraded", "stopped", "paused")
-"""states of a flow that the others of its workflow tell of"""
+"""states of a flow that the others of its workflow report"""
 Relation = Literal["feeds this one", "is fed by this one", "is in the same workflow"]
 
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """Flows that meet, from the sources down, and where. Known by the first one's name; a flow that meets no other is one, too."""
+    """Connected flows, from the sources down, and their connections. It has the name of the first one; a flow without connections is one,
+    too."""
 
     flows: tuple[str, ...]
     meetings: tuple[Meeting, ...] = ()
 
     @property
     def name(self) -> str:
-        """That of its first flow."""
+        """The name of its first flow."""
         return self.flows[0]
 
     def feeders(self, flow: str) -> tuple[str, ...]:
-        """Who feeds it, by name."""
+        """Its upstream flows, by name."""
         return tuple(sorted({each.feeding for each in self.meetings if each.reading == flow}))
 
     def fed(self, flow: str) -> tuple[str, ...]:
-        """Whom it feeds, by name."""
+        """Its downstream flows, by name."""
         return tuple(sorted({each.reading for each in self.meetings if each.feeding == flow}))
 
     def relations(self, flow: str) -> dict[str, Relation]:
-        """What each of the others is to `flow`, over any number of flows between."""
+        """The relation of each of the others to `flow`, over any number of flows between."""
         above = behind(flow, _joined((each.reading, each.feeding) for each in self.meetings))
         below = behind(flow, _joined((each.feeding, each.reading) for each in self.meetings))
         found: dict[str, Relation] = {}
@@ -60,27 +61,27 @@ class Workflow:
         return found
 
     def only(self, flows: Collection[str]) -> Workflow:
-        """What of it is seen by somebody who sees these flows."""
+        """The part of it for a caller that may see these flows."""
         met = tuple(each for each in self.meetings if each.feeding in flows and each.reading in flows)
         return Workflow(tuple(flow for flow in self.flows if flow in flows), met)
 
 
 @dataclass
 class Workflows:
-    """Finds them again at each question, at the cost of what is wanted of all flows (one request for a thousand): versions never change,
-    and are read once. Thread-safe."""
+    """Finds them again at each call, at the cost of reading all desired states (one request for a thousand): versions never change, and are
+    read once. Thread-safe."""
 
     registry: Registry
     _index: MeetingIndex = field(default_factory=MeetingIndex)
     _known: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """flow → (revision that made it, version): a flow that was deleted and came again begins with version 1"""
+    """flow → (revision that made it, version): a flow that was deleted and submitted again starts with version 1"""
     _specs: dict[str, Spec] = field(default_factory=dict)
     _all: tuple[Workflow, ...] | None = None
-    """None: to be found again"""
+    """None: must be found again"""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, flow: str) -> Workflow:
-        """That of a flow; it alone where it meets none, or nobody has submitted it."""
+        """The workflow of a flow; it alone if it has no connections, or was never submitted."""
         with self._lock:
             self._look()
             return workflow_of(flow, self._index)
@@ -94,13 +95,13 @@ class Workflows:
             return self._all
 
     def specs(self, flows: Iterable[str]) -> dict[str, Spec]:
-        """The versions of these flows that are wanted."""
+        """The desired versions of these flows."""
         with self._lock:
             self._look()
             return {flow: self._specs[flow] for flow in flows if flow in self._specs}
 
     def meeting(self, coming: Mapping[str, Outside]) -> tuple[Meeting, ...]:
-        """Where flows would meet if these were as they are to come."""
+        """The workflows with these flows as they would be."""
         with self._lock:
             self._look()
             index = MeetingIndex()
@@ -160,14 +161,14 @@ def workflows_of(index: MeetingIndex) -> tuple[Workflow, ...]:
 
 
 def feeders_in(flows: Collection[str], met: Sequence[Meeting]) -> dict[str, tuple[str, ...]]:
-    """Flow → those of the flows that feed it, and that it does not feed itself, by whatever way: so that there is an order."""
+    """Flow → its upstream flows, without those that are also downstream of it: so that there is an order."""
     fed = _joined((each.feeding, each.reading) for each in met)
     feeding, known = _joined((each.reading, each.feeding) for each in met), set(flows)
     return {flow: tuple(sorted((feeding.get(flow, set()) & known) - behind(flow, fed))) for flow in sorted(known)}
 
 
 def behind(flow: str, fed: Mapping[str, Collection[str]]) -> set[str]:
-    """All that come behind a flow, where `fed` says whom each feeds; itself too, where they are a circle."""
+    """All flows downstream of a flow, by `fed`, the direct ones of each; itself too, if they form a cycle."""
     found, coming = set[str](), [flow]
     while coming:
         new = set(fed.get(coming.pop(), ())) - found
@@ -184,14 +185,13 @@ def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
 
 
 def from_the_sources(flows: Collection[str], met: Sequence[Meeting]) -> tuple[str, ...]:
-    """Each behind those that feed it; those that do not depend on each other by name."""
+    """Each after its upstream flows; independent ones by name."""
     return tuple(TopologicalSorter(feeders_in(flows, met)).static_order())
 
 
 def refuse_circle(workflows: Workflows, coming: Mapping[str, tuple[str, Outside]]) -> None:
-    """Raise InputError where flows would feed each other in a circle, those that come and those that are there. `coming`: flow → where it
-    stands, for people, and where it reads and writes. Two that close a circle and are submitted at one moment do not see each
-    other."""
+    """Raise InputError if flows would feed each other in a cycle, new and existing ones. `coming`: flow → its place, for people, and where
+    it reads and writes. Two that close a cycle and are submitted at the same moment do not see each other."""
     if not any(outside.reads and outside.writes for _, outside in coming.values()):
         return
     met = workflows.meeting({name: outside for name, (_, outside) in coming.items()})
@@ -199,13 +199,13 @@ def refuse_circle(workflows: Workflows, coming: Mapping[str, tuple[str, Outside]
     if not way:
         return
     there = [each.feeding for each in way if each.feeding not in coming]
-    told = f"; {' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already" if there else ""
+    told = f"; {' and '.join(there)} {'exist' if len(there) > 1 else 'exists'} already" if there else ""
     at = next(coming[each.reading][0] for each in reversed(way) if each.reading in coming)
-    remedy = "let one of them write elsewhere" + (f", or first: scribengin delete {there[0]}" if there else "")
-    message = f"flows feed each other in a circle: {way_text(way)}{told}"
+    remedy = "make one of them write elsewhere" + (f", or first: scribengin delete {there[0]}" if there else "")
+    message = f"flows feed each other in a cycle: {way_text(way)}{told}"
     raise InputError([Problem("flows-circle", Place(at), message, remedy)])
 
 
 def is_ill(status: StatusRecord | RemoteFlow | None) -> bool:
-    """Whether the others of its workflow tell of it."""
+    """Whether the others of its workflow report it."""
     return status is not None and status.state in ILL

@@ -1,7 +1,8 @@
-"""What a master sees in one look: what is wanted, what is, and when. Values only; `observe` fills them, `decide` reads them.
+"""One observation of a master: desired state, actual state, and time. Values only; `observe` fills them, `decide` reads them.
 
-Each record has one writer (docs/registry.md): what is *wanted* of a flow comes from people through any master's API, what is *wanted* of a
-tier and which worker is to serve it from the leading master, a *report* and the lease from the worker itself, a *process* from a launcher.
+Each record has one writer (docs/registry.md): the *desired state* of a flow comes from people through any master's API, the *desired state*
+of a tier and the assignment of its worker from the leading master, a *report* and the lease from the worker itself, a *process* from a
+launcher.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 NOT_WATCHED = AlertSettings()
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
-"""What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""
+"""A launcher's report. `gone`: the process no longer exists, and it is unknown how it ended."""
 
 
 _WORKER = re.compile(r"([^.]+)\.([^.]+)-(\d+)")
 
 
 class RunId(NamedTuple):
-    """Which start of which tier's worker; `str` is the worker's name."""
+    """The number of a start of a tier's worker; `str` is the worker's name."""
 
     flow: str
     tier: str
@@ -52,8 +53,8 @@ class RunId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted of a flow: a person's word, or a line in ZooKeeper's shell. `generation` is the revision that wrote it: it rises with
-    each write, also with one that asks for the same again."""
+    """The desired state of a flow, set by a person through a command or ZooKeeper's shell. `generation` is the revision that wrote it: it
+    increases with each write, even one that repeats the state."""
 
     version: int
     goal: Goal
@@ -61,12 +62,12 @@ class Wish:
     operation: str = ""
     """the newest operation"""
     accepts: Mapping[str, str] = field(default_factory=dict)
-    """as in `Desired`: who asks for another goal of the same version takes no agreement back"""
+    """as in `Desired`: a request for another goal of the same version keeps the agreement"""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who holds a tier's lease, and with which Term."""
+    """The holder of a tier's lease, and its Term."""
 
     run: int
     term: int
@@ -74,43 +75,43 @@ class LeaseHolder:
 
 @dataclass(frozen=True, slots=True)
 class ObservedTier:
-    """One tier of a flow. `feeders` are the tiers that write what it reads."""
+    """One tier of a flow. `feeders` are its upstream tiers."""
 
     tier: str
     feeders: frozenset[str] = frozenset()
     node: str = ""
     """the physical node that it is mapped to; empty: any"""
     cores: int = 1
-    """what its worker takes of its node"""
+    """the resources that its worker uses on its node"""
     memory_bytes: int = 0
     version: int = 0
-    """the version whose workers serve it as it is wanted; 0: the flow's"""
+    """the version whose workers serve it in the desired state; 0: the flow's"""
     process: int = 0
-    """workers of that version, or of a later one, go on with it between two Batches; 0: others are to be started"""
+    """workers of that version, or of a later one, switch to it between two Batches; 0: new workers must be started"""
     wish: TierWish | None = None
     run: Run | None = None
     report: Report | None = None
     lease: LeaseHolder | None = None
     leased_before: int = 0
-    """the run that took its lease last; only where no run is noted"""
+    """the run that last took its lease; only if no run is recorded"""
     standby: bool = False
-    """a spare is wanted"""
+    """a standby is needed"""
     spare: Run | None = None
     spare_report: Report | None = None
     folders: tuple[str, ...] = ()
-    """those that its sinks write into"""
+    """the folders that its sinks write into"""
     executors: int = 1
-    """each with so many cores and so much memory, where its node has executors; quotas count them everywhere"""
+    """the executors, and the cores and memory of each, if its node has executors; quotas count them everywhere"""
     group: str = ""
     """the group of hosts on which it runs; empty: any host"""
     hosts: Mapping[str, float] = field(default_factory=dict)
     """node or host name of each member of that group → cost"""
     names: GroupName | None = None
-    """what is to be written of its group; None where it stands there"""
+    """what is to be written of its group; None if it is written already"""
 
 
 class Delay(NamedTuple):
-    """How old the oldest thing is that waits in a flow, and what holds it up, in words."""
+    """The age of a flow's oldest waiting entry, and the bottleneck, in words."""
 
     seconds: float
     cause: str = ""
@@ -118,7 +119,7 @@ class Delay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """An operation that is not over, and the name of its record."""
+    """An operation that has not ended, and the name of its record."""
 
     id: str
     operation: Operation
@@ -133,32 +134,32 @@ class FlowSeen:
     tiers: Mapping[str, ObservedTier]
     status: StatusRecord | None = None
     wanted_tiers: frozenset[str] | None = None
-    """those of the wanted version; None: all"""
+    """those of the desired version; None: all"""
     each: frozenset[str] = frozenset()
     """those of its tiers that have a worker on each host; `places.on_each_host` adds the helpers"""
     refused: Mapping[str, Any] = field(default_factory=dict)
-    """what of it people have written by hand and cannot be (`control.refusals`)"""
+    """its invalid records written by people (`control.refusals`)"""
     damaged: tuple[Spot[Any], ...] = ()
-    """records that masters or workers make anew, once they are out of the way; till then nothing is decided about the flow"""
+    """records that masters or workers create again once they are moved aside; until then nothing is decided about the flow"""
     watched: AlertSettings = NOT_WATCHED
-    """what its wanted version says of delay and alerts"""
+    """the settings of delay and alerts in its desired version"""
     under_way: UnderWay | None = None
     """the operation that the flow waits for"""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """of its wanted version"""
+    """of its desired version"""
     share: Share | None = None
-    """what it was allotted last of the rows a second of its quotas"""
+    """its last share of the rows per second of its quotas"""
     held_back: HeldBackSinks | None = None
-    """by flows that read what it writes"""
+    """by downstream flows"""
     waters: Mapping[str, Waters] = field(default_factory=dict)
-    """source → how much may wait there"""
+    """source → its thresholds"""
     hosted: frozenset[tuple[str, str]] = frozenset()
     """(node, worker) of those that are shown to run there"""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A quota: what flows with a label may take together; None: as much as there is."""
+    """A quota: the resources that flows with a label may use together; None: no limit."""
 
     label: str
     value: str
@@ -166,7 +167,7 @@ class Allowance:
     memory_bytes: int | None = None
     rows_per_s: float | None = None
     closed: str = ""
-    """why its record says nothing; then nothing more starts under it, and shares stay as they are"""
+    """why its record is invalid; then no further flow starts under it, and shares stay as they are"""
 
     def covers(self, labels: Mapping[str, str]) -> bool:
         """Whether a flow with these labels is one of them."""
@@ -175,7 +176,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class BlockedFlow:
-    """A flow of which nobody can know what is to be done: nothing of it is touched, its workers go on. `why` ends a sentence."""
+    """A flow with unreadable records: nothing of it is changed, its workers continue. `why` ends a sentence."""
 
     status: StatusRecord | None
     why: str
@@ -183,9 +184,9 @@ class BlockedFlow:
     refused: Mapping[str, Any] = field(default_factory=dict)
     damaged: tuple[Spot[Any], ...] = ()
     last: FlowSeen | None = None
-    """as it was before: what its workers have taken; None where this master has never seen it so"""
+    """as it was before, with the resources of its workers; None if this master has never observed it so"""
     is_new: bool = False
-    """no version of it was ever wanted"""
+    """no version of it was ever the desired one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +196,13 @@ class WorkerProcess:
     node: str
     state: ProcessState
     status: int | None = None
-    """exit status; None where it has not ended or nobody knows"""
+    """exit status; None if it has not ended or it is unknown"""
     reason: str = ""
-    """why it is not there, in the launcher's words"""
+    """why it does not run, in the launcher's words"""
 
     @property
     def how_ended(self) -> str:
-        """In words, with what the launcher says of one that did not end by itself."""
+        """How it ended, in words, with the launcher's reason if it did not end by itself."""
         if self.state == "exited" and ((self.status or 0) >= 0 or not self.reason):
             return f"its process ended with status {self.status}"
         how = "its process has ended" if self.state == "exited" else "its process is gone"
@@ -209,7 +210,7 @@ class WorkerProcess:
 
     @property
     def ended(self) -> bool:
-        """True where nothing of it runs any more."""
+        """True if nothing of it runs any more."""
         return self.state in ("exited", "gone")
 
 
@@ -218,16 +219,16 @@ class WorkerNode:
     """A physical node that can take workers: its launcher answers."""
 
     decommissioned: bool = False
-    """it keeps what it has until that has ended in order, and gets nothing new"""
+    """it keeps its workers until they have ended gracefully, and gets no new ones"""
     free_cores: int | None = None
-    """what its further workers may have; None: there is no limit"""
+    """the resources for further workers; None: there is no limit"""
     free_memory_bytes: int | None = None
     host: str = ""
     """the name of its machine"""
 
 
 class DownstreamReader(NamedTuple):
-    """A source of another flow that reads what a sink writes, and says how much may wait there."""
+    """A source of another flow that reads what a sink writes, and has thresholds."""
 
     sink: str
     flow: str
@@ -235,7 +236,7 @@ class DownstreamReader(NamedTuple):
 
 
 class SourceBacklog(NamedTuple):
-    """What waits at a source, as its worker said last."""
+    """The backlog of a source, as its worker last reported it."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -244,7 +245,7 @@ class SourceBacklog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One look. `now` is in seconds since 1970, by the clock of the master that looks."""
+    """One observation. `now` is in seconds since 1970, by the clock of the observing master."""
 
     now: float
     flows: Mapping[str, FlowSeen] = field(default_factory=dict)
@@ -252,24 +253,24 @@ class World:
     nodes: Mapping[str, WorkerNode] = field(default_factory=dict)
     """those that answer now"""
     held: Mapping[str, BlockedFlow] = field(default_factory=dict)
-    """flows that are in none of `flows`, because their records say nothing"""
+    """flows that are not in `flows`, because their records are invalid"""
     workflows: Mapping[str, WorkflowOperationRecord] = field(default_factory=dict)
     """operations over workflows that are under way, by the names of their records"""
     readers: Mapping[str, tuple[DownstreamReader, ...]] = field(default_factory=dict)
-    """flow → those that may hold it back"""
+    """flow → those that may throttle it"""
     peers: Mapping[str, Peer] = field(default_factory=dict)
     """other control planes"""
     peer_states: Mapping[str, PeerState] = field(default_factory=dict)
-    """of those that have been asked"""
+    """of those that have been polled"""
     remote: Mapping[str, RemoteFlow] = field(default_factory=dict)
-    """flows of peers that meet flows here, by their names here"""
+    """flows of peers that are connected to flows here, by their names here"""
     waiting: Mapping[tuple[str, str], SourceBacklog] = field(default_factory=dict)
-    """(flow, source) → what waits there, of those that say how much may; those of which nobody has said anything are not in it"""
+    """(flow, source) → its backlog, for those with thresholds; those without a report are left out"""
     delays: Mapping[str, Delay] = field(default_factory=dict)
-    """flow → what its workers say; those of which nobody has said anything yet are not in it"""
+    """flow → its workers' reports; those without one are left out"""
     quotas: Mapping[str, Allowance] = field(default_factory=dict)
     """by name, `label=value`"""
     idle: Mapping[str, bool] = field(default_factory=dict)
-    """flow → whether it has read nothing for a while; those of which nobody can say it are not in it"""
+    """flow → whether it has read nothing for a while; unknown ones are left out"""
     files: Mapping[str, int] = field(default_factory=dict)
-    """flow → the text of a flow file that is to be taken up (`control.flow_files`)"""
+    """flow → the text of a flow file that is to be applied (`control.flow_files`)"""

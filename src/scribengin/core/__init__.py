@@ -1,1 +1,1 @@
-"""The ground floor: errors, problems, units, types, options, storage, crash points. Imports nothing of ours."""
+"""The lowest layer: errors, problems, units, types, options, storage, crash points. Imports no other package of Scribengin."""

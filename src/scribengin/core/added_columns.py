@@ -1,4 +1,5 @@
-"""The columns that a source adds to those of its data: `metadata` says where a record stood, `partition_columns` what its folders say."""
+"""The columns that a source adds to those of its data: `metadata` adds where a record was read, `partition_columns` adds values from folder
+names."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ def added_fields(options: Mapping[str, Any]) -> tuple[Field, ...]:
 
 
 def with_added(schema: Schema, options: Mapping[str, Any]) -> Schema:
-    """The schema with what is missing of `added_fields` at its end."""
+    """The schema with the missing `added_fields` appended."""
     return Schema((*schema.fields, *(field for field in added_fields(options) if field.name not in schema)))
 
 
 def without_added(schema: Schema, options: Mapping[str, Any]) -> Schema:
-    """The columns that a record has itself."""
+    """The columns of the record itself, without the added ones."""
     added = {field.name for field in added_fields(options)}
     return Schema(tuple(field for field in schema.fields if field.name not in added))
 

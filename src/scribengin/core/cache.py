@@ -1,4 +1,4 @@
-"""Where lies what can be made or fetched again, shared by all projects of a person."""
+"""The folder for files that can be made or fetched again, shared by all projects of a user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """SCRIBENGIN_CACHE, else `scribengin` in XDG_CACHE_HOME or the platform's folder for caches. Not made by this."""
+    """SCRIBENGIN_CACHE, else `scribengin` in XDG_CACHE_HOME or the platform's folder for caches. Does not create the folder."""
     if given := os.environ.get("SCRIBENGIN_CACHE"):
         return Path(given).expanduser().absolute()
     if given := os.environ.get("XDG_CACHE_HOME"):

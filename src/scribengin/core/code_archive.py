@@ -1,4 +1,4 @@
-"""Where the archives of users' code lie: `<state>/code/<digest>.zip`, and Spark's copies of those. One that runs is on its process's
+"""The locations of the archives of users' code: `<state>/code/<digest>.zip`, and Spark's copies of those. One that runs is on its process's
 Python path."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _SUFFIX = ".zip"
 
 
 def is_archive(path: str) -> bool:
-    """Is this entry of a Python path a flow's code, and so no other flow's concern?"""
+    """True if this entry of a Python path is the code of a flow, which other flows do not use."""
     folder = Path(path).parent.name
     return path.endswith(_SUFFIX) and (folder == FOLDER or folder.startswith(_COPIES))
 

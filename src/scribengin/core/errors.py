@@ -1,6 +1,6 @@
 """The exception tree and the exit statuses of the commands.
 
-Every error that a person can meet is a `ScribenginError`; anything else that escapes is a bug and shows its traceback.
+Every error that a user can cause is a `ScribenginError`; any other exception is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Exit(IntEnum):
 
 
 class ScribenginError(Exception):
-    """Says where, what is wrong and what was found; `remedy` says what to do."""
+    """The message says where, what is wrong and what was found; `remedy` says what to do."""
 
     exit = Exit.FAILED
     code = "failed"
@@ -35,11 +35,11 @@ class ScribenginError(Exception):
         self.message = message
         self.remedy = remedy
         self.node = node
-        """the flow's node that it is about, where it is about one"""
+        """the node of the flow that the error concerns, if any"""
         self.option = ""
-        """the option of that node, where it is about one"""
+        """the option of that node that the error concerns, if any"""
         self.place: Place | None = None
-        """where that is written, once somebody who knows has seen the error"""
+        """where that is written, once a caller that knows has seen the error"""
         if code is not None:
             self.code = code
         # a traceback shows notes below the message: what a Python worker raises reaches the driver as the text of one
@@ -49,7 +49,7 @@ class ScribenginError(Exception):
 
 
 class InputError(ScribenginError):
-    """What the person wrote is wrong; carries every Problem that was found."""
+    """The user's input is wrong; carries every Problem that was found."""
 
     exit = Exit.INPUT
     code = "input"
@@ -60,14 +60,14 @@ class InputError(ScribenginError):
 
 
 class EnvironmentFault(ScribenginError):
-    """The machine lacks something: Java, a module, room on the disk, a right on a folder."""
+    """The machine lacks something: Java, a module, disk space, a permission on a folder."""
 
     exit = Exit.ENVIRONMENT
     code = "environment"
 
 
 class Refused(ScribenginError):
-    """Going on would risk data: a second run, another lineage's output, a changed stateful step."""
+    """Continuing would risk data: a second run, another lineage's output, a changed stateful step."""
 
     exit = Exit.INPUT
     code = "refused"
@@ -80,30 +80,30 @@ class SourceError(ScribenginError):
 
 
 class SourceMissing(SourceError):
-    """The folder or topic that a source reads is not there; who writes it may make it."""
+    """The folder or topic that a source reads does not exist; its writer may create it later."""
 
 
 class ColumnsOutdated(SourceError):
-    """What is read has got other columns than those it was planned with; planned again it is read as it is."""
+    """The input has other columns than the flow was planned with; a new plan takes them in."""
 
     code = "channel-columns"
 
 
 class SinkError(ScribenginError):
-    """A sink's place does not take what is written: forbidden, missing, not what it was."""
+    """A sink's target rejects the output: it is forbidden, missing or changed."""
 
     code = "sink"
 
 
 class Unreachable(ScribenginError):
-    """Another system does not answer; a later try may go through."""
+    """Another system does not answer; a retry may succeed."""
 
     exit = Exit.ENVIRONMENT
     code = "unreachable"
 
 
 class StateError(ScribenginError):
-    """The state folder or a sink's place contradicts itself; going on would lose or double records."""
+    """The state folder or a sink's target is inconsistent; continuing would lose or duplicate records."""
 
     code = "state"
 
@@ -115,6 +115,6 @@ class StepError(ScribenginError):
 
 
 class FencedError(StateError):
-    """Another driver with a newer Term, or another lineage, has the right to write here."""
+    """Another driver with a newer Term, or another lineage, holds the right to write here."""
 
     code = "fenced"

@@ -1,4 +1,4 @@
-"""Named crash points: where a test can make this very process die, sleep or fail, to see whether a promise holds.
+"""Named crash points: places where a test can make this process die, sleep or fail, to check that a guarantee holds.
 
 Armed by the environment (`SCRIBENGIN_FAULT=point[@nth]:act`, several with commas), so that children inherit them; unarmed
 they cost one test of a module constant. Acts: `kill` (SIGKILL to the own process group), `die` (SIGKILL to this process only),
@@ -49,7 +49,7 @@ TRANSACTION_POINTS = (
     "transaction.commit.before",
     "transaction.commit.after",
 )
-"""Those of a sink that commits by transactions, beside the others."""
+"""Additional points of a sink that commits by transactions."""
 
 OFFER_POINTS = ("offer.sent", "settle.offered", "settle.before", "settle.after")
 """Those of a sink whose place says behind the decision which rows it refuses, beside the others: after each request, and around the
@@ -68,13 +68,13 @@ MOVE_POINTS = (
     "move.marked",
     "move.written",
 )
-"""Those of a move of Queries from tiers to others, in their order; those of single Queries once for each."""
+"""Points of a state migration between tiers, in their order; those of single Queries once for each."""
 
 OUTBOX_POINTS = ("outbox.keep.before", "outbox.keep.after", "outbox.drained", "outbox.dropped")
-"""Those of an edge that does not hold its feeder, while the channel is away and when it is back."""
+"""Points of an edge that does not hold back its upstream, while the channel is unavailable and when it is back."""
 
 UPKEEP_POINTS = ("upkeep.orphan",)
-"""Those of the upkeep of a folder, before it asks whether it still may."""
+"""Points of the maintenance of a folder, before it checks its lease."""
 
 ROLL_POINTS = (
     "roll.draft.writing",
@@ -92,10 +92,10 @@ KEEPING_POINTS = ("keeping.written",)
 """Those of a start that finds other options for the folder than the run before, between what is said there and the turn behind it."""
 
 LETTER_POINTS = ("replay.asked.before", "replay.asked.after", "purge.kept", "purge.before", "purge.after", "purge.undone")
-"""Those of a person's work with dead letters, in the command's process."""
+"""Points of commands that handle dead letters, in the process of the command."""
 
 TRASH_POINTS = ("trash.moved", "trash.restored")
-"""Of `reset` and `reset --undo`."""
+"""Points of `reset` and `reset --undo`."""
 
 ELSEWHERE_POINTS = ("lease.drafts", "lease.numbered", "state.drafted", "state.renamed")
 """Those of a state that does not lie on a disk: while the lease is taken, and around the step that makes a record of a draft."""
@@ -155,7 +155,7 @@ def arm(text: str) -> None:
 
 
 def reached(point: str) -> None:
-    """Call where a fault can strike. Returns at once unless `point` is armed for this pass."""
+    """Mark a crash point in the code. Returns at once unless `point` is armed for this pass."""
     if not _armed or point not in _armed:
         return
     _passed[point] = _passed.get(point, 0) + 1
@@ -165,7 +165,7 @@ def reached(point: str) -> None:
 
 
 def _is_first(point: str) -> bool:
-    """False where another process of the same `once=FOLDER` was struck there."""
+    """False if the fault has already happened in another process with the same `once=FOLDER`."""
     if _once is None:
         return True
     try:

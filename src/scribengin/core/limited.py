@@ -1,4 +1,4 @@
-"""Calls that may never return, with a time limit: made in threads of their own, which are left to themselves when it is up."""
+"""Calls that may never return, with a time limit: made in separate threads, which are abandoned when the limit is reached."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 def limited(call: Callable[[], T], limit_s: float) -> T:
-    """What `call` gives, or what it raises. Raises TimeoutError where it has done neither after `limit_s`: it may still take effect later,
-    whenever what it waits for comes back. Some 50 µs beside the call's own time."""
+    """Return what `call` returns, or raise what it raises. Raises TimeoutError if it has done neither after `limit_s`: it may still take
+    effect later, whenever what it waits for comes back. Some 50 µs beside the call's own time."""
     job = _Job(call)
     try:
         worker = _idle.pop()
@@ -40,7 +40,7 @@ class _Job:
 
 
 class _Worker(Thread):
-    """Ends with the process, whatever it waits for."""
+    """A daemon thread: it ends with the process, whatever it waits for."""
 
     def __init__(self) -> None:
         super().__init__(name="limited", daemon=True)

@@ -1,15 +1,15 @@
-"""Names of this machine that no other one can use."""
+"""Addresses of this machine that other machines cannot use."""
 
 from __future__ import annotations
 
 import ipaddress
 
 LOOPBACK = "127.0.0.1"
-"""where servers listen that are for this machine"""
+"""the address of servers that serve only this machine"""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it names this machine only.
+    """Whether `host` is a loopback address.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "10.0.0.1", "localhost.example")]
     [True, True, True, False, False, False]

@@ -9,13 +9,13 @@ from scribengin.core.units import parse_duration_s
 _EXAMPLE = "2026-01-31T12:00:00Z"
 _SHORTEST = len(_EXAMPLE)
 WRITE_TIME = f'write it as "{_EXAMPLE}"'
-"""what to do about a text that `parse_time` does not take"""
-WRITE_MOMENT = f'{WRITE_TIME}, or say how long ago, such as "2h"'
-"""the same of `parse_moment`"""
+"""the remedy for a text that `parse_time` rejects"""
+WRITE_MOMENT = f'{WRITE_TIME}, or as a duration before now, such as "2h"'
+"""the remedy for a text that `parse_moment` rejects"""
 
 
 def now_text() -> str:
-    """This moment, by the machine's clock."""
+    """The present time by the machine's clock."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -25,7 +25,7 @@ def moment_text(seconds: float) -> str:
 
 
 def shown_moment(text: str) -> str:
-    """A moment in the one form in which people see all of them; what is no whole moment stays as it is.
+    """A moment in the one form in which people see all of them; a text that is not a complete time is returned unchanged.
 
     >>> shown_moment("2026-11-26T17:46:14.706+00:00"), shown_moment("2026-11-26T18:46:14+01:00"), shown_moment("none yet")
     ('2026-11-26T17:46:14Z', '2026-11-26T17:46:14Z', 'none yet')
@@ -69,5 +69,5 @@ def parse_moment(text: str) -> datetime:
 
 
 def not_a_time(text: str) -> str:
-    """What is wrong with a text that is none."""
+    """The error message for a text that is not a valid time."""
     return f'"{text[:40]}" is not a valid time'

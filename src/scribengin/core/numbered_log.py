@@ -1,10 +1,10 @@
 """A folder of numbered records, each written once: the form of source logs, decisions and the sinks' commit records.
 
     <folder>/0000000007.json              record 7, put-if-absent, durable
-    <folder>/0000000007.beside.json       what came of it later, of logs that have that: put-if-absent; read as a part of the record
+    <folder>/0000000007.beside.json       what happened to it later, in some logs: put-if-absent; read as a part of the record
     <folder>/folded/0000000000.json.gz    records 0 to 999, once they are old
-    <folder>/folded/0000001999.summary    what records 0 to 1,999 come to; the highest such number is the *high mark*
-    <folder>/folded/0000000999.pruned     what records 0 to 999 came to, whose details are gone; the highest is the *pruned mark*
+    <folder>/folded/0000001999.summary    the sum of records 0 to 1,999; the highest such number is the *high mark*
+    <folder>/folded/0000000999.pruned     the sum of records 0 to 999, whose details are deleted; the highest is the *pruned mark*
     <folder>/folded/0000000000.rest.gz    what was kept of them
 
 Old records are folded in whole chunks, so that any two processes that fold at the same time write the same files. A summary
@@ -12,7 +12,7 @@ is numbered and put-if-absent too: one that comes late, from a process that slep
 A record at or below the high mark that stands outside `folded/` counts for nothing: it is a leftover, or was written by a
 process that slept through the folding, which notices it and withdraws (`put`).
 
-Where a log may forget, whole folded chunks are pruned, oldest first: their sum stays, and of each record what its owner keeps.
+If a log may delete records, whole folded chunks are pruned, oldest first. Their sum is kept, and of each record what its owner keeps.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class NumberedLog:
         self._chunk: tuple[int, dict[int, Any]] = (_NONE, {})
 
     def put(self, number: int, body: Any) -> Any:
-        """Write record `number` durably if there is none; returns the record that stands there, this one or an earlier winner.
+        """Write record `number` durably if there is none; returns the stored record: this one, or that of an earlier writer.
 
-        Raises FencedError where `number` was folded long ago: whoever still wants to write it has slept through a successor's work.
+        Raises FencedError if `number` was folded long ago: a process that still writes it was suspended while a successor worked.
         """
         stored = body if self._put(number, self._path(number), self._kind, body) else self.read(number)
         if stored is None:
@@ -78,21 +78,21 @@ class NumberedLog:
             if mine:
                 self._shelf.delete(path)
             raise FencedError(
-                f"{self._kind} {number} in {self.folder} is long done: records up to {high} are folded",
-                remedy="another driver has taken over; stop this one",
+                f"{self._kind} {number} in {self.folder} was completed long ago: records up to {high} are merged",
+                remedy="another driver has taken over; stop this driver",
             )
         return mine
 
     @staticmethod
     def _gone(path: Path) -> StateError:
-        return StateError(f"{path} was there and is gone", remedy="restore the state folder as a whole; its parts belong together")
+        return StateError(f"{path} existed and was deleted", remedy="restore the state folder as a whole; its parts belong together")
 
     def amend(self, number: int, body: Any) -> None:
-        """Replace record `number`, which nobody has acted on yet and which is not folded; readers see the old one or the new."""
+        """Replace record `number`, which no process has acted on yet and which is not folded. Readers see the old record or the new one."""
         self._shelf.replace(self._path(number), seal(self._kind, FORMAT, body))
 
     def read(self, number: int) -> Any | None:
-        """Record `number`, or None. Raises StateError for one that was pruned: it was there, and is no more."""
+        """Record `number`, or None. Raises StateError for a record that was pruned."""
         if number < 0:
             return None
         if number <= self.high_mark():
@@ -104,7 +104,7 @@ class NumberedLog:
         return self._read_chunk(number // CHUNK).get(number) if number <= self.high_mark() else None
 
     def _whole(self, number: int, data: bytes) -> Any:
-        """The record in `data`, which stands unfolded, with what stands beside it."""
+        """The record in `data`, which is not folded, with the contents of its `.beside` file."""
         body = unseal(data, self._kind, FORMAT, self._path(number))
         if not self._awaits(body):
             return body
@@ -116,7 +116,7 @@ class NumberedLog:
         return self._read_chunk(number // CHUNK)[number] if number <= self.high_mark() else body
 
     def has(self, number: int) -> bool:
-        """True where record `number` stands unfolded."""
+        """True if record `number` exists and is not folded."""
         return self._shelf.exists(self._path(number))
 
     def newest(self) -> int | None:
@@ -128,7 +128,7 @@ class NumberedLog:
         return high if high != _NONE else None
 
     def newest_below(self, number: int) -> tuple[int, Any] | None:
-        """The record before `number`, and what its own number is; None where none stands, or only sums of it."""
+        """The record before `number`, and what its own number is; None if none stands, or only sums of it."""
         below = [each for each in self._unfolded() if each < number]
         if below:
             return below[-1], self.read(below[-1])
@@ -156,30 +156,30 @@ class NumberedLog:
                 yield n, body
 
     def high_mark(self) -> int:
-        """The number up to which records are folded; -1 where none is."""
+        """The number up to which records are folded; -1 if none is."""
         return self._mark("summary")
 
     def pruned_mark(self) -> int:
-        """The number up to which only sums are left; -1 where nothing was pruned."""
+        """The number up to which only sums are left; -1 if nothing was pruned."""
         return self._mark("pruned")
 
     def summary(self) -> tuple[int, Any | None]:
-        """(high mark, what the folded records come to), or (-1, None)."""
+        """(high mark, sum of the folded records), or (-1, None)."""
         return self._sum("summary")
 
     def pruned(self) -> tuple[int, Any | None]:
-        """(pruned mark, what the pruned records came to), or (-1, None)."""
+        """(pruned mark, sum of the pruned records), or (-1, None)."""
         return self._sum("pruned")
 
     def wants_folding(self, newest: int, *, gaps: bool = False) -> bool:
-        """True where a whole chunk is old enough: another whole one stands after it. Cheap for all but one number in a chunk; with `gaps`,
+        """True if a whole chunk is old enough: another whole one stands after it. Cheap for all but one number in a chunk; with `gaps`,
         where that number may never come, a look at a folder."""
         if gaps:
             return (newest + 1) // CHUNK - 1 > (self.high_mark() + 1) // CHUNK
         return newest % CHUNK == CHUNK - 1 and newest >= 2 * CHUNK - 1
 
     def has_leftovers(self) -> bool:
-        """True where records stand unfolded that are folded: who folded them was killed before the end. A look at the folder."""
+        """True if folded records also exist unfolded, because the process that folded them was killed. Lists the folder."""
         high = self.high_mark()
         return any(len(name) == 15 and name[:10].isdigit() and int(name[:10]) <= high for name in self._shelf.names_in(self.folder))
 
@@ -256,7 +256,7 @@ class NumberedLog:
         return mark, unseal(data, f"{self._kind}-{form}", FORMAT, path)
 
     def _sweep_pruned(self) -> None:
-        """Delete what the highest pruned sum stands for."""
+        """Delete the chunks that the highest pruned sum covers."""
         mark = self.pruned_mark()
         for name in self._shelf.names_in(self._folded):
             gone = int(name[:10]) <= mark if name.endswith(".json.gz") else name.endswith(".pruned") and int(name[:10]) < mark
@@ -264,7 +264,7 @@ class NumberedLog:
                 self._shelf.delete(self._folded / name)
 
     def _sweep(self, check: Callable[[], None]) -> None:
-        """Delete what the highest summary stands for."""
+        """Delete the records that the highest summary covers."""
         high = self.high_mark()
         for name in self._shelf.names_in(self.folder):
             if name.endswith(".json") and name[:10].isdigit() and int(name[:10]) <= high:  # also what stands beside
@@ -287,7 +287,7 @@ class NumberedLog:
     def _read_chunk(self, chunk: int) -> dict[int, Any]:
         if self._chunk[0] != chunk:
             if chunk * CHUNK <= self.pruned_mark():
-                raise StateError(f"{self._kind} {chunk * CHUNK} in {self.folder} was pruned: only sums are kept of records that old")
+                raise StateError(f"{self._kind} {chunk * CHUNK} in {self.folder} was pruned: only sums of such old records are kept")
             path = self._folded / f"{chunk * CHUNK:010d}.json.gz"
             data = self._shelf.read_or_none(path)
             if data is None:

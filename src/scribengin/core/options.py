@@ -13,15 +13,15 @@ OptionKind = Literal[
 ]
 """What a value is: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts, `words` a text or
 a tuple of texts that may be blank, `map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is
-used, `columns` a mapping of columns to words, or a list of columns: each means the word of its name where there are `choices`, else no
+used, `columns` a mapping of columns to words, or a list of columns: each means the word of its name if there are `choices`, else no
 word; `section` a mapping with keys of its own (`Option.keys`). A `list` with such keys holds texts and sections."""
 
 REQUIRED: Any = object()
-"""The default of an option that must be given."""
+"""The default of a required option."""
 GIVEN = "given"
-"""In `Option.adds` and `Option.alone` of a section: where the flow writes it."""
-ALONE_BY_KEY = "a row replaces the earlier one of its key, which may lie in another member, where it would stay"
-"""In `Option.alone`: of what is written by key."""
+"""In `Option.adds` and `Option.alone` of a section: if the flow file contains it."""
+ALONE_BY_KEY = "a row replaces the earlier row with its key, which may be in another member and would remain there"
+"""In `Option.alone`: for output that is written by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Option:
     low: float | None = None
     high: float | None = None
     pace: bool = False
-    """True where it says only how much at once or how fast: another value changes no row"""
+    """True if it only sets sizes or rates: another value does not change rows"""
     formats: tuple[str, ...] = ()
     """the values of `format:` beside which it means something; empty for all"""
     by_profile: Mapping[str, Any] = field(default_factory=dict)
@@ -46,20 +46,20 @@ class Option:
     deliveries: tuple[str, ...] = ()
     """the values of `delivery:` beside which it means something; empty for all"""
     by_member: bool = False
-    """of a sink: True where each member of a group says it for itself (`at`); a path is then one below that of the member, several texts
+    """of a sink: True if each member of a group says it for itself (`at`); a path is then one below that of the member, several texts
     of a list are apart by commas"""
     at_check: Callable[[str], tuple[str, str] | None] | None = None
     """of such an option: (what is wrong with an `at`, what to do), where `check` does not say it"""
     alone: Mapping[Any, str] = field(default_factory=dict)
     """of a sink that can go to a group: value → why it cannot with that value, a clause; of a section: GIVEN → why"""
     of_streams: bool = False
-    """of a source: True where it has no effect with `static: true`, for all that is there is read then"""
+    """of a source: True if it has no effect with `static: true`, for all that is there is read then"""
     travels: bool = False
-    """True where the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
+    """True if the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
     adds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """of a choice: value → abilities that the node has beside it, over those of its type; of a section: GIVEN → those"""
     check: Callable[[Any], tuple[str, str] | None] | None = None
-    """(what is wrong with a value, what to do); None where nothing is"""
+    """(what is wrong with a value, what to do); None if nothing is"""
     keys: tuple[Option, ...] = ()
     """of a section: what it may hold, in single values"""
 
@@ -76,7 +76,7 @@ class Option:
         return self.adds.get(self._said(value), frozenset()) if self.adds else frozenset()
 
     def keeps_alone(self, value: Any) -> str:
-        """Why a sink with this value cannot go to a group; empty where the option does not keep it from one."""
+        """Why a sink with this value cannot go to a group; empty if the option does not keep it from one."""
         return self.alone.get(self._said(value), "") if self.alone else ""
 
     def member_value(self, at: str) -> Any:
@@ -84,7 +84,7 @@ class Option:
         return tuple(each.strip() for each in at.split(",") if each.strip()) if self.kind == "list" else at
 
     def member_fault(self, at: str) -> tuple[str, str] | None:
-        """(what is wrong with the `at` of a member, what to do); None where nothing is."""
+        """(what is wrong with the `at` of a member, what to do); None if nothing is."""
         if self.at_check is not None:
             return self.at_check(at)
         return None if self.check is None else self.check(self.member_value(at))
@@ -94,7 +94,7 @@ class Option:
 
     @property
     def required(self) -> bool:
-        """True where the flow must give it."""
+        """True if the flow must give it."""
         return self.default is REQUIRED
 
 
@@ -111,9 +111,9 @@ class NodeType:
     `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows; `units`: the units of a Batch commit one by one,
     where the flow lets them."""
     internal: bool = False
-    """True where no flow file can name it"""
+    """True if no flow file can name it"""
     check: Callable[[Mapping[str, Any]], tuple[str, str, str] | None] | None = None
-    """of options that are right alone: (the one to change, what is wrong with it beside the others, what to do); None where nothing is.
+    """of options that are right alone: (the one to change, what is wrong with it beside the others, what to do); None if nothing is.
     It gets them filled with the defaults"""
     alone: str = ""
     """of a sink without an option that is `by_member`: why it cannot go to a group, a clause"""
@@ -124,15 +124,15 @@ class NodeType:
 
     @property
     def by_member(self) -> Option | None:
-        """The option that each member of a group says for itself; None where the sink cannot go to a group. One that can is built as a
+        """The option that each member of a group says for itself; None if the sink cannot go to a group. One that can is built as a
         `connectors.group.contract.MemberSink`."""
         return next((option for option in self.options if option.by_member), None)
 
     def kept_alone(self, given: Mapping[str, Any]) -> tuple[Option | None, str] | None:
-        """What keeps a sink with these options out of a group, and why: an option, or None where it is the type itself. None as a whole
+        """What keeps a sink with these options out of a group, and why: an option, or None if it is the type itself. None as a whole
         where the sink can go to one."""
         if self.by_member is None:
-            return None, self.alone or "its connector does not say which option `at` of a member gives"
+            return None, self.alone or "its connector does not define the option that `at` of a member sets"
         kept = ((option, option.keeps_alone(given.get(option.name, option.default))) for option in self.options)
         return next(((option, why) for option, why in kept if why), None)
 
@@ -158,6 +158,6 @@ def keys_check(*known: str) -> Callable[[Mapping[str, Any]], tuple[str, str] | N
 
     def check(value: Mapping[str, Any]) -> tuple[str, str] | None:
         unknown = next((name for name in value if name not in known), None)
-        return None if unknown is None else (f'has "{unknown}", which is not known', f"it may have {', '.join(known)}")
+        return None if unknown is None else (f'has the unknown option "{unknown}"', f"expected one of {', '.join(known)}")
 
     return check

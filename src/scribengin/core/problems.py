@@ -14,7 +14,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """A place in a text file: line and column count from 1, columns in characters; 0 where there is no line."""
+    """A place in a text file: line and column count from 1, columns in characters; 0 if there is no line."""
 
     file: str
     line: int = 0
@@ -55,7 +55,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def suggestion(word: str, known: Iterable[str], lead: str) -> str:
-    """`did you mean …?` where something is near, else `lead` with all that is known; empty where nothing is.
+    """`did you mean …?` where something is near, else `lead` with all that is known; empty if nothing is.
 
     >>> suggestion("xyz", ["orders", "users"], "there are")
     'there are orders, users'

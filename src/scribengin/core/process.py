@@ -1,4 +1,4 @@
-"""A process of this machine, told from every later one that was given its number: nobody else's is ever struck."""
+"""A process of this machine, distinguished from every later process with the same number: no other process is ever signalled."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Process:
                     signal.pidfd_send_signal(handle, number)
 
     def gone_within(self, timeout_s: float) -> bool:
-        """Wait until it has ended; False where it has not by then."""
+        """Wait until it has ended; False if it has not by then."""
         return within(timeout_s, lambda: not self.alive())
 
 
 def birth_of(pid: int) -> str | None:
-    """When the process with that number started, in words that only serve to compare; None where there is none, or only its zombie."""
+    """When the process with that number started, in words that only serve to compare; None if there is none, or only its zombie."""
     if sys.platform == "linux":
         try:
             state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -58,7 +58,7 @@ def birth_of(pid: int) -> str | None:
 
 
 def within(timeout_s: float, true: Callable[[], bool]) -> bool:
-    """Ask until it is true; False where it is not in that time."""
+    """Ask until it is true; False if it is not in that time."""
     deadline = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline:
@@ -69,9 +69,9 @@ def within(timeout_s: float, true: Callable[[], bool]) -> bool:
 
 @contextmanager
 def _handle_of(pid: int) -> Iterator[int | None]:
-    """A handle that means this one process, whatever becomes of its number between the look and the blow; None where there are none.
+    """A handle that means this one process, whatever becomes of its number between the look and the blow; None if there are none.
 
-    Raises ProcessLookupError where no process has the number.
+    Raises ProcessLookupError if no process has the number.
     """
     handle = None
     if sys.platform == "linux":

@@ -36,20 +36,20 @@ class NewerRecord(StateError):
 
 def unseal(data: bytes, kind: str, format: int, where: object, *, without: str = "") -> Any:
     """The body of a record. Raises StateError, which names `where`, for one that is torn, edited, of another kind or newer format.
-    `without`: what to do where there is no backup; to start over by default."""
+    `without`: what to do if there is no backup; to start over by default."""
     head = _HEAD.match(data)
     remedy = f"restore the file from a backup; without one, {without or start_over()}"
     if head is None or not data.endswith(_END):
-        raise StateError(f"{where} is torn: {len(data)} bytes that are no {kind} record", remedy=remedy)
+        raise StateError(f"{where} is torn: its {len(data)} bytes are not a valid {kind} record", remedy=remedy)
     found, number, crc = head[1].decode(), int(head[2]), head[3].decode()
     if found != kind:
-        raise StateError(f"{where} holds a {found} record where a {kind} record belongs", remedy=remedy)
+        raise StateError(f"{where} holds a {found} record; expected a {kind} record", remedy=remedy)
     if number > format:
         raise NewerRecord(
-            f"{where} was written by a newer Scribengin (format {number}, this one reads up to {format})",
+            f"{where} was written by a newer Scribengin (format {number}; this version reads up to {format})",
             remedy="run the newer version",
         )
     text = data[head.end() : -len(_END)]
     if f"{zlib.crc32(text):08x}" != crc:
-        raise StateError(f"{where} was changed after it was written: its checksum is {zlib.crc32(text):08x}, not {crc}", remedy=remedy)
+        raise StateError(f"{where} was changed after it was written: its checksum is {zlib.crc32(text):08x}; expected {crc}", remedy=remedy)
     return msgspec.json.decode(text)

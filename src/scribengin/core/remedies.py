@@ -1,4 +1,4 @@
-"""Commands that remedies name. `FLOW` is in place of the flow until the text reaches somebody who knows how the person calls it.
+"""Commands that remedies name. `FLOW` is a placeholder until the text reaches code that knows how the person names the flow.
 
 No remedy confirms what it destroys: `reset` and its like list what is lost, and ask.
 """
@@ -34,7 +34,9 @@ def start_over(*, outputs: bool = True) -> str:
 
 def add_to_outputs() -> str:
     """Keep what another lineage has written, and write beside it."""
-    return f"keep what is there and write beside it, which duplicates what is read again: {flow_command('run', '--append-new-lineage')}"
+    return (
+        f"keep the existing output and add to it, which duplicates rows that are read again: {flow_command('run', '--append-new-lineage')}"
+    )
 
 
 def put_state_back() -> str:
@@ -49,12 +51,12 @@ def put_state_back_over(remedy: str, empty: str) -> str:
 
 def beside_flow(kind: str, name: str) -> str:
     """Where a sink would write and the flow of that name has written. `kind` is what the sink calls a place: `folder`, `table`."""
-    return f'{_another_place(kind)}; if this is the same flow, renamed: name it "{name}" again'
+    return f'{_another_place(kind)}; if this is the same flow under a new name, rename it back to "{name}"'
 
 
 def beside_installation(kind: str, *, same_flow: bool = False) -> str:
     """Where a sink would write and another installation has written. `kind` as in `beside_flow`; `same_flow`: a flow of this name."""
-    plane = "look whether a control plane runs this flow, and stop it there instead: scribengin list; or "
+    plane = "check whether a control plane runs this flow, and if so stop it there: scribengin list; or "
     return f"{plane * same_flow}{put_state_back()}; or {_another_place(kind)}; to {add_to_outputs()}"
 
 
@@ -65,16 +67,16 @@ def beside_sink(kind: str, sink: str) -> str:
 
 def call_again(role: str, id_: str) -> str:
     """Where a `source` or `sink` was renamed: what loses and duplicates nothing."""
-    return f'call the {role} "{id_}" again'
+    return f'rename the {role} back to "{id_}"'
 
 
 def _another_place(kind: str) -> str:
-    return f"give the sink another {kind}, or delete that one yourself if nobody needs it"
+    return f"give the sink another {kind}, or delete the existing one if it is not needed"
 
 
 def write_beside(sink: str) -> str:
     """Keep what a sink wrote, and compute everything again for another one: nothing is lost."""
-    return f'give sink "{sink}" another id and another place: it reads everything again, and what was written stays'
+    return f'give sink "{sink}" another id and another place: it reads everything again, and the existing output is kept'
 
 
 def for_flow(text: str, flow: str, *settings: str, of_run: Sequence[str] = ()) -> str:

@@ -1,5 +1,5 @@
 """Paths of another file system than this machine's. `core.storage` takes them as it takes others; whoever opens one as a file of this
-machine is told so."""
+machine is reported so."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class RemotePath(PosixPath):
 
     @abstractmethod
     def get(self) -> bytes | None:
-        """All of a file; None where there is none."""
+        """All of a file; None if there is none."""
 
     @abstractmethod
     def look(self) -> RemoteStat | None:
-        """What is there; None where nothing is."""
+        """What is there; None if nothing is."""
 
     @abstractmethod
     def entries(self) -> dict[str, RemoteStat]:
-        """Name → what lies right in the folder; empty where there is none."""
+        """Name → what lies right in the folder; empty if there is none."""
 
     @abstractmethod
     def make(self) -> None:
@@ -85,7 +85,7 @@ class RemotePath(PosixPath):
 
     @abstractmethod
     def move(self, target: Path, *, over: bool) -> None:
-        """A file or a folder, at once, to where nothing is; with `over` a file also to where one is."""
+        """Move a file or a folder atomically. The target must not exist; with `over` a file may replace an existing file."""
 
     @abstractmethod
     def new(self) -> RemoteWriter:
@@ -114,8 +114,8 @@ class RemotePath(PosixPath):
 
     def __fspath__(self) -> str:
         raise Refused(
-            f"{self} is not a folder of this machine, and what is asked of it needs one",
-            remedy="leave --state out, so that the state lies on a disk",
+            f"{self} is not on a local disk, which this operation requires",
+            remedy="omit --state, so that the state is on a local disk",
             code="state-remote",
         )
 
@@ -143,7 +143,7 @@ class RemotePath(PosixPath):
         """Its kind, size and time of change. Raises FileNotFoundError."""
         seen = self.look()
         if seen is None:
-            raise FileNotFoundError(f"{self} is not there")
+            raise FileNotFoundError(f"{self} does not exist")
         kind = stat.S_IFDIR if seen.is_folder else stat.S_IFREG
         return os.stat_result((kind, 0, 0, 1, 0, 0, seen.size, *(int(seen.modified_s),) * 3))
 
@@ -172,14 +172,14 @@ class RemotePath(PosixPath):
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override, unused-ignore]  # a generator in some versions
         """What lies right in the folder."""
         if not (found := self.entries()) and not self.is_dir():
-            raise FileNotFoundError(f"{self} is not there")
+            raise FileNotFoundError(f"{self} does not exist")
         return (self / name for name in found)
 
     def read_bytes(self) -> bytes:
         """All of a file."""
         data = self.get()
         if data is None:
-            raise FileNotFoundError(f"{self} is not there")
+            raise FileNotFoundError(f"{self} does not exist")
         return data
 
     def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:  # noqa: ARG002
@@ -199,10 +199,10 @@ class RemotePath(PosixPath):
     def unlink(self, missing_ok: bool = False) -> None:
         """Delete a file."""
         if not self.remove(all_in_it=False) and not missing_ok:
-            raise FileNotFoundError(f"{self} is not there")
+            raise FileNotFoundError(f"{self} does not exist")
 
     def rmdir(self) -> None:
-        """Delete an empty folder. Raises OSError where it is none."""
+        """Delete an empty folder. Raises OSError if it is none."""
         if self.entries():
             raise OSError(f"{self} is not empty")
         self.remove(all_in_it=False)

@@ -1,4 +1,4 @@
-"""What goes on for long is told once, not each time that it is seen."""
+"""What goes on for long is reported once, not each time that it is seen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _REMEMBERED = 1_000
 
 
 class Said:
-    """Texts that were told; after a thousand others one may come again."""
+    """Texts that were reported; after a thousand others one may come again."""
 
     def __init__(self) -> None:
         self._texts: set[str] = set()

@@ -41,14 +41,14 @@ class Secret:
 
 
 def read_secret(file: Path) -> Secret:
-    """What stands in a file that is nobody else's business, without the blanks around it. Raises EnvironmentFault, Refused."""
+    """The content of a file that only its owner may read, without surrounding blanks. Raises EnvironmentFault, Refused."""
     try:
         text = file.read_text(encoding="utf-8").strip()
         others = file.stat().st_mode & 0o077
     except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentFault(f"{file} cannot be read: {error}", remedy="name a file with the secret as text") from error
+        raise EnvironmentFault(f"{file} cannot be read: {error}", remedy="name a text file that contains the secret") from error
     if others:
-        raise Refused(f"{file} holds a secret, and others of this machine may read it", remedy=f"chmod 600 {file}", code="file-open")
+        raise Refused(f"{file} holds a secret, and other users of this machine can read it", remedy=f"chmod 600 {file}", code="file-open")
     if not text:
-        raise Refused(f"{file} is empty", remedy="write the secret into it", code="registry-login")
+        raise Refused(f"{file} is empty", remedy="write the secret into the file", code="registry-login")
     return Secret(text, str(file))

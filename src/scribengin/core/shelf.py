@@ -28,7 +28,7 @@ class Shelf(Protocol):
         """As `storage.names_in`; names of folders may be missing."""
 
     def delete(self, path: Path) -> None:
-        """No error where there is no such file."""
+        """No error if there is no such file."""
 
     def exists(self, path: Path) -> bool:
         """Whether there is."""

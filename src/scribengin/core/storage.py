@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 256 * 1024
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
 _REMEDIES = {
-    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG): "make room there, and run it again",
-    (errno.EACCES, errno.EPERM, errno.EROFS): "give this user the right to read and write there, or name another folder",
-    (errno.ENOTDIR, errno.EEXIST): "name another folder: a file stands on the way to it",
-    (errno.ENAMETOOLONG,): "take shorter names",
-    (errno.ELOOP,): "name another folder: links on the way to it lead round in a circle",
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG): "free space there, then run the command again",
+    (errno.EACCES, errno.EPERM, errno.EROFS): "give this user read and write permission there, or name another folder",
+    (errno.ENOTDIR, errno.EEXIST): "name another folder: a part of its path is a file",
+    (errno.ENAMETOOLONG,): "use shorter names",
+    (errno.ELOOP,): "name another folder: the links in its path form a cycle",
 }
 _MOST_NAME_BYTES = 255
 _OF_THE_KERNEL = frozenset(
@@ -116,7 +116,7 @@ def rewrite(path: Path, data: bytes) -> None:
 
 
 def read_or_none(path: Path) -> bytes | None:
-    """The bytes of `path`, or None where there is no such file. Raises EnvironmentFault where they may not be read."""
+    """The bytes of `path`, or None if there is no such file. Raises EnvironmentFault if they may not be read."""
     if isinstance(path, RemotePath):
         return path.get()
     with explained(f"{path} cannot be read"):
@@ -134,7 +134,7 @@ def mapped(path: Path) -> pa.NativeFile:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder, in no order, drafts of unfinished writes left out; [] where there is no such folder."""
+    """The names in a folder, in no order, drafts of unfinished writes left out; [] if there is no such folder."""
     return [name for name in _listed(folder) if not name.startswith(".")]
 
 
@@ -155,13 +155,13 @@ def make_folder(folder: Path) -> None:
         except FileNotFoundError as error:
             if not folder.parent.is_dir():
                 raise
-            message = f"the folder {folder} cannot be made: {folder.parent} takes no new folders"
+            message = f"the folder {folder} cannot be created: {folder.parent} does not accept new folders"
             raise EnvironmentFault(message, remedy="name another folder") from error
         sync_folder(folder.parent)
 
 
 def folder_fault(folder: Path) -> tuple[str, str] | None:
-    """Why nothing could be written to a folder, which may be missing yet, and what to do; None where nothing is known. Changes nothing.
+    """Why nothing could be written to a folder, which may be missing yet, and what to do; None if nothing is known. Changes nothing.
 
     What only a write shows is not known: a full disk, or what the other end of a mounted file system refuses.
     """
@@ -170,17 +170,17 @@ def folder_fault(folder: Path) -> tuple[str, str] | None:
     try:
         at = _nearest(folder.absolute())
         if not at.is_dir():
-            return (f"{at} is a file" if at.exists() else f"{at} is a link to nothing"), _REMEDIES[errno.ENOTDIR, errno.EEXIST]
+            return (f"{at} is a file" if at.exists() else f"{at} is a broken link"), _REMEDIES[errno.ENOTDIR, errno.EEXIST]
         if not os.access(at, os.W_OK | os.X_OK):
-            return f"{at}: {os.strerror(errno.EACCES)}", "give this user the right to write there, or name another folder"
+            return f"{at}: {os.strerror(errno.EACCES)}", "give this user write permission there, or name another folder"
         if os.statvfs(at).f_flag & os.ST_RDONLY:
-            return f"{at}: {os.strerror(errno.EROFS)}", "name another folder, or mount it writable"
+            return f"{at}: {os.strerror(errno.EROFS)}", "name another folder, or mount the file system writable"
         kind = _file_system(at)
     except OSError as error:
         remedy = next((remedy for numbers, remedy in _REMEDIES.items() if error.errno in numbers), "name another folder")
         return os.strerror(error.errno or 0), remedy
     if kind in _OF_THE_KERNEL:
-        return f"{at} takes no new folders: {kind} is a file system of the kernel", "name another folder"
+        return f"{at} does not accept new folders: {kind} is a kernel file system", "name another folder"
     return None
 
 
@@ -198,7 +198,7 @@ def _nearest(path: Path) -> Path:
 
 
 def _file_system(path: Path) -> str:
-    """Its type by Linux, such as `ext4`; empty where that is not known."""
+    """Its type by Linux, such as `ext4`; empty if that is not known."""
     device = path.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -258,7 +258,7 @@ def remove_drafts(folder: Path) -> None:
 
 
 def drafts_in(folder: Path) -> list[Path]:
-    """The drafts in the folder, of writers that were killed or are at it; [] where there is no such folder."""
+    """The drafts in the folder, of writers that were killed or are at it; [] if there is no such folder."""
     return [folder / name for name in _listed(folder) if _DRAFT.fullmatch(name)]
 
 

@@ -30,7 +30,7 @@ class StoreEntry:
 
 
 class StoreWriter(Protocol):
-    """An object that is being written, in parts: nobody sees any of it before `finish`."""
+    """An object that is being written, in parts: no reader sees any of it before `finish`."""
 
     @property
     def file(self) -> IO[bytes]:
@@ -48,7 +48,7 @@ class StoreWriter(Protocol):
         """Make it the object, durably."""
 
     def abort(self) -> None:
-        """Forget it, parts too, as far as the store can be reached. Never raises."""
+        """Discard it and its parts, if the store can be reached. Never raises."""
 
 
 class Store(Protocol):
@@ -57,24 +57,24 @@ class Store(Protocol):
     def put(self, key: str, data: bytes) -> bool:
         """Write an object unless there is one: then False, and nothing changed. Of any number of concurrent callers one gets True.
 
-        Over a network a caller whose answer was lost may get False for what it wrote itself: compare what stands there.
+        Over a network a caller whose answer was lost may get False for what it wrote itself: compare the stored object.
         """
 
     def get(self, key: str) -> bytes | None:
-        """All of it; None where there is none."""
+        """All of it; None if there is none."""
 
     def range(self, key: str, start: int, end: int) -> bytes:
         """The bytes from `start` to `end`, fewer where the object ends before. Raises FileNotFoundError."""
 
     def head(self, key: str) -> StoreEntry | None:
-        """What a listing would tell of one; None where there is none."""
+        """What a listing would tell of one; None if there is none."""
 
     def list(self, folder: str = "", after: str = "") -> Iterator[StoreEntry]:
         """Those whose keys begin with `folder/` and come behind `after`, in the order of their keys' bytes; what is changed meanwhile may
         be among them or not. The store is asked for those behind `after` alone."""
 
     def delete(self, *keys: str) -> None:
-        """No error where there is none. Many cost little more than one."""
+        """No error if there is none. Many cost little more than one."""
 
     copy_bytes: int
     """the largest object that `move` takes"""
@@ -84,10 +84,10 @@ class Store(Protocol):
         at both. Raises FileNotFoundError."""
 
     def writer(self, key: str) -> StoreWriter:
-        """An object in the making; the key must be one that nobody else writes."""
+        """An object that is being written; no other writer may use the key."""
 
     def abandon(self, key: str) -> None:
-        """Delete the object, and what writers of it that died have left: parts that nobody sees, and that cost all the same."""
+        """Delete the object, and the parts that dead writers of it have left, which no reader sees but which still cost storage."""
 
 
 class LocalStore:

@@ -91,7 +91,7 @@ class Schema:
         return any(field.name == name for field in self.fields)
 
     def __getitem__(self, name: str) -> Field:
-        """The field of that name; KeyError where there is none."""
+        """The field of that name; KeyError if there is none."""
         for field in self.fields:
             if field.name == name:
                 return field
@@ -323,4 +323,4 @@ def type_of_arrow(type_: pa.DataType, column: str = "") -> Type:
     }
     if str(type_) in simple:
         return Type(simple[str(type_)])
-    raise ValueError(f'column "{column}" has the type {type_}, which no column type stands for')
+    raise ValueError(f'column "{column}" has the type {type_}, which is not supported as a column type')

@@ -40,7 +40,7 @@ def parse_bytes(text: str) -> int:
 def _parse(text: str, units: dict[str, float] | dict[str, int], what: str, example: str) -> float:
     form = _FORM.match(text.strip())
     if form is None:
-        raise ValueError(f'"{text}" is no {what}; write a number and its unit, such as {example}')
+        raise ValueError(f'"{text}" is not a valid {what}; write a number and its unit, such as {example}')
     number, unit = form.groups()
     if unit not in units:
         found = f'unknown unit "{unit}"' if unit else "no unit"

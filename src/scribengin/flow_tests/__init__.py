@@ -1,1 +1,1 @@
-"""Tests of flows: the flow itself, over rows that a test gives, in a scratch folder; what came out compared with what was expected."""
+"""Tests of flows: runs the flow over the rows of a test, in a scratch folder, and compares the output with the expected rows."""

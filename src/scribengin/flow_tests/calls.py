@@ -50,7 +50,7 @@ def call_flow(
         raise ValueError(f'crash_after is "{crash_after}"; write batch 1, or batch 1 staged, decided or published')
     times = [clock] if isinstance(clock, datetime) else list(clock)
     if sorted(times) != times:
-        raise ValueError("the clock runs backwards: write its times in their order")
+        raise ValueError("the times of the clock are not in ascending order: sort them")
     test = FlowTest(
         "run_flow",
         {source: _batches(source, rows) for source, rows in given.items()},
@@ -59,9 +59,13 @@ def call_flow(
     )
     batches = max(1, max((len(each) for each in test.given.values()), default=1))
     if crash is not None and crash.batch > batches:
-        raise ValueError(f'crash_after is "{crash_after}", and {batches} is given: give a list of lists, one for each Batch')
+        raise ValueError(
+            f'crash_after is "{crash_after}", but the number of Batches is {batches}: pass a list of lists, one for each Batch'
+        )
     if len(times) > batches:
-        raise ValueError(f"the clock has {len(times)} times, and {batches} Batch is given: give a list of lists, one for each Batch")
+        raise ValueError(
+            f"the clock has {len(times)} times, but the number of Batches is {batches}: pass a list of lists, one for each Batch"
+        )
     with ExitStack() as stack:
         session = _living() if spark is None else stack.enter_context(LazySpark(lent=spark))
         scratch = Scratch(session.folder / f"{checked.name}-{time.monotonic_ns()}")
@@ -70,7 +74,7 @@ def call_flow(
 
 
 def _living() -> LazySpark:
-    """This process's, or another where that one was stopped since."""
+    """The Spark session of this process; a new one if it was stopped."""
     session = _session()
     if session.ended:
         atexit.unregister(session.close)
@@ -82,7 +86,7 @@ def _living() -> LazySpark:
 
 @cache
 def _session() -> LazySpark:
-    """This process's own, which takes over a session of Spark that runs already."""
+    """The SparkOnce of this process; it uses a Spark session that already runs."""
     session = LazySpark(lent=running_session())
     atexit.register(session.close)
     return session
@@ -108,12 +112,12 @@ def _checked(flow: Flow | Path | str) -> tuple[Path, Flow]:
 
 def _batches(source: str, given: Iterable[Any]) -> tuple[GivenRows, ...]:
     if isinstance(given, (Mapping, str, bytes)):
-        raise TypeError(f'source "{source}" is given {given!r}; give a list of rows')
+        raise TypeError(f'the input of source "{source}" is {given!r}; pass a list of rows')
     rows = list(given)
     several = bool(rows) and all(isinstance(each, Sequence) and not isinstance(each, str) for each in rows)
     batches = rows if several else [rows]
     for batch in batches:
         for row in batch:
             if not isinstance(row, (Mapping, str)):
-                raise TypeError(f'a row for source "{source}" is {row!r}; give a mapping of columns, or the text of a raw record')
+                raise TypeError(f'a row for source "{source}" is {row!r}; pass a mapping of columns, or the text of a raw record')
     return tuple(GivenRows(tuple(batch), at=("given", source)) for batch in batches)

@@ -1,4 +1,4 @@
-"""The process of `crash_after`: runs a twin over what is there. `python -m scribengin.flow_tests.child TWIN CODE STATE FILE NOW`."""
+"""The process of `crash_after`: runs a twin over the available input. `python -m scribengin.flow_tests.child TWIN CODE STATE FILE NOW`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scribengin.state.lease import take_lease
 
 
 def main(twin: Path, code: Path, state: Path, file: Path, now: datetime | None) -> int:
-    """The status: 0 where it came to its end, 1 where a Query failed."""
+    """Return the exit status: 0 if it finished, 1 if a Query failed."""
     parsed = parse_flow(
         twin.read_text(encoding="utf-8"),
         str(twin),

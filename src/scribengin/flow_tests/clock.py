@@ -1,7 +1,7 @@
-"""A test's clock: what SQL takes for now is written into the twin's texts.
+"""A test's clock: writes the current time of the test into the SQL texts of the twin.
 
-It rules `current_timestamp`, `now`, `localtimestamp`, `current_date`, `curdate` and `unix_timestamp()` in every SQL text of the flow. It
-does not rule Python's clock: a step that needs the time takes it from a column.
+It replaces `current_timestamp`, `now`, `localtimestamp`, `current_date`, `curdate` and `unix_timestamp()` in every SQL text of the flow. It
+does not affect Python's clock: a Python step that needs the time should read it from a column.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _BARE = {"current_timestamp", "current_date", "localtimestamp"}
 
 
 def at_time(flow: Flow, now: datetime) -> Flow:
-    """The flow in whose SQL it is that moment."""
+    """Return the flow with that time as the current time of its SQL."""
     return replace(flow, steps={id_: _step(step, now) for id_, step in flow.steps.items()})
 
 
 def rule_text(sql: str, now: datetime) -> str:
-    """The text with the moment in the place of each call.
+    """Return the text with the time in place of each call.
 
     >>> from datetime import UTC, datetime
     >>> rule_text("ts < now() - INTERVAL 1 DAY AND note <> 'now()'", datetime(2026, 1, 2, tzinfo=UTC))

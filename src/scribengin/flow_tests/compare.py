@@ -1,4 +1,4 @@
-"""Expected rows beside those that came: equal by the flow's types, in any order unless it is asked for.
+"""Compares expected rows with found rows: equality by the flow's types, in any order unless an order is required.
 
 A DOUBLE is compared to 12 digits, a FLOAT to 6; NaN equals NaN. Columns that an expected row does not name are not compared.
 """
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _DIGITS = {"DOUBLE": 12, "FLOAT": 6}
 _COMPARED = 200
-"""rows of each side among which the likest are looked for"""
+"""the maximum number of rows of each side for which the most similar pairs are searched"""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`what` is empty where all is as expected."""
+    """`what` is empty if everything is as expected."""
 
     what: str
     pairs: tuple[Pair, ...] = ()
@@ -34,7 +34,7 @@ class Comparison:
 
 
 def compare_rows(expected: Sequence[Row], got: Sequence[Row], schema: Schema, *, ordered: bool = False, among: bool = False) -> Comparison:
-    """Typed rows against typed rows. `among`: others may have come too. What a row of `expected` does not name is not compared."""
+    """Compare typed rows. `among`: further rows are allowed. Columns that a row of `expected` does not name are not compared."""
     named = {name for row in expected for name in row}
     columns = tuple(name for name in schema.names if name in named) or schema.names
     types = {name: schema[name].type for name in columns}
@@ -51,12 +51,12 @@ def compare_rows(expected: Sequence[Row], got: Sequence[Row], schema: Schema, *,
         first = next((index for index, names in enumerate(differ) if names), None)
         if first is not None:
             pairs = tuple(Pair(*each) for each in zip(expected, got, differ, strict=True))
-            return Comparison(f"the same rows came in another order, from row {first + 1} on", pairs, columns, order=True)
+            return Comparison(f"the rows are the same, but the order differs from row {first + 1} on", pairs, columns, order=True)
     return Comparison("", columns=columns)
 
 
 def _partners(expected: Sequence[Row], got: Sequence[Row], types: Mapping[str, Type]) -> list[int | None]:
-    """For each expected row a row of its own that is equal in what it names, for as many as there can be; None for the others."""
+    """Assign to each expected row its own equal found row, for as many rows as possible; None for the others."""
     indexes: dict[tuple[str, ...], dict[Hashable, list[int]]] = {}
     candidates: list[list[int]] = []
     for row in expected:
@@ -72,7 +72,7 @@ def _partners(expected: Sequence[Row], got: Sequence[Row], types: Mapping[str, T
 
 
 def assign(candidates: Sequence[Sequence[int]]) -> list[int | None]:
-    """For each one of its candidates, that no other has, for as many as there can be; None for the others."""
+    """Assign to each row one of its candidates, each candidate once, for as many rows as possible; None for the others."""
     holder: dict[int, int] = {}
     held: dict[int, int] = {}
     for start in range(len(candidates)):
@@ -91,7 +91,7 @@ def _dealt(candidates: list[list[int]]) -> list[int | None]:
 
 
 def _place(row: int, candidates: Sequence[Sequence[int]], holder: dict[int, int], held: dict[int, int]) -> None:
-    """Find the row a partner, and the one that had it another, where that is possible (a way that ends at a free one)."""
+    """Find a partner for the row, reassigning others if needed (an augmenting path to a free candidate)."""
     came: dict[int, int] = {}
     waiting = [row]
     while waiting:
@@ -145,8 +145,8 @@ def _key(row: Row, names: tuple[str, ...], types: Mapping[str, Type]) -> Hashabl
 
 
 def _paired(missing: list[Row], left: list[Row], types: Mapping[str, Type], *, among: bool) -> list[Pair]:
-    """Each missing row beside the one most like it of those left over, the likest first; others by themselves. Two rows that share no value
-    stand side by side only where they are the only ones."""
+    """Pair each missing row with the most similar remaining row, the most similar pair first; others stay single. Rows without a common
+    value are paired only if they are the only ones."""
     near = list(enumerate(left[:_COMPARED]))
     differ = {(at, other): differing(row, got, types) for at, row in enumerate(missing[:_COMPARED]) for other, got in near}
     alike = sorted((len(names), *each) for each, names in differ.items() if len(names) < len(missing[each[0]]))
@@ -165,7 +165,7 @@ def _sentence(missing: int, surplus: int, same: int, *, among: bool) -> str:
     if missing:
         parts.append(f"{missing} expected row{'s are' if missing != 1 else ' is'} missing")
     if surplus:
-        parts.append(f"{surplus} row{'s' * (surplus != 1)} came that nobody expected")
+        parts.append(f"{surplus} row{'s' * (surplus != 1)} that {'were' if surplus != 1 else 'was'} not expected")
     if same and not among:
         parts.append(f"{same} {'are' if same != 1 else 'is'} as expected")
     return ", ".join(parts)

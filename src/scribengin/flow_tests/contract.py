@@ -1,4 +1,4 @@
-"""What a test takes and what it gives."""
+"""The inputs and results of a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An expected row and one that came, most alike of those left over; None where there is none. `differ`: the columns that do."""
+    """An expected row and the most similar found row; None if there is none. `differ`: the columns that differ."""
 
     expected: Row | None
     got: Row | None
@@ -25,21 +25,21 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not as expected. `pairs` are rows side by side, `columns` what they were compared by."""
+    """One difference from the expectation. `pairs` are rows side by side, `columns` the compared columns."""
 
     where: str
     """`sink kept`, `dead letters`"""
     what: str
-    """a sentence part: `1 row is missing, 2 came that nobody expected`"""
+    """part of a sentence: `1 expected row is missing, 2 rows that were not expected`"""
     place: Place
     columns: tuple[str, ...] = ()
     pairs: tuple[Pair, ...] = ()
     parted: tuple[str, ...] = ()
-    """sentences that say at which step expectation and result parted"""
+    """sentences on the step at which the result began to differ"""
     node: str = ""
     """the sink; empty for dead letters"""
     matched: bool = True
-    """`pairs` are rows that are missing or too many; False where rows were only counted, or stand in another order: nothing has parted"""
+    """True if `pairs` are missing or surplus rows; False if rows were only counted, or only their order differs"""
 
     def as_json(self) -> dict[str, Any]:
         """One of `differences` of `test --json`."""
@@ -53,24 +53,24 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a flow made of what it was given."""
+    """The result of a flow on the input of a test."""
 
     state: str
     """`finished`, `failed`"""
     outputs: Mapping[str, Sequence[Row]]
     """sink → its rows, in the order of Batch and task"""
     columns: Mapping[str, Schema]
-    """sink → what its rows have"""
+    """sink → the schema of its rows"""
     dead: Sequence[DeadLetter]
     ledger: Mapping[str, Counts]
-    """node (or run of native steps, `a+b`) → its counts; of several Queries that read it, what the first one says"""
+    """node (or run of native steps, `a+b`) → its counts; if several Queries read it, the counts of the first one"""
     balanced: bool
     violations: Sequence[str] = ()
     problems: Sequence[Problem] = ()
     """why a Query failed"""
 
     def __getitem__(self, sink: str) -> Sequence[Row]:
-        """The rows of a sink. KeyError where there is no such sink."""
+        """The rows of a sink. Raises KeyError if there is no such sink."""
         return self.outputs[sink]
 
 
@@ -86,12 +86,12 @@ class FlowTestOutcome:
     seconds: float
     differences: tuple[Difference, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """why it could not run to its end"""
+    """the reason it could not finish"""
     result: Result | None = field(default=None, repr=False)
 
     @property
     def passed(self) -> bool:
-        """All was as expected."""
+        """True if everything was as expected."""
         return not self.differences and not self.problems
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`crash_after`: a Batch in a process of its own, which dies by SIGKILL in the midst of it, with its Java."""
+"""`crash_after`: runs a Batch in a separate process, which is killed (SIGKILL) in the middle of the Batch, with its Java process."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SHOWN = 2000
 
 
 class NoCrashError(ScribenginError):
-    """The process came to its end, or died of something else."""
+    """The process finished, or ended for another reason."""
 
     code = "test-crash"
 
 
 def run_to_death(twin: Flow, file: Path, scratch: Scratch, crash: Crash, now: datetime | None) -> None:
-    """Run what is there in a child that dies at the point; `now` is what its SQL takes for that. Raises NoCrashError where it does not
-    die."""
+    """Process the available input in a child that is killed at the point; `now` is the current time of its SQL. Raises NoCrashError if it
+    does not crash."""
     text = dump_flow(twin, source_types=catalog.source_types(), sink_types=catalog.sink_types())
     described = scratch.root / "dies.yaml"
     described.write_text(text, encoding="utf-8")
@@ -45,8 +45,8 @@ def run_to_death(twin: Flow, file: Path, scratch: Scratch, crash: Crash, now: da
 
 
 def expect_death(command: Sequence[str], log: Path, crash: Crash, *, limit_s: float = _LIMIT_S) -> None:
-    """Wait until the process is dead, its Java too; PySpark's workers have a group of their own, and end when they miss it. Raises
-    NoCrashError where it did not die by the fault."""
+    """Wait until the process and its Java process have ended; PySpark's workers have their own process group and end by themselves. Raises
+    NoCrashError if the fault did not end it."""
     environment = os.environ | {VARIABLE: f"{POINTS[crash.point]}:kill"}
     status: int | None = None
     with log.open("wb") as out:
@@ -60,11 +60,11 @@ def expect_death(command: Sequence[str], log: Path, crash: Crash, *, limit_s: fl
             child.wait()
     if status != -signal.SIGKILL:
         said = log.read_text(encoding="utf-8", errors="replace")[-_SHOWN:].strip()
-        what, remedy = f"ended with status {status}: {said}", "see what it says"
+        what, remedy = f"ended with status {status}: {said}", "check its output"
         if status is None:
-            what = f"was neither dead nor through after {limit_s:g} s: {said or 'it said nothing'}"
-            remedy = "give that Batch fewer rows, or look for what waits"
+            what = f"neither crashed nor finished within {limit_s:g} s: {said or 'it printed nothing'}"
+            remedy = "give that Batch fewer rows, or find out why it does not finish"
         elif status == 0:
-            what = f"came to its end without a Batch that was {crash.point}"
+            what = f"finished without a Batch that was {crash.point}"
             remedy = "give that Batch rows, or take crash_after out"
-        raise NoCrashError(f"the process that should die in Batch {crash.batch} {what}", remedy=remedy)
+        raise NoCrashError(f"the process that should crash in Batch {crash.batch} {what}", remedy=remedy)

@@ -1,6 +1,5 @@
-"""`--from-run STATE`: a test of real rows. Records are read again from the sources, by what a run's logs say it has taken, and played; what
-comes of them now is what the test expects. Where the run kept the ways of records, it is told which of them end elsewhere now.
-"""
+"""`--from-run STATE`: makes a test from real rows. Records that a run has read, by its logs, are re-read from the sources and run through
+the flow; the output is what the test expects. If the run traced records, those that now reach other sinks are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 _STREAMS = 8
-"""of a source, evenly over all that the run has taken"""
+"""records of a source, evenly distributed over all that the run has read"""
 _LOOKED_AT = 20_000
 """records of a stream"""
 _NO_RAW = ("parquet", "avro")
@@ -58,7 +57,7 @@ class AddedTest:
 
 @dataclass(slots=True)
 class _Kinds:
-    """Records of a source by what became of them, some of each; an entry is (id, row or raw record)."""
+    """Records of a source by their outcome, a sample of each; an entry is (id, row or raw record)."""
 
     arrived: list[tuple[str, Any]] = field(default_factory=list)
     others: list[tuple[str, Any]] = field(default_factory=list)
@@ -66,7 +65,7 @@ class _Kinds:
     seen: dict[int, int] = field(default_factory=dict)
 
     def offer(self, kept: list[tuple[str, Any]], entry: tuple[str, Any], most: int, dice: random.Random) -> None:
-        """Each that is offered is as likely to stay."""
+        """Reservoir sampling: each offered entry is kept with the same probability."""
         count = self.seen[id(kept)] = self.seen.get(id(kept), 0) + 1
         if len(kept) < most:
             kept.append(entry)
@@ -74,7 +73,7 @@ class _Kinds:
             kept[at] = entry
 
     def chosen(self, most: int) -> list[tuple[str, Any]]:
-        """Half of them arrived somewhere and a fifth could not be read, where there are so many."""
+        """If there are enough, half of them reached a sink and a fifth could not be read."""
         bad = self.bad[: max(1, most // 5)]
         arrived = self.arrived[: max(1, most // 2)]
         others = self.others[: most - len(bad) - len(arrived)]
@@ -82,7 +81,7 @@ class _Kinds:
 
 
 def add_test(file: Path, state: Path, session: LazySpark, *, rows: int) -> AddedTest:
-    """Sample, play, and append the test to `FLOW.test.yaml`. Raises Refused where the run has taken nothing, or that file is no list."""
+    """Sample, play, and append the test to `FLOW.test.yaml`. Raises Refused if the run has read nothing, or if that file is not a list."""
     prepared = prepare(file, state=state)
     flow = prepared.plan.flow
     target = beside(file)
@@ -92,7 +91,9 @@ def add_test(file: Path, state: Path, session: LazySpark, *, rows: int) -> Added
     sources = open_sources(flow)
     picked = {id_: _picked(prepared, id_, sources[id_], ways, rows) for id_ in flow.sources}
     if not any(picked.values()):
-        raise Refused(f'flow "{flow.name}" has taken no record in {prepared.root}', remedy="run it first, or name its state folder")
+        raise Refused(
+            f'flow "{flow.name}" has not read any record in {prepared.root}', remedy="run the flow first, or pass the right state folder"
+        )
     given = {id_: (GivenRows(tuple(row for _, row in entries)),) for id_, entries in picked.items() if entries}
     name = _free_name(flow, file, f"rows of a run, {now_text()[:10]}")
     scratch = Scratch(session.folder / "from-run")
@@ -109,7 +110,7 @@ def add_test(file: Path, state: Path, session: LazySpark, *, rows: int) -> Added
     finally:
         remove_tree(scratch.root)
     if result.problems:
-        raise Refused(f"the flow fails over these rows: {result.problems[0].message}", remedy=result.problems[0].remedy)
+        raise Refused(f"the flow fails on these rows: {result.problems[0].message}", remedy=result.problems[0].remedy)
     test = FlowTest(name, given, {sink: Expected(_written(result, sink)) for sink in result.outputs}, _dead(result))
     text = _layout(test)
     rewrite(target, f"{before}{'' if not before or before.endswith(chr(10)) else chr(10)}{text}".encode())
@@ -121,7 +122,7 @@ def add_test(file: Path, state: Path, session: LazySpark, *, rows: int) -> Added
 
 
 def _ways(prepared: PreparedFlow) -> dict[str, set[str]]:
-    """Record → the sinks that it reached in the run, of those whose way was kept."""
+    """Record → the sinks that it reached in the run, for traced records."""
     found: dict[str, set[str]] = {}
     for tier in prepared.tiers:
         for query in tier.plan.queries:
@@ -131,7 +132,7 @@ def _ways(prepared: PreparedFlow) -> dict[str, set[str]]:
 
 
 def _number(id_: str) -> str:
-    """The record's, without that of a row that was made of it."""
+    """The id of the record, without the suffix of a row made from it."""
     return id_.rpartition("+")[2].partition(".")[0]
 
 
@@ -151,7 +152,7 @@ def _picked(prepared: PreparedFlow, id_: str, source: SourceConnector, ways: Map
 
 
 def _taken(prepared: PreparedFlow, source: str) -> list[SourceStream]:
-    """What one Query has taken of it, in order."""
+    """The log entries of a source that one Query has read, in order."""
     for tier in prepared.tiers:
         for query in tier.plan.queries:
             if source in query.sources and tier.plan.flow.sources[source].type != CHANNEL:
@@ -168,7 +169,7 @@ def _spread(streams: Sequence[SourceStream]) -> list[SourceStream]:
 
 
 def _records(source: SourceConnector, stream: SourceStream, id_: str, *, raw: bool) -> Iterator[tuple[str, Any, bool]]:
-    """(its id, row or raw record, True where it could not be read) of the first records of a stream."""
+    """(id, row or raw record, True if it could not be read) of the first records of a stream."""
     decoder, sequence = source.decoder(), 0
     for block in source.read(stream):
         found = decoder.rows(block)
@@ -202,12 +203,12 @@ def _dead(result: Result) -> dict[str, Expected]:
 
 def _notes(flow: Flow, ways: Mapping[str, set[str]], now: Mapping[str, set[str]]) -> Iterator[str]:
     if not ways:
-        yield "the run kept the way of no record (`defaults: {trace: …}`): what the test expects is what the flow makes of the rows now"
+        yield "the run traced no record (`defaults: {trace: …}`), so the expected rows are the flow's present output"
         return
     for record, sinks in now.items():
         if record in ways and ways[record] != sinks:
             was, are = (", ".join(sorted(each)) or "no sink" for each in (ways[record], sinks & set(flow.sinks)))
-            yield f"{record} reached {was} in the run, and reaches {are} now: look at what the test expects"
+            yield f"{record} reached {was} in the run, but reaches {are} now: check the expected rows of the test"
 
 
 def _free_name(flow: Flow, file: Path, name: str) -> str:
@@ -219,7 +220,7 @@ def _check_list(file: Path, text: str) -> None:
     document = Document(text, str(file))
     root = document.root
     if document.problems or (root is not None and (not isinstance(root, ListNode) or root.flow or document.place(root.start).column != 1)):
-        raise Refused(f"{file} is no list of tests that begins in the first column", remedy="write - name: … for each test")
+        raise Refused(f"{file} is not a list of tests that starts in the first column", remedy="write - name: … for each test")
 
 
 def _layout(test: FlowTest) -> str:

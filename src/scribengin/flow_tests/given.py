@@ -1,4 +1,4 @@
-"""What a test gives to a source, written as the source reads it."""
+"""Writes the input of a test in the form that the source reads."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _SUFFIX = {"json": ".jsonl", "csv": ".csv", "text": ".txt", "parquet": ".parquet
 
 
 def write_given(source: Source, folder: Path, number: int, rows: GivenRows, base: Path, place: Callable[[int], Place]) -> None:
-    """One Batch for the twin of a source, as files in its folder. `base`: where the paths of files start; `place`: where a row stands.
+    """One Batch for the twin of a source, as files in its folder. `base`: the folder that paths of files are relative to; `place`: the
+    place of a row.
 
-    Raises InputError for a row or a file that is not what it should be.
+    Raises InputError for an invalid row or file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for index, name in enumerate(rows.files):
@@ -54,14 +55,14 @@ def _copy(source: Source, base: Path, name: str, prefix: Path, place: Place) -> 
 
 
 def check_file(source: str, base: Path, name: str, place: Place) -> None:
-    """Raises InputError where a path or a pattern that is given to a source names no file."""
+    """Raises InputError if a path or a pattern of a source matches no file."""
     if not files_named(base, name):
-        message = f'"{name}", which is given to source "{source}", is no file of {base}'
-        raise InputError([Problem("test-file", place, message, "mind the path: it starts at the flow file's folder")])
+        message = f'"{name}", the input of source "{source}", is not a file in {base}'
+        raise InputError([Problem("test-file", place, message, "check the path: it is relative to the flow file's folder")])
 
 
 def _bytes(source: Source, rows: Sequence[Mapping[str, Any] | str], place: Callable[[int], Place]) -> bytes:
-    """The file. Rows that are texts stand in it as they are."""
+    """Write the file. Rows that are texts are written unchanged."""
     format_, options = source.options["format"], source.options
     schema = source.schema.fields if source.schema else TEXT_SCHEMA
     parts: list[bytes] = [b"\n"] * (options.get("skip_lines") or 0)
@@ -71,8 +72,8 @@ def _bytes(source: Source, rows: Sequence[Mapping[str, Any] | str], place: Calla
     for raw, group in groupby(numbered, key=lambda pair: isinstance(pair[1], str)):
         members = list(group)
         if raw and format_ == "parquet":
-            message = f'source "{source.id}" reads parquet, which has no raw records'
-            raise InputError([Problem("test-value", place(members[0][0]), message, "give a mapping of columns, or a file")])
+            message = f'source "{source.id}" reads parquet, which does not have raw records'
+            raise InputError([Problem("test-value", place(members[0][0]), message, "write a mapping of columns, or a file")])
         if raw:
             parts += [_raw(str(row), format_, place(index), source.id) for index, row in members]
         else:
@@ -93,11 +94,11 @@ def _as_the_source_reads(data: bytes, format_: str, options: Mapping[str, Any]) 
 
 
 def _raw(text: str, format_: str, place: Place, source: str) -> bytes:
-    """A line. One line end, as a block of YAML has it, is taken for the end of the record."""
+    """Return the line. One line end, as in a YAML block, counts as the end of the record."""
     record = text.removesuffix("\n")
     if "\n" in record and format_ != "csv":  # there it may stand in a cell
-        message = f'a raw record for source "{source}" has a line end in it, and would be several records'
-        raise InputError([Problem("test-value", place, message, "write it on one line, or each line as a record of its own")])
+        message = f'a raw record for source "{source}" contains a line end, so it would be several records'
+        raise InputError([Problem("test-value", place, message, "write it on one line, or write each line as a separate record")])
     return f"{record}\n".encode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""What came out of a test beside what it expects."""
+"""Compares the output of a test with its expectations."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Compares. `folder`: where paths of files start; `place_of`: where a part of the test stands."""
+    """Compares. `folder`: the folder that paths of files are relative to; `place_of`: the place of a part of the test."""
 
     test: FlowTest
     folder: Path
     place_of: Callable[[Sequence[str | int]], Place]
 
     def differences(self, result: Result) -> Iterator[Difference]:
-        """Everything that is not as expected. Raises InputError for an expectation that nothing can fulfil."""
+        """Return all differences. Raises InputError for an expectation that cannot be met."""
         for sink, expected in self.test.expect.items():
             if sink not in result.columns:
-                raise InputError([self._unknown(("expect", sink), f'expects rows of "{sink}", which no version of the flow has as a sink')])
+                raise InputError(
+                    [self._unknown(("expect", sink), f'expects rows of "{sink}", which is not a sink in any version of the flow')]
+                )
             yield from self._sink(sink, expected, result.outputs[sink], result.columns[sink])
         yield from self._dead(result.dead)
         if not result.balanced:
             yield Difference("ledger", f"does not balance: {'; '.join(result.violations)}", self.place_of(("name",)))
 
     def _unknown(self, at: Sequence[str | int], what: str) -> Problem:
-        return Problem("test-node-unknown", self.place_of(at), f'test "{self.test.name}" {what}', "mind the name, or take it out")
+        return Problem("test-node-unknown", self.place_of(at), f'test "{self.test.name}" {what}', "correct the name, or take it out")
 
     def _sink(self, sink: str, expected: Expected, got: Sequence[Row], schema: Schema) -> Iterator[Difference]:
         place = self.place_of(("expect", sink))
@@ -76,14 +78,14 @@ class Judge:
         typed: dict[str, Any] = {}
         for name, value in row.items():
             if name not in schema:
-                remedy = did_you_mean(name, schema.names) or f"it has {', '.join(schema.names)}"
+                remedy = did_you_mean(name, schema.names) or f"its columns are {', '.join(schema.names)}"
                 message = f'test "{self.test.name}" has a row with "{name}", which sink "{sink}" does not have'
                 raise InputError([Problem("test-column-unknown", self.place_of((*at, name)), message, remedy)])
             try:
                 typed[name] = typed_value(value, schema[name].type)
             except MisfitError as misfit:
                 where = f'"{name}{"".join(misfit.path)}" of sink "{sink}"'
-                message = f'test "{self.test.name}" has, for {where}, {misfit.found}, where {schema[name].type} is wanted'
+                message = f'test "{self.test.name}" has, for {where}, {misfit.found}, but the column is {schema[name].type}'
                 raise InputError([Problem("test-value", self.place_of((*at, name)), message, "write a value of that type")]) from misfit
         return typed
 
@@ -93,14 +95,17 @@ class Judge:
         try:
             return read_rows(path, format_, schema, {}, named=True)
         except (ScribenginError, ValueError, ArithmeticError, OSError) as error:
-            message = f"{path} does not read back: {error}"
+            message = f"{path} cannot be read back: {error}"
             raise InputError([Problem("test-file", place, message, f"its columns are {schema}")]) from error
 
     def _dead(self, letters: Sequence[DeadLetter]) -> Iterator[Difference]:
         expected = self.test.dead
         if expected is None:
             if letters:
-                what = f"{len(letters)} that nobody expected; if they are right, write expect: {{dead: {len(letters)}}}"
+                what = (
+                    f"{len(letters)} that {'were' if len(letters) != 1 else 'was'} not expected; if this is right, write expect: "
+                    f"{{dead: {len(letters)}}}"
+                )
                 yield Difference(
                     "dead letters", what, self.place_of(("expect",)), _SHOWN, tuple(Pair(None, row) for row in letter_rows(letters))
                 )
@@ -113,7 +118,11 @@ class Judge:
             if others:
                 pairs = tuple(Pair(None, row) for row in letter_rows(others))
                 yield Difference(
-                    "dead letters", f"{len(others)} of other steps, that nobody expected", self.place_of(("expect", "dead")), _SHOWN, pairs
+                    "dead letters",
+                    f"{len(others)} of other steps that {'were' if len(others) != 1 else 'was'} not expected",
+                    self.place_of(("expect", "dead")),
+                    _SHOWN,
+                    pairs,
                 )
 
     def _letters(self, where: str, wanted: Expected, letters: Sequence[DeadLetter]) -> Iterator[Difference]:
@@ -121,7 +130,7 @@ class Judge:
         rows = letter_rows(letters)
         if wanted.count is not None and len(rows) != wanted.count:
             pairs = tuple(Pair(None, row) for row in rows)
-            yield Difference(where, f"there are {len(rows)}, not {wanted.count}", place, _SHOWN, pairs)
+            yield Difference(where, f"expected {wanted.count}, found {len(rows)}", place, _SHOWN, pairs)
         asked = wanted.contains if wanted.contains is not None else wanted.rows
         if asked is None:
             return
@@ -131,30 +140,30 @@ class Judge:
         if missing or surplus:
             columns = tuple(dict.fromkeys([*(name for row in asked for name in row), *_SHOWN]))
             pairs = (*(Pair(row, None) for row in missing), *(Pair(None, row) for row in surplus))
-            yield Difference(where, f"{len(missing)} missing, {len(surplus)} that nobody expected", place, columns, pairs)
+            yield Difference(where, f"{len(missing)} missing, {len(surplus)} not expected", place, columns, pairs)
 
 
 _SHOWN = ("step", "reason", "message", "record")
 
 
 def expected_file(folder: Path, name: str, place: Place) -> tuple[Path, str]:
-    """(the file, its format). Raises InputError for one that is not there, or of another kind."""
+    """(the file, its format). Raises InputError if it does not exist, or is of another kind."""
     path = folder / name
     format_ = format_of(path)
     if not path.is_file() or format_ is None:
-        what = "is no file" if format_ else "is of no known kind"
-        raise InputError([Problem("test-file", place, f"{path} {what}", "name a .jsonl, .csv, .txt or .parquet file")])
+        what = "is not a file" if format_ else "is not a known kind of file"
+        raise InputError([Problem("test-file", place, f"{path} {what}", "use a .jsonl, .csv, .txt or .parquet file")])
     return path, format_
 
 
 def letter_rows(letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
-    """What a test can say of each."""
+    """The columns of each dead letter that a test can compare."""
     names = ("step", "reason", "message", "source", "exception", "code_line", "line", "row")
     return [{name: getattr(letter, name) for name in names} | {"record": letter.payload.decode("utf-8", "replace")} for letter in letters]
 
 
 def _is_so(expected: Row, letter: Row) -> bool:
-    """All that is said of it holds; of a message a part is enough."""
+    """Whether all expected columns match; for the message a part is enough."""
     return all(
         value in letter[name] if name == "message" and isinstance(value, str) else letter[name] == value for name, value in expected.items()
     )

@@ -1,4 +1,4 @@
-"""Outcomes as JUnit XML, which test reports of CI servers read."""
+"""Writes results as JUnit XML, which CI servers read."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def write_junit(file: Path, outcomes: Sequence[FlowTestOutcome]) -> None:
 
 
 def _clean(text: str) -> str:
-    """Without the characters that XML cannot hold."""
+    """Remove characters that are not allowed in XML."""
     return text.translate(_FORBIDDEN)

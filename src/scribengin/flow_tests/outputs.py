@@ -1,4 +1,4 @@
-"""What the sinks of a twin have written, as rows."""
+"""Reads the output of a twin's sinks as rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BY_SUFFIX = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv
 
 
 def read_output(sink: Sink, folder: Path, schema: Schema) -> list[dict[str, Any]]:
-    """The rows of a twin's sink, in the order of Batch, task and row. `schema`: what the sink was given."""
+    """The rows of a twin's sink, in the order of Batch, task and row. `schema`: the columns of its input."""
     # a time of `partition_by` is a section, not a column: the rows keep their time
     partitioned = [part for part in sink.options.get("partition_by", ()) if isinstance(part, str)]
     inside = Schema(tuple(field for field in schema.fields if field.name not in partitioned))
@@ -58,7 +58,7 @@ def read_rows(
             for block in source.read(stream):
                 found = decoder.columns(block)
                 if found.bad:
-                    raise SinkError(f"{path} does not read back: {found.bad[0].message}")
+                    raise SinkError(f"{path} cannot be read back: {found.bad[0].message}")
                 rows += batch_to_rows(found.batch)
     return rows if read == schema else [{name: _of_text(value, schema[name].type) for name, value in row.items()} for row in rows]
 
@@ -91,7 +91,7 @@ def _json_rows(path: Path, schema: Schema, *, others: bool, named: bool) -> Iter
                     row = typed_row(known, schema)
                     yield {name: row[name] for name in known} if named else row
             except (ValueError, AttributeError) as error:
-                raise SinkError(f"{path}, line {number}, does not read back: {error}") from error
+                raise SinkError(f"{path}, line {number}, cannot be read back: {error}") from error
 
 
 def _opened(path: Path) -> IO[str]:
@@ -105,7 +105,7 @@ def _opened(path: Path) -> IO[str]:
 
 
 def format_of(path: Path) -> str | None:
-    """By the end of its name; None where that says nothing."""
+    """The format by the suffix of the name; None for another suffix."""
     return _BY_SUFFIX.get(path.suffix.lower())
 
 

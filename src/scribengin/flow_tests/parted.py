@@ -1,4 +1,4 @@
-"""Where expectation and result parted: the flow is played once more, with a look behind every step and the way of every record kept."""
+"""Finds the step at which the result began to differ: runs the flow again, with a probe after every step and a trace of every record."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class GivenRecord:
 
     @staticmethod
     def of(id_: str) -> GivenRecord | None:
-        """The row behind a record's id; None of one that came by a file of the test, or of a row that was made of several."""
+        """The row of a record id; None for a record from a file of the test, or a row made from several."""
         found = _RECORD.match(without_ways(id_))
         return GivenRecord(found["source"], int(found["batch"]), int(found["index"])) if found else None
 
     def text(self, *, batches: int) -> str:
-        """`row 2 of tweets`, and in which Batch where there are several."""
+        """`row 2 of tweets`, with the Batch if there are several."""
         return f"row {self.index + 1} of {self.source}" + (f" in Batch {self.batch}" if batches > 1 else "")
 
 
@@ -60,7 +60,7 @@ def where_parted(
     file: Path, flow: Flow, test: FlowTest, differences: tuple[Difference, ...], scratch: Scratch, spark: SparkSession,
     place_of: Callable[[Sequence[str | int]], Place],
 ) -> tuple[Difference, ...]:  # fmt: skip
-    """The differences with sentences that say at which step rows were lost or became others; as they are where nobody can tell."""
+    """Add to the differences the step at which rows were lost or changed; unchanged if it cannot be found."""
     sinks = {difference.node for difference in differences if difference.node and difference.pairs and difference.matched}
     if not sinks or test.changes:
         return differences
@@ -86,7 +86,7 @@ def where_parted(
 
 
 def _references(graph: Graph) -> list[str]:
-    """Each step, or each of its branches that somebody reads, along the stream."""
+    """Each step, or each of its branches with a reader, in topological order."""
     found = []
     for id_ in graph.order:
         if isinstance(graph.nodes[id_], Step):
@@ -95,7 +95,7 @@ def _references(graph: Graph) -> list[str]:
 
 
 def arrivals(play: Play) -> dict[str, list[GivenRecord | None]]:
-    """Sink → of each row there whose way was kept, the given row that it came of; None where that is no row of the test's text."""
+    """Sink → for each traced row, the given row it was made from; None if that is not a row written in the test."""
     found: dict[str, list[GivenRecord | None]] = {}
     for tier in play.prepared.tiers:
         for query in tier.plan.queries:
@@ -110,7 +110,7 @@ def _buried(letters: Sequence[DeadLetter]) -> dict[GivenRecord, DeadLetter]:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the second play has seen."""
+    """The observations of the second run."""
 
     graph: Graph
     resolved: Resolved
@@ -119,12 +119,12 @@ class _View:
     probes: Mapping[str, str]
     arrived: Mapping[str, set[GivenRecord]]
     blind: set[str]
-    """probes with rows of which nobody knows what they came of: behind a join, an aggregation, SQL of the user's, a function over batches.
-    There a row is found again by its values"""
+    """probes whose rows have no known origin: after a join, an aggregation, SQL of the user, a function over batches.
+    There a row is identified by its values"""
     buried: Mapping[GivenRecord, DeadLetter]
 
     def sentences(self, difference: Difference) -> Iterator[str]:
-        """One for each of the first pairs, where something can be said; then what steps still hold, or have let go as late."""
+        """One sentence for each of the first pairs, if the step is known; then rows that steps still keep, or have treated as late."""
         told: dict[str, None] = {}
         for pair in difference.pairs[:_EXPLAINED]:
             if sentence := self._of(pair, difference):
@@ -140,12 +140,12 @@ class _View:
             if counts is None or id_ not in self.resolved.stateful:
                 continue
             if late := counts.late + counts.late_dead:
-                yield f'step "{id_}" took {_rows(late)} for late: the watermark had passed'
+                yield f'step "{id_}" treated {_rows(late)} as late: behind the watermark'
             if counts.held and isinstance(step.action, Aggregate) and step.emit == "append":
                 yield f'step "{id_}" still holds {_rows(counts.held)}: a window is written once the watermark has passed its end'
 
     def _steps(self, difference: Difference) -> list[str]:
-        """Those before the sink, along the stream."""
+        """The steps before the sink, in topological order."""
         above = self.graph.upstream([difference.node])
         return [id_ for id_ in self.graph.order if id_ in above and id_ in self.graph.flow.steps]
 
@@ -161,9 +161,13 @@ class _View:
         if pair.expected is None:
             seen = {ref: base(ref) for id_ in self._steps(difference) for ref in self._of_step(id_) if self._is_behind(ref, record, given)}
             it = self._it(seen, record, given)
-            return f"{name} is most like the row that came; {it} went through {', '.join(dict.fromkeys(seen.values()))}" if seen else ""
+            return (
+                f"{name} is the row most similar to the found row; {it} went through {', '.join(dict.fromkeys(seen.values()))}"
+                if seen
+                else ""
+            )
         told = self._lost(record, given, difference)
-        return f"{name} is most like what is missing; {told}" if told else ""
+        return f"{name} is the row most similar to the missing row; {told}" if told else ""
 
     def _lost(self, record: GivenRecord, given: Row, difference: Difference) -> str:
         letter = self.buried.get(record)
@@ -187,15 +191,15 @@ class _View:
             elif passed:
                 return f'step "{id_}"{_does(step)} sent {it} to "{passed[0]}"'
             elif id_ in self.resolved.stateful:
-                return f'{it} came as far as step "{id_}", which makes rows of several'
+                return f'{it} reached step "{id_}", which combines several rows'
             elif not isinstance(step.action, Filter | Route) and any(self.probes[ref] in self.blind for ref in self._of_step(id_)):
-                return f'{it} came as far as step "{id_}", behind which no row is like it'
+                return f'{it} reached step "{id_}"; no output row of that step is similar to it'
             else:
-                return f'{it} came as far as "{last}", and step "{id_}"{_does(step)} let it go'
+                return f'{it} reached "{last}", and step "{id_}"{_does(step)} dropped it'
         return ""
 
     def _made(self, pair: Pair, difference: Difference) -> str:
-        """The first step behind which the row that came has the values that differ."""
+        """The first step after which the found row has the values that differ."""
         assert pair.got is not None
         schema = self.result.columns[difference.node]
         for id_ in self.graph.order:
@@ -209,13 +213,13 @@ class _View:
                 wanted = _values(pair.got, columns, schema)
                 if any(_values(row, columns, schema) == wanted for row in self.result.outputs[probe]):
                     if of := self._giving(pair, columns, schema):
-                        return f"{_named(pair.differ)} of the row that came {_is(pair.differ)} as {of} gives {_it(pair.differ)}"
+                        return f"{_named(pair.differ)} of the found row {_is(pair.differ)} as in {of}"
                     does = _does(self.graph.flow.steps[id_])
-                    return f'{_named(pair.differ)} of the row that came {_is(pair.differ)} what step "{id_}"{does} made'
+                    return f'{_named(pair.differ)} of the found row {_is(pair.differ)} the output of step "{id_}"{does}'
         return ""
 
     def _giving(self, pair: Pair, columns: Sequence[str], schema: Schema) -> str:
-        """The given row with the values that differ, or `the test` where several have them; empty where none has."""
+        """The given row with the values that differ, or `the test` if several have them; empty if none has."""
         assert pair.got is not None
         wanted = {name: canonical(pair.got.get(name), schema[name].type) for name in columns}
         found = [
@@ -226,7 +230,7 @@ class _View:
         return found[0].text(batches=self.test.batches) if len(found) == 1 else "the test" if found else ""
 
     def _likest(self, row: Row, difference: Difference) -> tuple[GivenRecord, Row] | None:
-        """The given row that shares most values with `row`; None where none does."""
+        """The given row with the most values in common with `row`; None if there is none."""
         schema = self.result.columns[difference.node]
         above = self.graph.upstream([difference.node])
         best: tuple[int, GivenRecord, Row] | None = None
@@ -250,11 +254,11 @@ class _View:
                         yield GivenRecord(source, number, index), row
 
     def _of_step(self, id_: str) -> list[str]:
-        """Its references that are watched."""
+        """Its references with a probe."""
         return [reference for reference in self.probes if base(reference) == id_]
 
     def _is_behind(self, reference: str, record: GivenRecord, given: Row) -> bool:
-        """By its way; where ways end, by its values: a row with all those that it gives and that are columns there."""
+        """Whether the record passed the reference: by its trace; if traces end, by its values in the columns there."""
         probe = self.probes.get(reference)
         if probe is None or record in self.arrived.get(probe, ()):
             return probe is not None
@@ -265,14 +269,14 @@ class _View:
         return any(_values(row, list(wanted), schema) == list(wanted.values()) for row in self.result.outputs[probe])
 
     def _it(self, behind: Iterable[str], record: GivenRecord, given: Row) -> str:
-        """What is known to be behind these references: the row, or one of several where it was found by values that others have too."""
+        """How to name the record after these references: the row, or a similar row if it was identified by values that others also have."""
         for probe in (self.probes[reference] for reference in behind if reference in self.probes):
             if record in self.arrived.get(probe, ()):
                 continue
             schema = self.result.columns[probe]
             wanted = _known(given, schema)
             if any(other != record and wanted.items() <= _known(row, schema).items() for other, row in self._given()):
-                return "a row like it"
+                return "a similar row"
         return "it"
 
 
@@ -286,7 +290,7 @@ def _values(row: Row, columns: Sequence[str], schema: Schema) -> list[Any]:
 
 
 def _canonical(value: Any, name: str, schema: Schema) -> Any:
-    """Of a value as the test writes it; something that equals nothing where it is none of the column's type."""
+    """Of a value as the test writes it; an object that equals nothing if the value is not of the column's type."""
     try:
         return canonical(typed_value(value, schema[name].type), schema[name].type)
     except MisfitError:

@@ -1,4 +1,4 @@
-"""Plays a test: Batch after Batch through the flow's twin, by the same plan, code and commits as `run`."""
+"""Runs a test: Batch after Batch through the flow's twin, with the same plan, code and commits as `run`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Play:
-    """One test on one scratch folder. `versions`: the first Batch → the flow that runs from there on; 1 is always there."""
+    """One test on one scratch folder. `versions`: the first Batch → the flow that runs from there on; key 1 always exists."""
 
     def __init__(
         self,
@@ -65,10 +65,12 @@ class Play:
         """of the Batch that runs, or of the last one"""
 
     def run(self, spark: SparkSession) -> Result:
-        """All Batches. Raises InputError or Refused for what cannot run; a Query that fails ends it, and is in the result."""
+        """Run all Batches. Raises InputError or Refused for a flow that cannot run; a failed Query ends the test, and is in the result."""
         if lost := [source for source in self._test.given if not any(source in flow.sources for flow in self._versions.values())]:
-            message = f'test "{self._test.name}" gives rows to "{lost[0]}", which no version of the flow has as a source'
-            raise InputError([Problem("test-node-unknown", self._place_of(("given", lost[0])), message, "mind the name, or take it out")])
+            message = f'test "{self._test.name}" gives rows to "{lost[0]}", which is not a source in any version of the flow'
+            raise InputError(
+                [Problem("test-node-unknown", self._place_of(("given", lost[0])), message, "correct the name, or take it out")]
+            )
         prepared = self.prepared = self._prepared(1)
         self._scratch.root.mkdir(parents=True, exist_ok=True)
         ran: _Ran = _Ran((), (), ())
@@ -112,8 +114,8 @@ class Play:
         return self._place_of((*rows.at, index))
 
     def _check(self, spark: SparkSession, prepared: PreparedFlow) -> None:
-        """Let Spark check every step. Raises InputError. What this version writes is looked at in the end, also where a later one is
-        without it."""
+        """Check every step with Spark. Raises InputError. The output of this version is compared at the end, even if a later version
+        does not have the sink."""
         self._sinks |= prepared.plan.flow.sinks
         for tier in prepared.tiers:
             tier.folder.path.mkdir(parents=True, exist_ok=True)
@@ -124,7 +126,7 @@ class Play:
             raise InputError(problems)
 
     def _once(self, spark: SparkSession, prepared: PreparedFlow) -> _Ran:
-        """What is there now, to the end."""
+        """Process all available input."""
         settings = RunSettings(once=True)
         with ExitStack() as stack:
             leases = {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers}
@@ -158,7 +160,7 @@ class Play:
 
 
 class _Ran:
-    """What one run has said at its end."""
+    """Record the result of one run."""
 
     def __init__(self, counts: Sequence[Mapping[str, Counts]], violations: Sequence[str], failed: Sequence[Problem]) -> None:
         self.counts = counts
@@ -167,7 +169,7 @@ class _Ran:
 
 
 def _letters(queries: Iterable[QueryFolder]) -> list[DeadLetter]:
-    """Those of all Queries; one that several have made of one record, once."""
+    """The dead letters of all Queries, without duplicates of one record from several Queries."""
     found: dict[str, DeadLetter] = {}
     for folder in queries:
         for letter in read_letters(folder):
@@ -176,7 +178,7 @@ def _letters(queries: Iterable[QueryFolder]) -> list[DeadLetter]:
 
 
 def prepare_at(file: Path, twin: Flow, problems: Sequence[Problem], state: Path, now: datetime | None) -> PreparedFlow:
-    """The twin, planned with that moment for now, the machine's where it is None. Raises InputError."""
+    """Plan the twin with that current time; None: the machine's clock. Raises InputError."""
     prepared = prepare_valid(file, twin, problems, state=state)
     if now is None:
         return prepared
@@ -184,7 +186,7 @@ def prepare_at(file: Path, twin: Flow, problems: Sequence[Problem], state: Path,
 
 
 def _with_fingerprints_of(prepared: PreparedFlow, plain: PreparedFlow) -> PreparedFlow:
-    """A clock that goes on makes no other flow: its state stays what it is."""
+    """A later clock time does not change the fingerprint of the flow: its state stays valid."""
     (tier,), (other,) = prepared.tiers, plain.tiers
     queries = tuple(
         replace(query, fingerprint=as_is.fingerprint, state_fingerprint=as_is.state_fingerprint, parts=as_is.parts)
@@ -195,7 +197,7 @@ def _with_fingerprints_of(prepared: PreparedFlow, plain: PreparedFlow) -> Prepar
 
 
 def fault_of(error: ScribenginError, place: Place) -> tuple[Problem, ...]:
-    """What an error says, as problems of a test."""
+    """The problems of an error, as problems of a test."""
     if isinstance(error, InputError):
         return tuple(error.problems)
     return (Problem(error.code, error.place or place, error.message, error.remedy),)

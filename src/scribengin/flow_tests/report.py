@@ -1,4 +1,4 @@
-"""What is wrong with a test, as text: the differing rows side by side, and where they parted."""
+"""The differences of a test as text: differing rows side by side, and the step where they began to differ."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def counts_text(ledger: Mapping[str, Counts]) -> str:
 
 
 def cell_text(value: Any) -> str:
-    """A value as a test would write it, on one line, cut where it is long."""
+    """A value as written in a test, on one line, cut if it is long."""
     written = written_value(value)
     text = flow_text(written)
     return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"

@@ -25,26 +25,27 @@ CONF = {
 }
 
 _RULES = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.streaming.stateStore.providerClass")
-"""settings of the preset under which a flow may give other rows; the others say how fast it does"""
+"""settings of the preset that can change the results of a flow; the others only affect speed"""
 
 
 def start_briefly(folder: Path) -> SparkSession:
-    """A session as all tests have it. Raises EnvironmentFault."""
+    """Create a session with the settings of tests. Raises EnvironmentFault."""
     return open_session("test", master=MASTER, memory="", conf=CONF, folder=folder, plans_only=True)
 
 
 def check_lent(conf: Callable[[str], str]) -> None:
-    """Refuse a session under which the same flow gives other rows than under `run`. `conf`: the value of a setting in a new session of its
-    context, which is where each Query runs: what was set on the session itself later does not count. Raises EnvironmentFault."""
+    """Reject a session with settings that can change the results of a flow, compared with `run`. `conf`: the value of a setting in a new
+    session of its context, which is where each Query runs: what was set on the session itself later does not count. Raises
+    EnvironmentFault."""
     found = {key: value for key in _RULES if (value := conf(key)).lower() != PRESET[key].lower()}
     if found:
         what = ", ".join(f"{key} is {value}" for key, value in found.items())
         remedy = "build it with " + "".join(f'.config("{key}", "{PRESET[key]}")' for key in found)
-        raise EnvironmentFault(f"the Spark session of this process is not set as that of a run: {what}", remedy=remedy)
+        raise EnvironmentFault(f"the Spark session of this process has other settings than a run: {what}", remedy=remedy)
 
 
 def running_session() -> SparkSession | None:
-    """The one that this process has, if it has one: a process has one context."""
+    """The session of this process, if there is one: a process has one context."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -52,15 +53,15 @@ def running_session() -> SparkSession | None:
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """False once somebody has stopped it."""
+    """False if it was stopped."""
     context = spark.sparkContext
     return context._jsc is not None and not context._jsc.sc().isStopped()
 
 
 class LazySpark:
-    """Starts Spark when the first test asks for it. `lent` lends one that runs already; `tell` hears that it starts.
+    """Starts Spark when the first test needs it. `lent` is an existing session to use; `tell` is called when Spark starts.
 
-    Raises EnvironmentFault for a lent one that is set otherwise than a run's.
+    Raises EnvironmentFault for an existing session with other settings than a run.
     """
 
     def __init__(self, *, lent: SparkSession | None = None, tell: Callable[[str], None] = lambda _: None) -> None:
@@ -70,7 +71,7 @@ class LazySpark:
         self._own = lent is None
         self._tell = tell
         self.folder = Path(tempfile.mkdtemp(prefix="scribengin-test-"))
-        """for scratch folders of tests; it goes with the session"""
+        """for scratch folders of tests; removed with the session"""
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +81,7 @@ class LazySpark:
 
     @property
     def spark(self) -> SparkSession:
-        """The session. Raises EnvironmentFault where Spark cannot start."""
+        """The session. Raises EnvironmentFault if Spark cannot start."""
         if self._spark is None:
             self._tell("starting spark")
             self._spark = start_briefly(self.folder / "spark")
@@ -92,7 +93,7 @@ class LazySpark:
         return self._spark is not None and not is_alive(self._spark)
 
     def close(self) -> None:
-        """Stop it, and remove what tests have left."""
+        """Stop it, and remove the scratch folders of tests."""
         if self._own and self._spark is not None and not self.ended:
             close_session(self._spark)
         deactivate_below(self.folder)

@@ -1,4 +1,4 @@
-"""The tests of flow files: found, checked, run one after the other in one session."""
+"""Finds, checks and runs the tests of flow files, one after the other in one session."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Suite:
 
 
 def read_suite(file: Path, *, named: str = "") -> Suite:
-    """The tests of a flow file and of the files beside it. A flow in Python is executed. Raises InputError with every Problem; files that
-    are not there are one for those tests alone whose name holds `named`: no other will look for them."""
+    """The tests of a flow file and of the files beside it. A flow in Python is executed. Raises InputError with every Problem; missing
+    files are a Problem only for tests whose name contains `named`, because only these read them."""
     flow, problems = validate_file(file, os.environ, execute=True, tests=True)
     tests: list[PlacedTest] = []
     if flow is not None:
@@ -66,7 +66,7 @@ def read_suite(file: Path, *, named: str = "") -> Suite:
 def run_suites(
     suites: Sequence[Suite], session: LazySpark, *, named: str = "", watch: Callable[[FlowTestOutcome], None]
 ) -> list[FlowTestOutcome]:
-    """Run the tests whose name holds `named` (upper and lower case are the same); `watch` hears of each when it is through."""
+    """Run the tests whose name contains `named` (ignoring case); `watch` is called after each test."""
     outcomes = []
     for suite in suites:
         for placed in chosen(suite, named):
@@ -76,7 +76,7 @@ def run_suites(
 
 
 def chosen(suite: Suite, named: str) -> list[PlacedTest]:
-    """The tests whose name holds `named`."""
+    """The tests whose name contains `named`."""
     return _named(suite.tests, named)
 
 
@@ -85,7 +85,7 @@ def _named(tests: Sequence[PlacedTest], named: str) -> list[PlacedTest]:
 
 
 def run_placed(suite: Suite, placed: PlacedTest, session: LazySpark) -> FlowTestOutcome:
-    """One test, in a scratch folder that is removed when it is through."""
+    """Run one test, in a scratch folder that is removed afterwards."""
     spark = session.spark
     begun = time.monotonic()
     name = re.sub(r"\W+", "-", placed.test.name)[:40]
@@ -116,13 +116,13 @@ def run_placed(suite: Suite, placed: PlacedTest, session: LazySpark) -> FlowTest
 
 
 def _without(scratch: Scratch, problem: Problem) -> Problem:
-    """Without places in a folder that is gone."""
+    """Remove places in a folder that was deleted."""
     message = problem.message.replace(f"{scratch.root.resolve()}{os.sep}", "").replace(f"{scratch.root}{os.sep}", "")
-    return replace(problem, message=message, remedy=problem.remedy.partition("; all of it is in ")[0])
+    return replace(problem, message=message, remedy=problem.remedy.partition("; the full output is in ")[0])
 
 
 def changed_flow(flow: Flow, change: VersionChange, placed: PlacedTest) -> Flow:
-    """The flow that goes on. Raises InputError for one that is not right, or has another name."""
+    """Load the changed flow. Raises InputError if it has errors, or another name."""
     place = placed.place(change.at)
     if change.flow:
         file = flow.folder / change.flow
@@ -132,8 +132,8 @@ def changed_flow(flow: Flow, change: VersionChange, placed: PlacedTest) -> Flow:
     else:
         found = _patched(flow, change, place)
     if found.name != flow.name:
-        message = f'the flow that goes on is called "{found.name}", and this one "{flow.name}"'
-        raise InputError([Problem("test-change", place, message, "a changed flow keeps its name: by it its state is found")])
+        message = f'the changed flow has the name "{found.name}", but this flow has the name "{flow.name}"'
+        raise InputError([Problem("test-change", place, message, "write the same name in both flows; the name identifies the state")])
     return found
 
 
@@ -154,7 +154,7 @@ def _patched(flow: Flow, change: VersionChange, place: Place) -> Flow:
 
 
 def _merged(data: Any, patch: Any) -> Any:
-    """`patch` over `data`: mappings key by key, null takes a key out, all else stands in the place of what was there."""
+    """`patch` over `data`: mappings key by key, null removes a key, other values replace the existing ones."""
     if not isinstance(data, dict) or not isinstance(patch, dict):
         return patch
     merged = dict(data)
@@ -174,7 +174,7 @@ def _places(file: Path, text: str, flow: Flow) -> Any:
 
 
 def _without_files(flow: Flow, placed: PlacedTest) -> Iterator[Problem]:
-    """Files that a test names and that are not there, before Spark is started for it."""
+    """Report missing files of tests before Spark starts."""
     test = placed.test
     looks: list[Callable[[], object]] = []
     for source, batches in test.given.items():
@@ -191,12 +191,12 @@ def _without_files(flow: Flow, placed: PlacedTest) -> Iterator[Problem]:
 
 
 def _twice(tests: Sequence[PlacedTest]) -> list[Problem]:
-    """Names that stand in two files."""
+    """Report names of tests that occur in two files."""
     seen: dict[str, PlacedTest] = {}
     problems = []
     for placed in tests:
         first = seen.setdefault(placed.test.name, placed)
         if first.file != placed.file:
-            message = f'test "{placed.test.name}" has the name of one in {first.file}'
+            message = f'test "{placed.test.name}" has the same name as a test in {first.file}'
             problems.append(Problem("test-twice", placed.place(("name",)), message, "give each test a name of its own"))
     return problems

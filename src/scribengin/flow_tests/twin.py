@@ -1,8 +1,8 @@
 """A flow's twin for a test: the same steps between files in a scratch folder.
 
-A files source keeps its format and reads what the test gives; so do Kafka's sources where the value alone makes the row. Other sources are
+A files source keeps its format and reads the input of the test; so does a Kafka source if only the value makes the row. Other sources are
 read as JSON lines with the same columns. A files sink writes as it does; others write Parquet, the rows as they reach them. The twin is
-not cut: what a flow does and where it is cut are two things.
+not split into tiers, because tiers do not change the results.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow, Sink, Source
 
 _OF_FILES = ("metadata", "json", "multiline")
-"""what a file that is given is read by, and rows are not: these give all columns themselves"""
+"""options for given files that do not apply to given rows, because rows have all columns themselves"""
 _DECODED = ("format", "parse", "on_change", "max_record", *READ_AS)
-"""options of a files source that say what its bytes mean"""
+"""options of a files source that define the meaning of its bytes"""
 _WRITTEN = ("format", "compression", "partition_by", "header", "delimiter", "null", "evolve")
 _NEVER_FULL = 2**50
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Where a test runs. Nothing outside it is written."""
+    """The scratch folder of a test. Nothing outside it is written."""
 
     root: Path
 
@@ -58,7 +58,7 @@ class Scratch:
 
 
 def make_twin(flow: Flow, given: Mapping[str, Any], scratch: Scratch) -> Flow:
-    """The twin. A sequence to which the test gives nothing counts by itself. Raises InputError for a source whose columns nobody knows."""
+    """Build the twin. A sequence without input in the test counts by itself. Raises InputError for a source whose columns are not known."""
     # what rows are given is plain; what files are given says its compression by its name
     sources = {source.id: _source(flow, source, scratch, given.get(source.id)) for source in flow.sources.values()}
     sinks = {sink.id: _sink(sink, scratch) for sink in flow.sinks.values()}
@@ -103,14 +103,14 @@ def _source(flow: Flow, source: Source, scratch: Scratch, given: Sequence[GivenR
 
 
 def _columns(flow: Flow, source: Source) -> Schema:
-    """Those that it declares, that all of its kind have, or that it finds in its place."""
+    """The columns that it declares, that its type always has, or that it finds at its location."""
     known = schema_of(source_columns(source))
     if known is not None:
         return known
     try:
         return catalog.open_source(source.type, source_place(flow, source.id)).resolve_schema()
     except ScribenginError as error:
-        message = f'nobody knows the columns of source "{source.id}": {error.message}'
+        message = f'the columns of source "{source.id}" are not known: {error.message}'
         place = Place(str(flow.folder))
         raise InputError([Problem("schema-missing", place, message, "declare them with `schema:`")]) from error
 

@@ -1,4 +1,4 @@
-"""`--update`: expectations rewritten as what came out. Only these are replaced: comments, quotes and layout around them stay."""
+"""`--update`: rewrites expectations with the actual output. Comments, quotes and layout around them stay."""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ _WIDTH = 140
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A file as it would be."""
+    """The new content of a file."""
 
     file: Path
     before: str
     after: str
 
     def difference(self) -> str:
-        """As `diff -u` shows it."""
+        """The change in the format of `diff -u`."""
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), str(self.file), f"{self.file} (updated)"
         )
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
     def write(self) -> None:
-        """Put it in the file's place. Raises OSError."""
+        """Replace the file. Raises OSError."""
         rewrite(self.file, self.after.encode())
 
 
 def rewrites(failed: Sequence[tuple[PlacedTest, FlowTestOutcome]]) -> Iterator[Rewrite]:
-    """One for each file in which expectations differ from what came. Raises Refused for a file that cannot be rewritten safely."""
+    """One rewrite for each file with expectations that differ from the output. Raises Refused for a file that cannot be rewritten
+    safely."""
     by_file: dict[Path, list[tuple[PlacedTest, FlowTestOutcome]]] = {}
     for placed, outcome in failed:
         by_file.setdefault(placed.file.resolve(), []).append((placed, outcome))
@@ -58,25 +59,27 @@ def rewrites(failed: Sequence[tuple[PlacedTest, FlowTestOutcome]]) -> Iterator[R
         file = members[0][0].file
         before = file.read_bytes().decode()
         if file.suffix == ".py":
-            raise Refused(f"{file} is Python, which is not rewritten", remedy=f"keep its tests in {file.with_suffix('.test.yaml')}")
+            raise Refused(
+                f"{file} is Python; --update does not rewrite Python files", remedy=f"keep its tests in {file.with_suffix('.test.yaml')}"
+            )
         if any(placed.text != "\n".join(re.split("\r\n?|\n", before)) for placed, _ in members):
-            raise Refused(f"{file} has changed since its tests were read", remedy="run it again")
+            raise Refused(f"{file} has changed since its tests were read", remedy="run the command again")
         cuts = {cut for placed, outcome in members for cut in _cuts(before, placed, outcome)}
         newline = "\r\n" if "\r\n" in before else "\n"
         after, begun = before, len(before) + 1
         for start, end, text in sorted(cuts, reverse=True):
             if end > begun or start == begun:
-                raise Refused(f"{file} has a test that gives one thing in one flow, and another in another", remedy="write two tests")
+                raise Refused(f"{file} has a test with different results in different flows", remedy="write a separate test for each flow")
             after, begun = after[:start] + text.replace("\n", newline) + after[end:], start
         if any(problem.severity == "error" for problem in Document(after, str(file)).problems):
-            remedy = f"lay it out first: scribengin fmt {shlex.quote(str(file))}"
+            remedy = f"format it first: scribengin fmt {shlex.quote(str(file))}"
             raise Refused(f"{file} cannot be rewritten: its layout is too unusual", remedy=remedy)
         if after != before:
             yield Rewrite(file, before, after)
 
 
 def _cuts(text: str, placed: PlacedTest, outcome: FlowTestOutcome) -> Iterator[tuple[int, int, str]]:
-    """(start, end, what stands there in the end) of each expectation that was not met."""
+    """(start, end, new text) of each expectation that was not met."""
     if outcome.result is None or outcome.problems:
         return
     test = placed.test
@@ -97,7 +100,7 @@ def _cuts(text: str, placed: PlacedTest, outcome: FlowTestOutcome) -> Iterator[t
 
 
 def _as_expected(expected: Expected, got: Sequence[Row]) -> Any:
-    """In the form in which it was expected; the columns that were named, or all where none was."""
+    """The output in the form of the expectation, with the columns it named, or all columns if it named none."""
     if expected.count is not None:
         return len(got)
     named = {name for row in expected.rows or () for name in row}
@@ -106,15 +109,15 @@ def _as_expected(expected: Expected, got: Sequence[Row]) -> Any:
 
 
 def _check_form(test: FlowTest, of: str, expected: Expected) -> None:
-    """Raises Refused for what cannot be rewritten without saying less than before."""
+    """Raises Refused if the rewritten expectation would check less than before."""
     form = "contains" if expected.contains is not None else "files" if expected.files else ""
     if form:
-        what = "which of the rows are meant" if form == "contains" else "the files themselves"
-        raise Refused(f'test "{test.name}" expects, of {of}, {form}: --update does not know {what}', remedy="mend it by hand")
+        what = "which of the rows to expect" if form == "contains" else "the content of the files"
+        raise Refused(f'test "{test.name}" expects {form} of {of}: --update cannot decide {what}', remedy="change it by hand")
 
 
 def _dead(test: FlowTest, result: Result) -> Any:
-    """Letters where letters were expected, with what was said of them; else how many, of all steps or of each."""
+    """Dead letters with the expected columns, if dead letters were listed; else their number, of all steps or of each."""
     wanted = test.dead or {}
     data: dict[str, Any] = {}
     for step in [ALL] if ALL in wanted else dict.fromkeys([*wanted, *(letter.step for letter in result.dead)]):
@@ -127,7 +130,7 @@ def _dead(test: FlowTest, result: Result) -> Any:
 
 
 def _node(text: str, path: Sequence[str | int]) -> Any:
-    """The YAML node at a path, with its marks. Raises Refused where it is an alias: what it says stands elsewhere."""
+    """The YAML node at a path, with its marks. Raises Refused if it is an alias, whose value is elsewhere."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     assert node is not None
     for part in path:
@@ -147,7 +150,7 @@ def _cut(text: str, entry: Any, data: Any) -> tuple[int, int, str]:
     """Replace the value of an entry."""
     key, value = entry
     if value.start_mark.index < key.end_mark.index:
-        raise Refused(f"the expectation of {key.value} is an alias", remedy="write it out")
+        raise Refused(f"the expectation of {key.value} is an alias", remedy="write the value in full")
     start, end = value.start_mark.index, _end(value)
     line_start = text.rfind("\n", 0, key.start_mark.index) + 1
     one_line = flow_text(data)
@@ -171,7 +174,7 @@ def _added(expect: Any, entry: str) -> tuple[int, int, str]:
 
 
 def _end(node: Any) -> int:
-    """Where what a node says ends; PyYAML lets a block end where the next thing begins."""
+    """The end of a node's content; in PyYAML a block ends where the next node begins."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
         end: int = node.end_mark.index
         return end
@@ -180,6 +183,6 @@ def _end(node: Any) -> int:
 
 
 def _in_flow(text: str, key: Any) -> bool:
-    """True where the key stands inside `{…}`: then its value must stay on its line."""
+    """True if the key is inside `{…}`: then its value must stay on its line."""
     before = text[text.rfind("\n", 0, key.start_mark.index) + 1 : key.start_mark.index]
     return bool(before.strip().lstrip("- "))

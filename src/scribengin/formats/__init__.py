@@ -1,1 +1,1 @@
-"""How bytes become typed rows and rows become bytes. Knows schemas, blocks and Arrow; no folders, no Spark."""
+"""Converts bytes to typed rows and rows to bytes. Knows schemas, blocks and Arrow, but no folders and no Spark."""

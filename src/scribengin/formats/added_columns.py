@@ -1,6 +1,6 @@
-"""Columns that no record holds: where a record stood (`metadata`), and what the names of its folders say (`partition_columns`).
+"""Columns that are not in the records: the place of a record (`metadata`), and values in names of its folders (`partition_columns`).
 
-A decoder of the record's own columns is asked first; these are laid beside, a batch at a time.
+A decoder reads the record's own columns first; these columns are then added, one batch at a time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Block, Decoder
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-"""what a folder's name has for null"""
+"""the folder name that means null"""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DIGITS = re.compile(r"(-?)0*(\d+)\Z")
 
 
 def folders_in(path: str) -> dict[str, str]:
-    """Name → value, as it stands there, of the folders `column=value` of a file's path; the innermost of a name.
+    """Name → value, as written, of the folders `column=value` in a file's path; for equal names the innermost.
 
     >>> folders_in("out/country=de/day=2026-01-02/part-0.jsonl")
     {'country': 'de', 'day': '2026-01-02'}
@@ -43,7 +43,7 @@ def folders_in(path: str) -> dict[str, str]:
 
 
 def folder_values(path: str, fields: Sequence[Field]) -> dict[str, Any]:
-    """What the folders `column=value` of a file's path say, the innermost of a name. Raises MisfitError, with a sentence, where a column
+    """The typed values of the folders `column=value` in a file's path, for equal names the innermost. Raises MisfitError if a column
     has no folder, or its value does not fit."""
     found = folders_in(path)
     return {field.name: _value(field, found.get(field.name), path) for field in fields}
@@ -51,7 +51,7 @@ def folder_values(path: str, fields: Sequence[Field]) -> dict[str, Any]:
 
 def _value(field: Field, said: str | None, path: str) -> Any:
     if said is None:
-        raise MisfitError("missing", f'no folder of {path} is named "{field.name}=…"; expected {field}, as `partition_columns` says')
+        raise MisfitError("missing", f'no folder in {path} has a name "{field.name}=…"; `partition_columns` expects {field}')
     text: str | None = unquote(said, errors="strict") if _is_utf8(said) else said
     if text == NULL_FOLDER or (not text and field.type.name != "STRING"):
         text = None
@@ -78,7 +78,8 @@ def _is_utf8(text: str) -> bool:
 
 
 class AddedColumns:
-    """A decoder of `schema`, whose own columns `own` decodes. `taken`: column → a word of METADATA; `folders`: those that folders say."""
+    """A decoder of `schema`, whose own columns `own` decodes. `taken`: column → a word of METADATA; `folders`: columns from folder
+    names."""
 
     structs = None
 
@@ -91,13 +92,13 @@ class AddedColumns:
         self._at_end = schema.names[: len(own.schema.names)] == own.schema.names
 
     def over(self, own: Decoder) -> AddedColumns:
-        """The same with another decoder of the own columns."""
+        """Return a copy with another decoder of the own columns."""
         other = copy(self)
         other.own = own
         return other
 
     def placed(self, place: RecordPlace, facts: FileFacts | None, own: Decoder) -> AddedColumns:
-        """For a block of one record that is read without its file: a dead letter's."""
+        """Return a decoder for a block of one record without its file: that of a dead letter."""
         other = self.over(own)
         other._fixed = (place, facts)
         return other
@@ -134,7 +135,7 @@ class AddedColumns:
         return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), found.ordinals, found.bad, found.skipped)
 
     def _values(self, block: Any, ordinals: Sequence[int]) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-        """(column → the value that all records have, column → one a record)"""
+        """(column → the value of all records, column → one value for each record)"""
         place, facts = self._fixed or (None, getattr(block, "facts", None))
         file = block.file if place is None else place.file
         alike: dict[str, Any] = {}
@@ -166,12 +167,12 @@ class AddedColumns:
 
 
 def own_decoder(decoder: Decoder) -> Decoder:
-    """What decodes a record's own columns."""
+    """The decoder of the record's own columns."""
     return decoder.own if isinstance(decoder, AddedColumns) else decoder
 
 
 def _numbers(block: Any, word: str, ordinals: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """`line`, `offset` or `row` of the records; None where it cannot be known."""
+    """`line`, `offset` or `row` of the records; None if it is not known."""
     if isinstance(block, LineBlock):
         if word == "row":
             return None

@@ -1,7 +1,7 @@
-"""Arrow's columns as columns of a Schema: of whichever type a file has them, where no value changes.
+"""Converts Arrow columns of any type to columns of a Schema, if no value changes.
 
-The rules are those of the parse contract. What a type can never be is told of the column as a whole (`never_fits`); what only some values
-cannot be, by value: null in the result, and marked.
+The rules are those of the parse contract. A type that never fits is an error of the whole column (`never_fits`); single values that do
+not fit are null in the result, and marked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Field, Type
 
     Marks = NDArray[np.bool_]
-    """which values do not fit"""
+    """a mask of the values that do not fit"""
 
 _KINDS = pa.types
 _WIDEST = 38
@@ -29,7 +29,7 @@ _WIDEST = 38
 
 
 def never_fits(found: pa.DataType, asked: Type) -> bool:
-    """True where no value of `found`, null aside, can be one of `asked`; or no object, for a field that it lacks."""
+    """True if no value of `found` except null can be a value of `asked`, or no object because a field is missing."""
     if _KINDS.is_null(found):
         return False
     if _KINDS.is_dictionary(found):
@@ -127,7 +127,7 @@ def _list(column: pa.Array, asked: Type, form: pa.DataType, *, truncate: bool) -
         lengths, first, last = np.diff(offsets), offsets[0], offsets[-1]
         parts = [column.values] if asked.name == "ARRAY" else [column.keys, column.items]
         parts = [part.slice(first, last - first) for part in parts]
-        if lengths[null].any():  # what stands behind a null is none of its
+        if lengths[null].any():  # the values behind a null do not belong to it
             there = pa.array(np.repeat(~null, lengths))
             parts = [part.filter(there) for part in parts]
     lengths = np.where(null, 0, lengths)
@@ -171,7 +171,7 @@ def _without(made: pa.Array, unfit: Marks) -> tuple[pa.Array, Marks | None]:
 
 
 def _whole_as_real(column: pa.Array, form: pa.DataType) -> tuple[pa.Array, Marks | None]:
-    """The cast refuses all beyond 2^53 (2^24), also those that a float keeps."""
+    """The cast rejects all numbers beyond 2^53 (2^24), even those that a float represents exactly."""
     made = column.cast(form, safe=False)
     unfit = np.zeros(len(column), np.bool_)
     limit = EXACT if _KINDS.is_float64(form) else 2**24

@@ -1,6 +1,6 @@
-"""Values that are one Avro record each: decoded by their writer's schema, then taken into the declared columns.
+"""Decodes values that are one Avro record each with their writer's schema, then converts them to the declared columns.
 
-Which schema that is, is one and the same for bare values; in the wire format of schema registries a value begins with a byte 0 and the
+Bare values all have the same schema. In the wire format of schema registries a value begins with a byte 0 and the
 schema's id in four bytes, and a `Lookup` knows the schemas. fastavro takes the bytes apart, one value at a time; columns are made of all
 values of a schema in one go, and record by record only where one of them does not fit.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _PREFIX_BYTES = 5
 _KNOWN = 10_000
-"""prefixes of values that a decoder remembers at most: garbage has a new one each time"""
+"""maximum number of value prefixes that a decoder caches: invalid values have a new one each time"""
 
 
 class UnknownSchemaError(LookupError):
-    """No schema has that id, or none that decodes a record; says so in words."""
+    """No schema has that id, or the schema cannot decode a record; the text gives the reason."""
 
 
 class Lookup(Protocol):
@@ -44,9 +44,9 @@ class Lookup(Protocol):
 
 
 class AvroDecoder:
-    """Decodes values, each by itself. `writer` is the schema of all, or who knows the schema of each (wire format).
+    """Decodes values, each by itself. `writer` is the schema of all values, or the Lookup of each value's schema (wire format).
 
-    Raises ValueError for a writer's schema of bare values by which no record can ever fit the columns.
+    Raises ValueError if no record of the writer's schema of bare values can fit the columns.
     """
 
     def __init__(self, schema: Schema, writer: WriterSchema | Lookup, *, truncate: bool = False) -> None:
@@ -64,7 +64,7 @@ class AvroDecoder:
         self._read = fastavro().schemaless_reader
 
     def rows(self, values: Sequence[bytes | None]) -> DecodedRows:
-        """One dict a record; values that are None are skipped, ordinals are the values' indexes."""
+        """One dict for each record; values that are None are skipped, ordinals are the indexes of values."""
         found = self.columns(values)
         rows = batch_to_rows(found.batch) if self.schema.fields else [{} for _ in found.ordinals]
         return DecodedRows(rows, found.ordinals, found.bad, found.skipped)
@@ -116,7 +116,7 @@ class AvroDecoder:
         return list(groups.values())
 
     def _form_of(self, prefix: bytes) -> AvroForm | Bad:
-        """The form of values that begin so, or what each of them is."""
+        """The form of values with this prefix, or the fault of each of them."""
         assert self._lookup is not None
         if len(self._forms) >= _KNOWN:
             self._forms.clear()
@@ -139,7 +139,7 @@ class AvroDecoder:
             try:
                 _, told = read_record(body, form.writer)
             except Exception:  # another mistake behind this one, or the key of a map
-                told = f"a text: byte {error.start} of it is not UTF-8: {error.reason}"
+                told = f"a text: its byte {error.start} is not UTF-8: {error.reason}"
             return Bad(ordinal, "invalid-utf8", told)
         if isinstance(error, EOFError) or str(error) == "string index out of range":
             return Bad(ordinal, "truncated", "not one Avro record: the value ends too early; was it written by another schema?")
@@ -148,7 +148,7 @@ class AvroDecoder:
 
 
 def read_record(body: BytesIO, writer: WriterSchema) -> tuple[Any, str]:
-    """The next record, and what is wrong where one of its texts is no UTF-8. Raises what fastavro raises."""
+    """The next record, and the fault if one of its texts is not UTF-8. Raises the errors of fastavro."""
     read, options, at = fastavro().schemaless_reader, _options(writer), body.tell()
     try:
         return read(body, writer.parsed, None, **options), ""
@@ -159,12 +159,12 @@ def read_record(body: BytesIO, writer: WriterSchema) -> tuple[Any, str]:
 
 
 def _options(writer: WriterSchema) -> dict[str, bool]:
-    """Of fastavro: (name, value) where a union has several types with names."""
+    """Option of fastavro: return (name, value) if a union has several named types."""
     return {"return_named_type": True, "return_named_type_override": True} if writer.mixed else {}
 
 
 def _unclean(value: Any) -> str:
-    """Where a text that was no UTF-8 stands: `.a.b[0]`; empty where there is none."""
+    """The path of a text that is not UTF-8: `.a.b[0]`; empty if there is none."""
     match value:
         case str() if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
             return "."
@@ -193,7 +193,7 @@ class AvroForm:
         self._takes = [_taker(field, each, form.type, truncate=truncate) for (field, each), form in zip(fits, self._arrow, strict=True)]
         never = next((each.never for _, each in fits if each.never is not None), None)
         self.never = None if never is None else misfit_message(schema, "".join(never.path), never.found)
-        """what every record is wrong in that has a value there"""
+        """the columns in which every record with a value has a fault"""
 
     def batch(self, records: list[Any], ordinals: list[int], bad: list[Bad]) -> tuple[pa.RecordBatch, list[int]]:
         """The records that fit, and their ordinals; the others go to `bad`."""

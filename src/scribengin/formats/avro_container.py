@@ -1,7 +1,7 @@
 """Avro's object container files: a header with the writer's schema, then blocks of records, each ended by the file's sync marker.
 
-fastavro takes records and the header apart. The frame around them is walked here, so that a block that is broken costs only what stands in
-it, and every record knows its number.
+fastavro decodes records and the header. The block structure is read here, so that a damaged block loses only its own
+records, and every record has its number.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _HEADER = {
 }
 _LENGTHS = {"type": "record", "name": "Lengths", "fields": [{"name": "count", "type": "long"}, {"name": "size", "type": "long"}]}
 _LENGTHS_BYTES = 20
-"""two numbers of 64 bits take no more"""
+"""maximum length of two 64-bit numbers, in bytes"""
 _BLOCK_BYTES = 256 * 2**20
-"""of a block once it is decompressed: more is taken for a mistake"""
+"""maximum size of a decompressed block, in bytes: a larger one counts as damaged"""
 _RECORDS = 16_384
-"""records that are handed on together"""
+"""number of records that are passed on together"""
 
 
 class ContainerError(ValueError):
-    """The file cannot be read from here on. `reason` is that of a dead letter, or empty where it is not the data's fault."""
+    """The file cannot be read from here on. `reason` is that of a dead letter, or empty if the data are not the cause."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class ContainerError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What a file's header says. `begin` is the byte behind it, where the first block stands."""
+    """The content of a file's header. `begin` is the byte after it, where the first block begins."""
 
     writer: WriterSchema
     codec: str
@@ -82,7 +82,7 @@ class AvroBlock:
     first_row: int
     rows_before: Callable[[], int]
     unclean: dict[int, Bad] = field(default_factory=dict)
-    """ordinal → what became of a record with a text that is no UTF-8"""
+    """ordinal → the fault of a record with a text that is not UTF-8"""
     facts: FileFacts | None = None
 
     def place(self, ordinal: int) -> RecordPlace:
@@ -131,19 +131,19 @@ class AvroFileDecoder:
 
 
 def read_header(file: IO[bytes]) -> Container:
-    """Of the whole file. Raises ContainerError, and AvroSchemaError for a schema by which nothing can be decoded."""
+    """Read the header. Raises ContainerError, and AvroSchemaError for a schema that cannot be used."""
     file.seek(0)
     try:
         header = fastavro().schemaless_reader(file, _HEADER, None)
     except (EOFError, IndexError):
-        raise ContainerError("truncated", "the file ends in its header: it is no whole Avro file") from None
+        raise ContainerError("truncated", "the file ends inside its header: it is not a complete Avro file") from None
     except UnicodeDecodeError:
         header = {"magic": b""}
     if header["magic"] != _MAGIC:
-        raise ContainerError("corrupt", "the file does not begin as an Avro file does")
+        raise ContainerError("corrupt", "the file does not begin with the Avro file signature")
     codec = header["meta"].get("avro.codec", b"null").decode("ascii", "replace") or "null"
     if codec not in CODECS:
-        raise ContainerError("", f"is compressed by {codec}; known are {', '.join(CODECS)}")
+        raise ContainerError("", f"is compressed with {codec}; supported codecs are {', '.join(CODECS)}")
     text = header["meta"].get("avro.schema", b"").decode("utf-8", "replace")
     return Container(parse_writer(text), codec, header["sync"], file.tell())
 
@@ -158,15 +158,17 @@ def block_lengths(file: IO[bytes], container: Container, start: int, size: int) 
         try:
             lengths = read(head, _LENGTHS, None)
         except (EOFError, IndexError):
-            raise ContainerError("truncated", f"the file ends in a block, which begins at its byte {start}") from None
+            raise ContainerError("truncated", f"the file ends inside the block that begins at byte {start}") from None
         end = start + head.tell() + lengths["size"] + _SYNC_BYTES
         if lengths["size"] < 0 or lengths["count"] < 0:
-            raise ContainerError("corrupt", f"at byte {start} no block begins; nothing behind it is read")
+            raise ContainerError("corrupt", f"byte {start} is not the start of a block; the rest of the file is not read")
         if end > size:
-            raise ContainerError("truncated", f"the file ends in a block, which begins at its byte {start} and should end at {end}")
+            raise ContainerError("truncated", f"the file ends inside the block that begins at byte {start} and should end at {end}")
         file.seek(end - _SYNC_BYTES)
         if file.read(_SYNC_BYTES) != container.sync:
-            raise ContainerError("corrupt", f"the block at byte {start} does not end as blocks of this file do; nothing behind it is read")
+            raise ContainerError(
+                "corrupt", f"the block at byte {start} does not end with the sync marker of this file; the rest of the file is not read"
+            )
         yield start, lengths["count"], end
         start = end
 
@@ -238,7 +240,7 @@ def _decompressed(data: bytes, codec: str) -> bytes:
     if codec == "snappy":
         plain = _snappy(data[:-4])
         if crc32(plain) != int.from_bytes(data[-4:], "big"):
-            raise ValueError("its checksum is another one")
+            raise ValueError("its checksum does not match")
         return plain
     if codec == "zstandard":
         from scribengin.core.zstd import ZstdDecompressor

@@ -1,6 +1,6 @@
-"""Rows as Avro messages, plain or in the wire format of schema registries, and the Avro schema that columns ask for.
+"""Encodes rows as Avro messages, plain or in the wire format of schema registries, and derives the Avro schema of columns.
 
-Each value is written as the writer's schema says, or refused: no time loses digits, no number its size.
+Each value is written by the writer's schema, or rejected: no digit of a time or number is lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Field, Schema, Type
 
     Change = Callable[[Any], Any]
-    """from a column's value to the one that fastavro writes; raises MisfitError"""
+    """converts a column's value to the value for fastavro; raises MisfitError"""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _SIMPLE = {
@@ -60,7 +60,7 @@ def derive_schema(schema: Schema, name: str = "Record") -> str:
 def _record(fields: tuple[Field, ...], name: str) -> dict[str, Any]:
     for each in (name, *(field.name for field in fields)):
         if not _NAME.match(each):
-            raise ValueError(f'Avro allows no name like "{each}": letters of ASCII, digits and _ only')
+            raise ValueError(f'"{each}" is not a valid Avro name: only ASCII letters, digits and _ are allowed')
     return {"type": "record", "name": name, "fields": [_field(field, f"{name}_{field.name}") for field in fields]}
 
 
@@ -81,7 +81,7 @@ def _type(type_: Type, name: str) -> Any:
             return {"type": "array", "items": ["null", _type(type_.parts[0], name)]}
         case "MAP":
             if type_.parts[0].name != "STRING":
-                raise ValueError(f"Avro has only texts as the keys of a map; expected {type_}")
+                raise ValueError(f"Avro allows only texts as keys of a map; found {type_}")
             return {"type": "map", "values": ["null", _type(type_.parts[1], name)]}
         case "STRUCT":
             return _record(type_.fields, name)
@@ -92,7 +92,7 @@ class UnfitError(UnwritableError):
     """A value that its type in the Avro schema cannot hold; `reason` as in dead letters."""
 
     def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message, remedy="change the Avro schema, or the rows before")
+        super().__init__(message, remedy="change the Avro schema, or convert the rows in a step before")
         self.reason = reason
 
 
@@ -111,7 +111,7 @@ class AvroMessages:
         self._write = fastavro().schemaless_writer
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
-        """One message a row, in order. Raises UnfitError, which names the column, for a value that its type in Avro cannot hold."""
+        """One message for each row, in order. Raises UnfitError, which names the column, for a value that its type in Avro cannot hold."""
         columns = []
         for field, change in zip(self._schema.fields, self._changes, strict=True):
             column = batch.column(field.name)
@@ -120,7 +120,7 @@ class AvroMessages:
             except MisfitError as misfit:
                 where = "".join((f".{field.name}", *misfit.path)).lstrip(".")
                 raise UnfitError(
-                    misfit.reason, f'column "{where}" has {misfit.found}, which its type in the Avro schema cannot hold'
+                    misfit.reason, f'column "{where}" has {misfit.found}; it does not fit its type in the Avro schema'
                 ) from None
         names = self._schema.names
         out, write, parsed, prefix = BytesIO(), self._write, self._parsed, self._prefix
@@ -133,13 +133,13 @@ class AvroMessages:
         return [whole[start:end] for start, end in pairwise(ends)]
 
     def encode_fitting(self, batch: pa.RecordBatch) -> tuple[list[bytes | None], list[Bad]]:
-        """One message a row, None for those that do not fit, and what is wrong with these."""
+        """One message for each row, None for rows that do not fit, and the faults of these rows."""
         try:
             return [*self.encode(batch)], []
         except UnfitError as error:
             if batch.num_rows == 1:
                 return [None], [Bad(0, error.reason, error.message)]
-        # few rows of many: halves tell them in some twenty tries
+        # few of many rows do not fit: bisection finds them in some twenty tries
         half = batch.num_rows // 2
         first, unfit = self.encode_fitting(batch.slice(0, half))
         second, more = self.encode_fitting(batch.slice(half))
@@ -159,17 +159,17 @@ def _fields(writer: WriterSchema, node: Any, fields: tuple[Field, ...], *, top: 
     given = {field["name"]: field["type"] for field in node["fields"]}
     for name, type_ in given.items():
         if name not in {field.name for field in fields} and "null" not in (type_ if isinstance(type_, list) else [type_]):
-            raise ValueError(f'the Avro schema has the field "{name}", which is not nullable and no column')
+            raise ValueError(f'the Avro schema has the field "{name}", which is not nullable, but no column has that name')
     changes = []
     for field in fields:
         if field.name not in given:
-            raise ValueError(f'the Avro schema has no field for the column "{field.name}"; it has {", ".join(given)}')
+            raise ValueError(f'the Avro schema has no field for the column "{field.name}"; its fields are {", ".join(given)}')
         changes.append(_or_null(writer, given[field.name], field.type, f'the column "{field.name}"', top=top))
     return changes
 
 
 def _or_null(writer: WriterSchema, node: Any, type_: Type, where: str, *, top: bool = False) -> Change | None:
-    """What changes a value, None included; None where all go as they are."""
+    """The conversion of a value, None included; None if values stay unchanged."""
     node = writer.resolved(node)
     nullable = isinstance(node, list) and len(branches(node)) < len(node)
     types = branches(node)
@@ -213,7 +213,7 @@ def _change(writer: WriterSchema, node: Any, type_: Type, where: str, *, top: bo
             return _entries(_or_null(writer, node["values"], type_.parts[1], f"a value of {where}"))
         case "STRUCT", "record":
             return _struct(type_.fields, _fields(writer, node, type_.fields))
-    raise ValueError(f"{where} is {type_}; in the Avro schema it is {kind}, which that does not fit")
+    raise ValueError(f"{where} is {type_}, which does not fit {kind} in the Avro schema")
 
 
 def _fitting(bits: int) -> Callable[[int], int]:
@@ -249,7 +249,7 @@ def _scaled(per_second: int) -> Callable[[int], int]:
     def convert(micros: int) -> int:
         value, rest = divmod(micros * per_second, 1_000_000)
         if rest:
-            raise MisfitError("out-of-range", f"{micros} microseconds since 1970, no whole number of milliseconds")
+            raise MisfitError("out-of-range", f"{micros} microseconds since 1970, which is not a whole number of milliseconds")
         if not -(1 << 63) <= value < 1 << 63:
             raise MisfitError("out-of-range", f"{micros} microseconds since 1970")
         return value

@@ -1,4 +1,4 @@
-"""A writer's Avro schema: read, made safe to decode by, and walked.
+"""Reads a writer's Avro schema, makes it safe for decoding, and traverses it.
 
 fastavro decodes by a copy without logical types, so that each value comes as Avro stores it: turning it into the column's type, and
 telling which field did not fit, is ours (`avro_types`). What a writer says of defaults, aliases and documentation is left out: decoding
@@ -39,7 +39,7 @@ NAMED = frozenset({"record", "enum", "fixed", "error"})
 
 
 class AvroSchemaError(ValueError):
-    """No Avro schema, or none that values can be decoded by; says why."""
+    """An invalid Avro schema, or one that cannot be used for decoding; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class WriterSchema:
     names: Mapping[str, Any]
     """full name → the definition, as in `root`"""
     mixed: bool = False
-    """True where a union has several types with names: only fastavro can tell then which one a value is of"""
+    """True if a union has several named types: then only fastavro knows the type of a value"""
 
     def resolved(self, node: Any) -> Any:
-        """The definition behind a name; `node` where it is none."""
+        """The definition of a name; `node` itself if it is not a name."""
         if isinstance(node, dict) and isinstance(node["type"], str):
             return self.names.get(node["type"], node)
         return self.names.get(node, node) if isinstance(node, str) else node
@@ -76,12 +76,12 @@ class WriterSchema:
 
 
 def fastavro() -> Any:
-    """The module. Raises EnvironmentFault where it is not installed."""
+    """Import the module. Raises EnvironmentFault if it is not installed."""
     try:
         return import_module("fastavro")
     except ImportError as error:
         raise EnvironmentFault(
-            f"format: avro needs the package fastavro: {error}", remedy="install it: pip install 'scribengin[avro]'", code="avro-missing"
+            f"format: avro needs the package fastavro: {error}", remedy="run: pip install 'scribengin[avro]'", code="avro-missing"
         ) from error
 
 
@@ -89,8 +89,8 @@ def fastavro() -> Any:
 def parse_writer(text: str, references: tuple[str, ...] = ()) -> WriterSchema:
     """The schema in `text`; `references` are schemas that it names and that are not in it, each behind those that it needs itself.
 
-    Raises AvroSchemaError for what is no schema of a record, and for the two kinds by which a few bytes could end the process: types
-    that hold themselves (fastavro follows them on the native stack) and arrays of values that take no bytes.
+    Raises AvroSchemaError if it is not the schema of a record, and for two kinds with which a few bytes could crash the process: recursive
+    types (fastavro follows them on the native stack) and arrays of values of zero bytes.
     """
     if text.strip().isidentifier():
         text = json.dumps(text.strip())  # `string` without quotes, as some registries store it
@@ -119,7 +119,7 @@ def read_schema_file(path: Path) -> str:
     except OSError as error:
         raise AvroSchemaError(f"{path} cannot be read: {error.strerror or error}") from error
     except Exception as error:  # json, fastavro and what it does not foresee (a TypeError for a number)
-        raise AvroSchemaError(f"{path} is no Avro schema: {error}") from error
+        raise AvroSchemaError(f"{path} is not a valid Avro schema: {error}") from error
     text = json.dumps(loaded)
     try:
         parse_writer(text)
@@ -129,7 +129,7 @@ def read_schema_file(path: Path) -> str:
 
 
 def branches(node: Any) -> Sequence[Any]:
-    """Of a union its types without null, of anything else itself."""
+    """For a union its types without null, for another node the node itself."""
     return [each for each in node if each not in ("null", {"type": "null"})] if isinstance(node, list) else [node]
 
 
@@ -139,7 +139,7 @@ def _parsed(given: list[Any], names: dict[str, Any]) -> Any:
         for each in given:
             parsed = parse(each, named_schemas=names)
     except Exception as error:  # its own classes, and TypeError and KeyError for what it does not foresee
-        raise AvroSchemaError(f"it is no Avro schema: {error}") from None
+        raise AvroSchemaError(f"it is not a valid Avro schema: {error}") from None
     return parsed
 
 
@@ -159,18 +159,18 @@ def _only(node: Any, keys: frozenset[str]) -> Any:
 
 
 def _check(schema: WriterSchema, node: Any, above: tuple[str, ...]) -> bool:
-    """Raise AvroSchemaError for a type that holds itself, or an array of nothing. `above` are the names on the way to `node`.
+    """Raise AvroSchemaError for a recursive type, or an array of zero-byte values. `above` are the names on the path to `node`.
 
-    True where there is a union of several types with names.
+    Return True if there is a union of several named types.
     """
     node = schema.resolved(node)
     if isinstance(node, dict) and node["type"] in NAMED:
         if node["name"] in above:
-            raise AvroSchemaError(f"its type {node['name']} holds itself; values nested without a bound cannot be columns")
+            raise AvroSchemaError(f"its type {node['name']} is recursive; recursive types cannot be columns")
         above = (*above, node["name"])
     mixed = [_check(schema, part, above) for part in _parts(node)]
     if isinstance(node, dict) and node["type"] == "array" and not _takes_bytes(schema, node["items"]):
-        raise AvroSchemaError("it has an array of values that take no bytes; a few bytes could ask for all memory")
+        raise AvroSchemaError("it has an array of values of zero bytes; a few bytes of data could fill all memory")
     if isinstance(node, list):
         resolved = [schema.resolved(each) for each in node]
         mixed.append(sum(isinstance(each, dict) and each["type"] in NAMED for each in resolved) > 1)

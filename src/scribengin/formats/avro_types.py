@@ -1,7 +1,7 @@
-"""From a writer's Avro type to a column's type: which values fit, and what becomes of them.
+"""Converts values of a writer's Avro type to a column's type: which values fit, and their conversion.
 
-As strict as the contract for JSON: no number is read as a text or a time, no float as a whole number, and what does not fit says where.
-Only the sizes of numbers may differ, where each value stays what it is; and a FLOAT is rounded to its 32 bits.
+As strict as the contract for JSON: no number is read as a text or a time, no float as a whole number, and misfits name their path.
+Only the sizes of numbers may differ if no value changes; and a FLOAT is rounded to its 32 bits.
 """
 
 from __future__ import annotations
@@ -82,16 +82,16 @@ _PYTHON = {
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What becomes of the values of one type in a column of another."""
+    """The conversion of values of one type for a column of another."""
 
     one: Callable[[Any], Any]
     """a value, never None, as the contract has it in Python; raises MisfitError"""
     plain: bool = False
-    """True where Arrow takes the values as they are, and refuses what does not fit"""
+    """True if Arrow accepts the values unchanged and rejects values that do not fit"""
     kind: str = ""
     """`date` or a timestamp's kind, where Arrow takes all values of a column in one go"""
     never: MisfitError | None = None
-    """set where no value fits"""
+    """set if no value fits"""
 
 
 def fit(schema: WriterSchema, node: Any, asked: Type, *, truncate: bool = False) -> Fit:
@@ -203,7 +203,7 @@ def _instant(per_second: int, *, truncate: bool) -> Callable[[int], dt.datetime]
     def convert(value: int) -> dt.datetime:
         micros, rest = divmod(value * 1_000_000, per_second)
         if rest and not truncate:
-            raise MisfitError("out-of-range", f"{value} nanoseconds since 1970, which is no whole number of microseconds ({TRUNCATE})")
+            raise MisfitError("out-of-range", f"{value} nanoseconds since 1970, which is not a whole number of microseconds ({TRUNCATE})")
         try:
             return _EPOCH + dt.timedelta(microseconds=micros)
         except OverflowError:
@@ -275,7 +275,7 @@ def _fit_union(schema: WriterSchema, found: Sequence[Any], asked: Type, *, trunc
         if {other, kind} in _SIZES:
             by_type[python] = (kind, each) if kind in ("long", "double") else (other, known)
         elif other and not (each.plain and known.plain) and (each.never is None or known.never is None):
-            return _never(f"a value that is {other} or {kind}, which cannot be told apart")
+            return _never(f"a value that is {other} or {kind}, which cannot be distinguished")
         else:
             by_type[python] = (kind, each)
     if all(each.never is not None for each in fits):

@@ -24,7 +24,7 @@ _PART_BYTES = 64 * 1024
 
 
 def parts(data: bytes | memoryview, further: int = 0) -> Iterator[NDArray[np.uint8]]:
-    """The bytes as arrays of up to 64 KiB, each with the `further` bytes behind it; none where there are no more than `further`.
+    """The bytes as arrays of up to 64 KiB, each with the `further` bytes behind it; none if there are no more than `further` bytes.
 
     What NumPy makes of a larger array takes memory from the system, and gives it back, at every call: that costs more than the call.
     """
@@ -42,7 +42,7 @@ def count_lines(data: bytes | memoryview, mark: bytes = b"\n") -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What is known of a file beside its bytes, as it was when it was taken: its time in microseconds since 1970, and its size in bytes."""
+    """The metadata of a file at the time it was assigned: its time in microseconds since 1970, and its size in bytes."""
 
     time_us: int
     size: int
@@ -67,11 +67,11 @@ class LineBlock:
     _lines: list[bytes] | None = None
     _length: int = -1
     _begins: list[int] | None = None
-    """where each line begins in `data`, once one was asked for"""
+    """the start of each line in `data`, computed on first use"""
     facts: FileFacts | None = None
 
     def lines(self) -> list[bytes]:
-        r"""The lines without what ends them; a `\r` before a `\n` stays where it is no part of that."""
+        r"""The lines without their ends; a `\r` before a `\n` stays where it is no part of that."""
         if self._lines is None:
             self._lines = self.data.split(self.end.mark)
             if not self._lines[-1]:
@@ -88,7 +88,7 @@ class LineBlock:
         return RecordPlace(self.file, line=line, offset=self.offset + self._begins[ordinal])
 
     def offsets(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As `place`, of many."""
+        """As `place`, for many records."""
         if self._lines is None and type(self) is LineBlock and self.end.mark == b"\n":
             begins = np.append(0, np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n")) + 1)
         else:
@@ -98,7 +98,7 @@ class LineBlock:
         return begins[ordinals] + self.offset
 
     def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """As `place`, of many; None where they cannot be known."""
+        """As `place`, for many records; None if they are not known."""
         first = self.place(0).line if len(ordinals) else 0
         return None if first is None else ordinals + first
 
@@ -107,12 +107,12 @@ class LineBlock:
         return self.end.stripped(self.lines()[ordinal])
 
     def has_lines(self, number: int) -> None:
-        """Who has seen each line says how many there are: they need not be counted."""
+        """Set the number of lines, if the caller knows it, so that they need not be counted."""
         self._length = number
 
     @property
     def known_lines(self) -> int | None:
-        """How many lines, where that was said or counted."""
+        """The number of lines, if it was set or counted."""
         return None if self._length < 0 else self._length
 
     def __len__(self) -> int:
@@ -140,33 +140,33 @@ class DamageBlock:
     facts: FileFacts | None = None
 
     def place(self, ordinal: int) -> RecordPlace:  # noqa: ARG002 (there is one record)
-        """Where the damage begins."""
+        """The place where the damage begins."""
         if self.line is None and self.find_line is not None:
             self.line, self.find_line = self.find_line(self.offset), None
         return RecordPlace(self.file, line=self.line, offset=self.offset)
 
     def payload(self, ordinal: int) -> bytes:  # noqa: ARG002 (there is one record)
-        """What could be read of it."""
+        """The part that could be read."""
         return self.head
 
     def __len__(self) -> int:
-        """One record."""
+        """1: the damage counts as one record."""
         return 1
 
     def bad(self) -> list[Bad]:
-        """The record as what it is."""
+        """The Bad for the record."""
         return [Bad(0, self.reason, self.message)]
 
 
 @dataclass(slots=True)
 class ArrowBlock:
-    """Rows that had types from the start: Parquet, `sequence`. `first_row` counts from 0 within the file."""
+    """Rows of typed sources: Parquet, `sequence`. `first_row` counts from 0 within the file."""
 
     file: str
     batch: pa.RecordBatch
     first_row: int = 0
     columns: tuple[tuple[str, str], ...] | None = None
-    """of a file: all that it has, with their types; one and the same value for all of its blocks"""
+    """all columns of the file with their types; the same object for all of its blocks"""
     unfit: Mapping[str, int] = field(default_factory=dict)
     """column → values that did not fit, and are null in `batch`"""
     facts: FileFacts | None = None

@@ -1,4 +1,4 @@
-"""Which formats there are: the decoder and the encoder of a format's name."""
+"""The formats: the decoder and the encoder for each name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARQUET_COMPRESSIONS = ("none", "gzip", "zstd", "snappy")
 
 
 def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Decoder:
-    """A fresh decoder. `options` are the source's. Raises ValueError for a column that the format cannot hold."""
+    """A fresh decoder. `options` are the source's. Raises ValueError for a column that the format cannot represent."""
     truncate = options.get("time") == "truncate"
     match format:
         case "json":
@@ -44,13 +44,13 @@ def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Deco
 
 
 def encoder_for(format: str, *, compression: str = "auto", options: Mapping[str, Any] | None = None) -> EncoderFactory:
-    """What makes encoders; picklable. `auto` is none for text formats and zstd for Parquet. Raises ValueError for a compression
-    that the format does not know."""
+    """Return a factory of encoders; picklable. `auto` is none for text formats and zstd for Parquet. Raises ValueError for a compression
+    that the format does not support."""
     allowed = PARQUET_COMPRESSIONS if format == "parquet" else TEXT_COMPRESSIONS
     if compression == "auto":
         compression = "zstd" if format == "parquet" else "none"
     if compression not in allowed:
-        raise ValueError(f"{format} knows no compression {compression!r}; it knows {', '.join(allowed)}")
+        raise ValueError(f"{format} does not support compression {compression!r}; it supports {', '.join(allowed)}")
     return _Factory(format, compression, dict(options or {}))
 
 

@@ -1,8 +1,8 @@
-"""What sources hand to decoders, what decoders hand on, and what encoders take.
+"""The interfaces between sources, decoders and encoders.
 
-The way of the data: a source stream yields *blocks* (some MiB each). A block is either text (`LineBlock`: whole records, still
+The data flow: a source stream yields *blocks* (some MiB each). A block is either text (`LineBlock`: whole records, still
 undecoded) or Arrow (`ArrowBlock`: the file's format had types of its own). A decoder turns a block into rows (dicts, for
-record functions) or into one Arrow batch (for SQL and batch functions), and gathers the records that it could not read.
+record functions) or into one Arrow batch (for SQL and batch functions), and collects the records that it could not read.
 Nothing is ever silently null: a record is decoded by the contract of docs/flow-file.md, or it is in `bad`.
 
 An *ordinal* is a record's index in its block, from 0. It survives every step, so that a dead letter can name its place.
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """Where a record stood: `line` counts from 1 (text), `row` from 0 (Parquet, sequence), `offset` is in bytes of the
-    decompressed content. None where it cannot be known."""
+    """The place of a record: `line` counts from 1 (text), `row` from 0 (Parquet, sequence), `offset` is in bytes of the
+    decompressed content. None if it is not known."""
 
     file: str
     line: int | None = None
@@ -36,7 +36,8 @@ class RecordPlace:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A record that could not be decoded. `reason` is a stable word (see docs), `message` names field, found and wanted."""
+    """A record that could not be decoded. `reason` is a stable word (see docs), `message` names the field, the found and the expected
+    value."""
 
     ordinal: int
     reason: str
@@ -47,7 +48,7 @@ class Block(Protocol):
     """Some records of one file in their order."""
 
     def place(self, ordinal: int) -> RecordPlace:
-        """Where that record stood."""
+        """The place of that record."""
 
     def payload(self, ordinal: int) -> bytes:
         """The record's own bytes (text), or its row as JSON (Arrow)."""
@@ -58,8 +59,8 @@ class Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What a block was handed over by: which unit of which Batch of which lineage of the feeding Query, how many rows, and the digest of
-    their ids. `unit` is -1 where the pack does not say it."""
+    """The origin of a block of a channel: task output, Batch and lineage of the writing Query, number of rows, and the digest of
+    their ids. `unit` is -1 if the pack does not contain it."""
 
     lineage: str
     batch: int
@@ -69,11 +70,11 @@ class Handed:
 
 
 class TracedBlock(Block, Protocol):
-    """A block whose records have first coordinates of their own, from before they came here."""
+    """A block whose records keep the coordinates from their first source, because it comes from a channel."""
 
     @property
     def handed(self) -> Handed | None:
-        """By what it came; None of what is no whole pack."""
+        """The origin of the block; None for bytes that are not a whole pack."""
 
     def origins(self, ordinals: Sequence[int]) -> Origins:
         """Those of the records with these ordinals."""
@@ -111,42 +112,42 @@ class Structs:
 
 
 class Decoder(Protocol):
-    """Built once per task from a Schema; may be used for any number of blocks, by one thread."""
+    """Decodes blocks. Built once per task from a Schema; may be used for any number of blocks, by one thread."""
 
     schema: Schema
 
     def rows(self, block: Block) -> DecodedRows:
-        """Decode for record functions. Never raises for what the data hold."""
+        """Decode for record functions. Never raises because of the data."""
 
     def columns(self, block: Block) -> DecodedColumns:
-        """Decode for SQL and batch functions. Never raises for what the data hold."""
+        """Decode for SQL and batch functions. Never raises because of the data."""
 
 
 class StructDecoder(Decoder, Protocol):
-    """What a decoder may have besides: the same records as Structs, for functions that only look at columns."""
+    """An optional ability of a decoder: the same records as Structs, for functions that only read columns."""
 
     structs: Callable[[Block], Structs] | None
-    """Never raises for what the data hold. None where this schema has no such form."""
+    """Never raises because of the data. None if this schema has no such form."""
 
 
 class ValueDecoder(Protocol):
-    """What a `parse` step needs of a decoder; those of the text formats have it."""
+    """The ability of a decoder that a `parse` step needs; decoders of text formats have it."""
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> DecodedRows:
-        """One record a value; the ordinals are the values' indexes. Never raises for what the values hold."""
+        """One record for each value; the ordinals are the values' indexes. Never raises because of the values."""
 
 
 class Encoder(Protocol):
     """Writes Arrow batches of one schema to one open file; `close` ends the file's format, not the file."""
 
     suffix: str
-    """what ends the file's name, compression included: `.parquet`, `.jsonl.gz`"""
+    """the suffix of the file's name, compression included: `.parquet`, `.jsonl.gz`"""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows. Raises OSError."""
 
     def close(self) -> None:
-        """Write what ends the format (a footer, the last block). The caller flushes and syncs the file."""
+        """Write the end of the format (a footer, the last block). The caller flushes and syncs the file."""
 
 
 class EncoderFactory(Protocol):
@@ -157,5 +158,5 @@ class EncoderFactory(Protocol):
 
 
 def is_traced(block: Block) -> TypeGuard[TracedBlock]:
-    """True for a TracedBlock."""
+    """Whether the block is a TracedBlock."""
     return hasattr(block, "origins")

@@ -1,7 +1,7 @@
 """CSV by the parse contract: cells are typed by the schema, as strictly as JSON's values are.
 
-Numbers and truth values are written as in JSON, DATE, TIMESTAMP and BINARY as the text that JSON would hold, arrays, maps and
-structs as JSON. A cell in quotes is never null. Blanks around a number are no part of it.
+Numbers and booleans are written as in JSON, DATE, TIMESTAMP and BINARY as the text of the JSON string, arrays, maps and
+structs as JSON. A cell in quotes is never null. Blanks around a number are ignored.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _Cells = list[str | None]
 
 
 class CsvDecoder:
-    """Decodes `CsvBlock`s. Columns go by the block's header, or by position where it has none."""
+    """Decodes `CsvBlock`s. Columns are matched by the block's header, or by position if it has none."""
 
     def __init__(self, schema: Schema, dialect: Dialect = RFC_4180, *, truncate: bool = False) -> None:
         """`truncate`: what a TIMESTAMP has behind its six decimals is cut off."""
         self.schema = schema
         self.dialect = dialect
-        """how it takes records apart"""
+        """the dialect of the records"""
         self._comment = None if dialect.comment is None else dialect.comment.encode()
         self._columns = [CellColumn(field, truncate=truncate) for field in schema.fields]
         for column in self._columns:
-            in_quotes = "; a cell in quotes that is empty is null with quoted_null: typed"
-            column.if_empty = in_quotes if "" in dialect.nulls else '; an empty cell is null too with "" in the list of null'
+            in_quotes = "; to read an empty cell in quotes as null, set quoted_null: typed"
+            column.if_empty = in_quotes if "" in dialect.nulls else '; to read an empty cell as null, add "" to the list of null'
         self.quick: QuickCsv | None = QuickCsv(schema, self._columns, dialect, truncate=truncate)
-        """reads the blocks that are in order; without it all go the long way, to the same end"""
+        """the fast decoder of regular blocks; without it all blocks use the slow path, with the same result"""
 
     def rows(self, block: Block) -> DecodedRows:
         """Dicts with every column of the schema and no other."""
@@ -110,7 +110,7 @@ class CsvDecoder:
         value = in_utf_8(value, self.dialect.encoding) if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
         record = value.removesuffix(b"\n").removesuffix(b"\r")
         if b"\n" in record and sum(1 for _ in split_records(record + b"\n", self.dialect)) > 1:
-            found.bad.append(Bad(ordinal, "malformed", "the value holds more than one record; one was asked"))
+            found.bad.append(Bad(ordinal, "malformed", "expected one record, found more than one"))
             return
         self._take(found, ordinal, record, width)
 
@@ -142,21 +142,21 @@ class CsvDecoder:
         found.add(ordinal, cells)
 
     def _wrong_quotes(self, text: str) -> str:
-        """With the option that would read it, where one does."""
+        """The message for a bad record, with the option that would read it, if there is one."""
         dialect, quote = self.dialect, self.dialect.quote
-        problem = "a quote stands inside of a cell, or is not closed; a cell with quotes in it is written in quotes, each twice"
+        problem = "a quote is inside a cell, or is not closed; put a cell that contains quotes in quotes, and double each quote"
         if dialect.escape is None and f"\\{quote}" in text:
-            return f'{problem}, or with a backslash before it: escape: "\\\\"'
+            return f'{problem}; if quotes are escaped by a backslash, set escape: "\\\\"'
         if not dialect.trim and split_cells(text, replace(dialect, trim=True)) is not None:
-            return f"{problem}; blanks before and behind quotes are left out with trim: true"
-        return f"{problem}; where quotes mean nothing, as in most files with tabs: quote: none"
+            return f"{problem}; to ignore blanks around quotes, set trim: true"
+        return f"{problem}; if quotes have no special meaning, as in most files with tabs, set quote: none"
 
     def _ragged(self, cells: _Cells, width: int) -> str:
         found = f"found {len(cells)} cells; expected {width}"
         if len(cells) > width and not any(cells[width:]):
-            return f"{found}; those that are too many are empty: extra_cells: empty leaves such out"
+            return f"{found}; the surplus cells are empty: to ignore them, set extra_cells: empty"
         if self.dialect.quote is not None and any(cell is not None and "\n" in cell for cell in cells):
-            return f"{found}; a cell in quotes goes over several lines; where quotes mean nothing: quote: none"
+            return f"{found}; a cell in quotes spans several lines; if quotes have no special meaning, set quote: none"
         return found
 
     def _typed(self, found: _Found, cells: list[_Cells]) -> tuple[list[list[Any]], Sequence[int]]:
@@ -203,7 +203,7 @@ class CellColumn:
         self._type = field.type
         self.nullable = field.nullable
         self.if_empty = ""
-        """what is told besides where the text is empty and does not fit"""
+        """addition to the message if the text is empty and does not fit"""
         self._mend: Callable[[Any], Any] | None = None
         self._number = msgspec.json.Decoder(float)
         self._truncate = truncate
@@ -218,7 +218,7 @@ class CellColumn:
         return texts if self._type.name in EMPTY_IS_A_VALUE else [None if text in nulls else text for text in texts]
 
     def values(self, texts: _Cells) -> list[Any] | None:
-        """The values, or None where any text does not fit."""
+        """The values, or None if any text does not fit."""
         given = [text for text in texts if text is not None]
         if len(given) < len(texts) and not self.nullable:
             return None
@@ -240,7 +240,7 @@ class CellColumn:
         if text is None:
             if self.nullable:
                 return None
-            raise MisfitError("missing", f'column "{self.name}" is null and NOT NULL')
+            raise MisfitError("missing", f'column "{self.name}" is null; expected NOT NULL')
         try:
             value = self._each(text)
             return value if self._mend is None else self._mend(value)

@@ -2,8 +2,8 @@
 parse contract.
 
 Arrow reads more than the contract allows (`0x10`, `007`, `nan`, `TRUE`, text behind a closing quote, a line that ends in `\\r`). So the
-bytes are checked before Arrow sees them, and the texts of a column before or after a kernel takes them; whatever is not sure goes the
-long way: a column by `CellColumn`, a whole block by the decoder of `formats.csv`.
+bytes are checked before Arrow reads them, and the texts of a column before or after a kernel converts them; uncertain data use the
+slow path: a column by `CellColumn`, a whole block by the decoder of `formats.csv`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 _NULL_CHARACTERS = 1000
-"""a longer text for null is for the long way: Arrow bounds it"""
+"""a longer text for null uses the slow path, because Arrow limits its length"""
 _NUMBER = r"^(?:0|-?[1-9][0-9]*|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))$"
 """a number of JSON; without `-0`, which msgspec reads as 0.0"""
 _LONG = r"^-?[0-9]{16,}$"
@@ -46,7 +46,7 @@ _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
 
 class QuickCsv:
-    """Decodes the blocks that it is sure of to what the long way gives, dead letters included."""
+    """Decodes regular blocks with the same result as the slow path, dead letters included."""
 
     def __init__(self, schema: Schema, columns: Sequence[CellColumn], dialect: Dialect, *, truncate: bool = False) -> None:
         """`columns` are the schema's, for the texts that no kernel reads."""
@@ -68,7 +68,7 @@ class QuickCsv:
         )
 
     def decode(self, block: CsvBlock) -> DecodedColumns | None:
-        """The block's records; None where the long way has to decide."""
+        """The block's records; None if the slow path has to decide."""
         names = self._names if block.header is None else block.header
         places = {name: f"c{index}" for index, name in enumerate(names)}
         cells = self._cells(block, len(names), [places[name] for name in self._names if name in places])
@@ -165,7 +165,7 @@ def _has_lines(data: bytes, end: LineEnd) -> bool:
 
 
 def _without(texts: pa.Array, nulls: pa.Array) -> pa.Array:
-    """Null where it is one of these texts."""
+    """Replace these texts by null."""
     return pc.if_else(pc.is_in(texts, nulls), pa.scalar(None, pa.string()), texts)
 
 
@@ -199,7 +199,7 @@ def _by_cells(column: CellColumn, texts: pa.Array, type_: pa.DataType, bad: dict
 
 
 def _kernel(field: Field, *, truncate: bool) -> Callable[[pa.Array], pa.Array | None]:
-    """What makes a column of its texts; it gives None where it is not sure of any of them."""
+    """The conversion of texts to a column; it returns None if any of them is uncertain."""
     name = field.type.name
     if name in INTEGER_BITS:
         type_ = pa.from_numpy_dtype(f"int{INTEGER_BITS[name]}")
@@ -230,7 +230,7 @@ def _cast(texts: pa.Array, type_: pa.DataType) -> pa.Array | None:
 
 
 def _all(truths: pa.Array) -> bool:
-    """True where no element is false; a null is none."""
+    """True if no element is false; a null does not count."""
     return bool(pc.all(truths).as_py() is not False)
 
 

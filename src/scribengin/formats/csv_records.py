@@ -1,5 +1,5 @@
-"""Where a CSV record ends, and its cells: RFC 4180, and what a `Dialect` says otherwise. A quote opens a cell only at its very beginning; a
-cell in quotes may hold delimiters, line ends, and quotes that are written twice."""
+"""Finds the end and the cells of CSV records: RFC 4180 with the deviations of a `Dialect`. A quote opens a cell only at its very
+beginning; a cell in quotes may contain delimiters, line ends, and doubled quotes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _as_bytes(text: str) -> str:
 
 @cache
 def _patterns(dialect: Dialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """One record, and as its group the line end where it has one; and a record whose last cell, in quotes, goes on behind the data."""
+    """One record, and as its group the line end where it has one; and a record whose last cell, in quotes, continues after the data."""
     words = _Words(dialect, of_bytes=True)
     d = words.delimiter
     cell, unclosed = words.plain, r"(?!)"
@@ -147,7 +147,7 @@ def _quotes(data: bytes, dialect: Dialect) -> NDArray[np.int64] | None:
 
 
 def whole_records_end(data: bytes, dialect: Dialect) -> int:
-    """Where the last whole record of `data`, which begins at the start of one, ends; 0 where none does."""
+    """The end of the last complete record of `data`, which begins at the start of a record; 0 if there is none."""
     mark = dialect.line_end.mark
     end = data.rfind(mark) + len(mark) if mark in data else 0
     escaped = is_escaped(data, dialect)
@@ -189,7 +189,7 @@ def split_records(data: bytes, dialect: Dialect) -> Iterator[bytes]:
 
 
 def split_cells(record: str, dialect: Dialect) -> list[str | None] | None:
-    """The cells of a record without its line end; None for a cell that is null. None where quotes stand wrong."""
+    """The cells of a record without its line end; None for a cell that is null. None if quotes are misplaced."""
     cells: list[str | None] = []
     match = _cell(dialect).match
     nulls, escape, quote = dialect.raw_nulls, dialect.escape, dialect.quote or ""
@@ -249,7 +249,7 @@ class CsvBlock(LineBlock):
     header: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """How its lines end is the dialect's to say."""
+        """The line end, from the dialect."""
         self.end = self.dialect.line_end
 
     def lines(self) -> list[bytes]:
@@ -273,7 +273,7 @@ class CsvBlock(LineBlock):
         return RecordPlace(place.file, line=self.first_line + self._line_ends[ordinal], offset=place.offset)  # type: ignore[operator]
 
     def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """As `place`, of many."""
+        """As `place`, for many records."""
         if not len(ordinals) or self.place(0).line is None or self._line_ends is None:
             return LineBlock.line_numbers(self, ordinals)
         return np.asarray(self._line_ends, np.int64)[ordinals] + self.first_line  # type: ignore[operator]
@@ -285,7 +285,7 @@ class CsvBlock(LineBlock):
         return self._length
 
     def _has_longer_records(self) -> bool:
-        """True where a record may go over several lines."""
+        """True if a record may span several lines."""
         if _holds_quotes(self.data, self.dialect):
             return True
         escape = (self.dialect.escape or "").encode()

@@ -1,7 +1,7 @@
-"""How the bytes of text and CSV are meant: what ends a line, what cuts and quotes cells, which cells are null, in which encoding.
+"""The dialect of text and CSV: line ends, delimiter and quotes of cells, cells that mean null, encoding.
 
-One `Dialect` is made of a node's options, and all that reads CSV goes by it. Imports neither Arrow nor NumPy: the options are checked
-where a flow is, by the functions at the end.
+One `Dialect` is built from a node's options, and all CSV code uses it. Imports neither Arrow nor NumPy: the options are checked
+when a flow is checked, by the functions at the end.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 NO_QUOTE = "none"
 BLANKS = " \t"
-"""what `trim` takes away"""
+"""the characters that `trim` removes"""
 _MOST_DELIMITER = 16
 _BACKSLASH = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
-"""what a letter behind a backslash stands for, as PostgreSQL, MySQL and Hive write it"""
+"""the meaning of a letter after a backslash, as PostgreSQL, MySQL and Hive write it"""
 BACKSLASH_NULL = "\\N"
-"""the cell that those write for null"""
+"""the cell that these systems write for null"""
 
 
 @dataclass(frozen=True, slots=True)
 class LineEnd:
-    """`mark` ends a line. Where it is `loose`, carriage returns before the mark are no part of the line."""
+    """`mark` ends a line. If it is `loose`, carriage returns before the mark do not belong to the line."""
 
     mark: bytes
     loose: bool
 
     def stripped(self, line: bytes) -> bytes:
-        """A line without its mark, as a record."""
+        """A line without its end, as a record."""
         return line.rstrip(b"\r") if self.loose else line
 
 
@@ -42,7 +42,7 @@ _LOOKED_AT = 2**15
 
 
 def line_end_of(option: str, head: bytes) -> LineEnd:
-    """What ends the lines of a file that begins so: under `auto` a CR where there is no LF in its first 32 KiB."""
+    """The line end of a file with this beginning: with `auto` a CR if there is no LF in its first 32 KiB."""
     if option == "auto" and b"\n" not in (head := head[:_LOOKED_AT]) and b"\r" in head[:-1]:
         return CR
     return LINE_ENDS[option]
@@ -62,11 +62,11 @@ class Dialect:
     extra_cells: Literal["refuse", "empty", "drop"] = "refuse"
     line_end: LineEnd = AUTO
     encoding: str = "utf-8"
-    """of values that come one by one; a file's bytes are UTF-8 when they come here"""
+    """encoding of single values; bytes of files are already UTF-8 here"""
 
     @staticmethod
     def of(options: Mapping[str, Any]) -> Dialect:
-        """By the options of a source or a `parse` step. Raises ValueError for what cannot be read."""
+        """Build it from the options of a source or a `parse` step. Raises ValueError for invalid options."""
         dialect = Dialect(**{name: given for name in _PLAIN if (given := options.get(name)) is not None})
         null = options.get("null")
         if null is not None:
@@ -83,7 +83,7 @@ class Dialect:
         return dialect
 
     def ending(self, line_end: LineEnd) -> Dialect:
-        """The same with lines that end so."""
+        """Return a copy with this line end."""
         return self if line_end == self.line_end else _with(self, line_end=line_end)
 
     @property
@@ -93,12 +93,12 @@ class Dialect:
 
     @property
     def blanks(self) -> str:
-        """What `trim` takes away, which cannot be what stands between two cells."""
+        """The characters that `trim` removes, without those of the delimiter."""
         return "".join(blank for blank in BLANKS if blank not in self.delimiter)
 
     @property
     def raw_nulls(self) -> frozenset[str]:
-        """The cells without quotes that are null, as they stand in the file."""
+        """The unquoted cells that mean null, as written in the file."""
         return frozenset(self.nulls) | ({BACKSLASH_NULL} if self.escape == "\\" else frozenset())
 
     def unescaped(self, text: str) -> str:
@@ -151,7 +151,7 @@ MARKS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe",
 
 
 def codec_of(encoding: str) -> str | None:
-    """The codec of that name, `utf-8` for what is UTF-8; None for what cannot be read."""
+    """The codec of that name, `utf-8` for all names of UTF-8; None if it is not known."""
     try:
         name = codecs.lookup(encoding).name
     except (LookupError, ValueError):
@@ -167,8 +167,8 @@ def unit_bytes(encoding: str) -> int:
 
 
 def marked_encoding(head: bytes) -> str | None:
-    """What the byte order mark says that a file begins with; None without one, or for that of UTF-8. UTF-16 and UTF-32 of ASCII are told
-    without a mark too, by their zeros."""
+    """The encoding by the byte order mark of a file; None without one, or for that of UTF-8. UTF-16 and UTF-32 of ASCII are recognised
+    also without a mark, by their zero bytes."""
     marked = next((encoding for mark, encoding in MARKS if head.startswith(mark)), None)
     if marked is not None or len(head) < 8:
         return marked
@@ -226,25 +226,28 @@ def in_utf_8(data: bytes, encoding: str) -> bytes:
 
 
 def undecodable(error: UnicodeDecodeError, what: str, encoding: str) -> str:
-    """What is told of a record whose bytes are no text."""
+    """The message for a record whose bytes are not valid text."""
     if encoding == "utf-8":
-        return f"byte {error.start} of the {what} is not UTF-8: {error.reason}; if the file is in another encoding: encoding: windows-1252"
+        return (
+            f"byte {error.start} of the {what} is not UTF-8: {error.reason}; if the file has another encoding, set it, such as "
+            "encoding: windows-1252"
+        )
     return f"byte {error.start} of the {what}, in UTF-8, is not {encoding}"
 
 
 # ------------------------------------------------------------------------------------------------------------------- checks
 
 _Fault = tuple[str, str]
-"""(what is wrong, what to do)"""
+"""(message, remedy)"""
 
 
 def _delimiter(value: Any) -> _Fault | None:
     if value in ("\\t", "\\\\t"):
-        return "is a backslash and a t", 'for a tab write it in double quotes: "\\t"'
+        return "is a backslash and a t", 'for a tab, use double quotes: "\\t"'
     if not value or len(value) > _MOST_DELIMITER:
-        return f"has {len(value)} characters", 'write what is between two cells, such as ";" or "||"'
+        return f"has {len(value)} characters", 'write the separator of cells, such as ";" or "||"'
     if any(mark in value for mark in "\r\n\0"):
-        return f"is {value!r}, which holds a line end", 'write what is between two cells, such as ";" or "\\t"'
+        return f"is {value!r}, which contains a line end", 'write the separator of cells, such as ";" or "\\t"'
     return None
 
 
@@ -267,13 +270,13 @@ def _null(value: Any) -> _Fault | None:
     if not texts:
         return "is empty", 'write a list of cells that mean null, such as ["\\\\N", ""]'
     if any(mark in text for text in texts for mark in "\r\n"):
-        return "holds a line end", "write cells of one line"
+        return "contains a line end", "write cells of one line"
     return None
 
 
 def _comment(value: Any) -> _Fault | None:
     if not value.strip() or "\n" in value or "\r" in value:
-        return f"is {value!r}", 'write what such a line begins with, such as "#"'
+        return f"is {value!r}", 'write the text that comment lines begin with, such as "#"'
     return None
 
 
@@ -291,37 +294,41 @@ CHECKS = {
     "comment": _comment,
     "encoding": _encoding,
 }
-"""option → what is wrong with a value of it; None where nothing is"""
+"""option → the fault of a value; None if it is valid"""
 
 
 def sink_delimiter(value: Any) -> _Fault | None:
-    """What is wrong with what a sink is to write between two cells."""
+    """The fault of a sink's delimiter, or None."""
     found = _delimiter(value)
     if found is None and (len(value) != 1 or not value.isascii() or value == '"'):
-        return f"is {value!r}, not one ASCII character that can stand between cells", 'write one, such as ";" or "\\t"'
+        return f"is {value!r}, not one ASCII character that can separate cells", 'write one, such as ";" or "\\t"'
     return found
 
 
 def sink_null(value: Any) -> _Fault | None:
-    """What is wrong with the cell that a sink is to write for null."""
+    """The fault of the cell that a sink writes for null, or None."""
     return _null(value)
 
 
 def faults_together(options: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """(option, what is wrong, what to do) of options that are right alone."""
+    """(option, message, remedy) for options that are valid alone but not together."""
     delimiter = options.get("delimiter") or ","
     quote, escape, comment = options.get("quote") or '"', options.get("escape"), options.get("comment")
     found = []
     if quote != NO_QUOTE and quote in delimiter:
         found.append(
-            ("delimiter" if options.get("delimiter") else "quote", f"holds the quote {quote}", "write another one, or quote: none")
+            (
+                "delimiter" if options.get("delimiter") else "quote",
+                f"contains the quote character {quote}",
+                "write another one, or quote: none",
+            )
         )
     if escape and escape in delimiter:
-        found.append(("escape", "is in the delimiter too", "write another one"))
+        found.append(("escape", "is also in the delimiter", "write another one"))
     if escape and escape == quote:
-        found.append(("escape", "is the quote", "take it out: a quote in quotes is written twice, and is read so without it"))
+        found.append(("escape", "is the same as the quote", "take it out; a doubled quote inside quotes is always read as one quote"))
     if comment and quote != NO_QUOTE and comment.startswith(quote):
         found.append(("comment", "begins with the quote", "write another one, or quote: none"))
     if quote == NO_QUOTE and options.get("quoted_null") not in (None, "never"):
-        found.append(("quoted_null", "means nothing beside quote: none", "take it out"))
+        found.append(("quoted_null", "has no effect with quote: none", "take it out"))
     return found

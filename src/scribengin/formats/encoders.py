@@ -1,4 +1,4 @@
-"""What sinks write with: JSON lines, CSV, text, Parquet, and the compressions around them.
+"""Encoders of sinks: JSON lines, CSV, text, Parquet, and their compressions.
 
 JSON: one object a line, every column, null where it is null. TIMESTAMP is ISO 8601 with `Z` and six decimals, DATE ISO 8601,
 DECIMAL a number with all its digits and no exponent, BINARY base64. NaN and the infinities, which JSON has no numbers for, are the strings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class UnwritableError(ScribenginError):
-    """A row that the format cannot hold so that it reads back as it was."""
+    """A row that the format cannot represent without a change."""
 
     code = "unwritable"
 
@@ -47,7 +47,7 @@ class JsonEncoder:
         self._file.write(json_lines(batch))
 
     def write_lines(self, lines: bytes) -> None:
-        """Append rows that are JSON already."""
+        """Append rows that are already JSON."""
         self._file.write(lines)
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class CsvEncoder:
             self._file.write(delimiter.join(self._quoted(names).to_pylist()).encode() + b"\n")
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the rows. Raises UnwritableError for a null in an only column that an empty line would stand for."""
+        """Append the rows. Raises UnwritableError for a null in a single column, which would be an empty line."""
         if batch.num_rows:
             self._file.write("\n".join(self.lines(batch)).encode() + b"\n")
 
@@ -80,8 +80,8 @@ class CsvEncoder:
         """The rows without line ends; a quoted cell may hold some. Raises UnwritableError as `write` does."""
         if batch.num_columns == 1 and not self._null.strip() and batch.column(0).null_count:
             raise UnwritableError(
-                f'column "{batch.schema.names[0]}" is null in a row; alone on its line that reads as an empty line',
-                remedy="give the sink `null: NA`, or a second column",
+                f'column "{batch.schema.names[0]}" is null in a row; as the only column, it would be read as an empty line',
+                remedy="set `null: NA` for the sink, or add a second column",
             )
         texts = [self._cells(column) for column in batch.columns]
         joined = pc.binary_join_element_wise(*texts, self._delimiter, null_handling="replace", null_replacement=self._null)
@@ -105,18 +105,18 @@ class CsvEncoder:
         return self._quoted(pc.utf8_trim(texts, '"') if type_.name in ("FLOAT", "DOUBLE", "BINARY") else texts)
 
     def _quoted(self, texts: pa.Array) -> pa.Array:
-        """Quotes around what needs them: delimiters, quotes, line ends, and what would read as null or as an empty line."""
+        """Add quotes where needed: around delimiters, quotes, line ends, and texts that would be read as null or as an empty line."""
         blank = pc.equal(pc.utf8_trim(texts, " \t"), "")
         needed = pc.or_(pc.match_substring_regex(texts, self._special), pc.or_(pc.equal(texts, self._null), blank))
         return pc.if_else(needed, pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', ""), texts)
 
 
 class TextEncoder:
-    """The only column, a STRING, a line each."""
+    """Text: the only column, a STRING, one line for each row."""
 
     def __init__(self, file: IO[bytes], schema: Schema, *, compression: str) -> None:
         if len(schema.fields) != 1 or schema.fields[0].type.name != "STRING":
-            raise ValueError(f"text has exactly one column, a STRING; there are: {schema}")
+            raise ValueError(f"text needs exactly one STRING column; found: {schema}")
         self._file, self._end, suffix = compressed(file, compression)
         self.suffix = f".txt{suffix}"
 
@@ -126,9 +126,11 @@ class TextEncoder:
             return
         column = batch.column(0)
         if column.null_count:
-            raise UnwritableError("a row is null, which a text file has no line for", remedy="filter it out, or write json")
+            raise UnwritableError("a row is null, which a text file cannot represent", remedy="filter such rows out, or use format: json")
         if pc.any(pc.match_substring_regex(column, "\\n|\\r$")).as_py():
-            raise UnwritableError("a text has a line end in it and would become several lines", remedy="replace it, or write json")
+            raise UnwritableError(
+                "a text contains a line end, so it would become several lines", remedy="replace line ends, or use format: json"
+            )
         self._file.write("\n".join(column.to_pylist()).encode() + b"\n")
 
     def close(self) -> None:
@@ -167,7 +169,7 @@ class ParquetEncoder:
 
 
 def compressed(file: IO[bytes], compression: str) -> tuple[IO[bytes], Callable[[], None], str]:
-    """Where to write, what ends the compression (not the file), and what it adds to the name's end."""
+    """The stream to write to, the function that ends the compression (not the file), and the suffix for the file name."""
     match compression:
         case "gzip":
             zipped = gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0)

@@ -1,8 +1,8 @@
-"""Figures of formats that those need too who only look at what is recorded: here no NumPy is loaded."""
+"""Constants of formats in a module without NumPy, for code that only reads stored records."""
 
 from __future__ import annotations
 
 DIGESTS = 1 << 64
 """digests of record ids are added modulo this"""
 PAYLOAD_BYTES = 64 * 1024
-"""How much of a damaged or overlong record a dead letter keeps."""
+"""The maximum number of bytes of a damaged or overlong record that a dead letter keeps."""

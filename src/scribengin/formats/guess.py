@@ -1,4 +1,4 @@
-"""The type of a new column by one value of it: wide, because values that come later must fit what stands from then on."""
+"""Guesses the type of a new column from one value: a wide type, because later values must fit it too."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wide_type(value: Any, depth: int = 0) -> Type | None:
 
 
 def _object(value: dict[str, Any], depth: int) -> Type | None:
-    """Fields that say nothing are left out: they are as new ones that come later, dropped."""
+    """Fields without a known type are left out, and dropped like later new fields."""
     types = {name: type_ for name, each in value.items() if (type_ := wide_type(each, depth + 1)) is not None}
     named = {name.lower(): Field(name, type_) for name, type_ in types.items() if len(types) <= _MOST_FIELDS and can_name(name)}
     if named:

@@ -1,6 +1,6 @@
-"""What CSV does not say of itself: what stands between its cells, whether its first line names them, what means null, and their types.
+"""Guesses the properties of a CSV file: delimiter, header line, cells that mean null, and types of columns.
 
-Types are tried with what reads the cells later, so that a column's type holds every cell that was seen.
+Types are tried with the code that reads the cells later, so that a column's type fits every sampled cell.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Cells = list[str | None]
 
 @dataclass(slots=True)
 class CsvShape:
-    """How a file is cut into cells. `skip_lines` lines stand before the first record."""
+    """How a file is divided into cells. `skip_lines` lines come before the first record."""
 
     dialect: Dialect
     skip_lines: int = 0
 
 
 def guess_shape(head: bytes, delimiter: str | None = None) -> CsvShape:
-    """Of the first lines of a file, in UTF-8: the delimiter where none is given, lines before the records, quotes and what escapes them."""
+    """Guess from the first lines of a file, in UTF-8: the delimiter if none is given, lines before the records, quotes and escapes."""
     end = line_end_of("auto", head)
     comment, skip = _before(head, end)
     shape = CsvShape(Dialect(line_end=end, comment=comment), skip)
@@ -98,7 +98,7 @@ def _quoting(head: bytes, plain: Dialect) -> Dialect:
 
 
 def _fitting(head: bytes, dialect: Dialect) -> float:
-    """The share of lines that are in records of the usual width; those in a cell over several lines do not count where there are tabs."""
+    """The share of lines that are in records of the usual width; lines in a cell over several lines do not count in files with tabs."""
     records = [record for record in split_records(head, dialect) if record.strip() and not _is_comment(record, dialect)][: _LOOKED_AT * 4]
     cut = [split_cells(_text(record, dialect), dialect) for record in records]
     longer = dialect.delimiter == "\t" and dialect.quote is not None
@@ -130,7 +130,7 @@ def _width(cells: Cells) -> int:
 
 
 def guess_delimiter(data: bytes, dialect: Dialect = Dialect()) -> str:  # noqa: B008 (frozen)
-    """The one by which the first records of whole lines have the most equal widths; a comma where none cuts them."""
+    """The one by which the first records of whole lines have the most equal widths; a comma if no delimiter divides them."""
     best, most = ",", (0.0, 1)
     for delimiter in DELIMITERS:
         cut = [cells for cells in _first_cells(data, replace(dialect, delimiter=delimiter)) if cells != [None]]
@@ -166,31 +166,31 @@ def guess_header(data: bytes, dialect: Dialect) -> bool:
 
 
 def is_value(text: str) -> bool:
-    """True where the text can be of another type than STRING."""
+    """True if the text can be of another type than STRING."""
     return any(_holds(type_, [text]) for type_ in _TYPES)
 
 
 @dataclass(slots=True)
 class Guessed:
-    """The type of a column, and what is to be said of it."""
+    """The type of a column, and the notes on it."""
 
     type: Type
     note: str = ""
 
 
 def guess_column(name: str, cells: Cells) -> Guessed:
-    """The narrowest type that holds all cells; nulls count for nothing."""
+    """The narrowest type that fits all cells; nulls are ignored."""
     given = [cell for cell in cells if cell is not None]
     if not given:
         return Guessed(_STRING, f"{name} was always null: STRING is a guess")
     for type_ in _TYPES:
         if _holds(type_, given) and (type_.name != "DECIMAL" or all(map(_WHOLE.fullmatch, given))):
-            note = f"{name} holds whole numbers beyond 64 bits, so {type_} and not BIGINT" if type_.name == "DECIMAL" else ""
+            note = f"{name} has whole numbers of more than 64 bits, so its type is {type_}, not BIGINT" if type_.name == "DECIMAL" else ""
             return Guessed(type_, note)
     for type_ in _TYPES:
         others = [cell for cell in given if not _holds(type_, [cell])] if _likely(type_, given) else given
         if others and len(others) <= (1 - _NEARLY) * len(given):
-            return Guessed(_STRING, f'{name} would be {type_} but for {len(others):,} of {len(given):,} cells, such as "{others[0]}"')
+            return Guessed(_STRING, f'{name} would be {type_} except for {len(others):,} of {len(given):,} cells, such as "{others[0]}"')
     return Guessed(_STRING)
 
 
@@ -214,7 +214,7 @@ def guess_null(records: Sequence[Cells]) -> str | tuple[str, ...]:
     for null in ("", *_NULLS):
         if null in seen and null not in best and (count := typed((*best, null))) > most:
             best, most = (*best, null), count
-    if best == ("",) and "\\N" in seen:  # nobody writes that for anything else
+    if best == ("",) and "\\N" in seen:  # that text has no other use
         best = ("\\N", "") if "" in seen else ("\\N",)
     return best[0] if len(best) == 1 else best
 

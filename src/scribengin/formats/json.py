@@ -1,7 +1,7 @@
-"""JSON lines by the parse contract: the reference of what a record is, and what is dead.
+"""Decodes JSON lines by the parse contract; the reference for which records are valid and which become dead letters.
 
-One pass of msgspec over a piece of a block is the normal way. A piece in which anything is wrong is taken again around the line at
-which msgspec stopped, or else some lines at a time: a bad record costs its neighbours nothing but a little time. `rows`, `structs` and
+Normally msgspec decodes a piece of a block in one pass. A piece with an error is decoded again around the line at
+which msgspec stopped, or some lines at a time: a bad record only delays its neighbours. `rows`, `structs` and
 `columns` agree on every input: all check by the types that `json_types` makes of the Schema.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scribengin.formats.json_shapes import RecordShape
 
 _LINES = 64
-"""lines that are tried together where a piece has failed for a reason without a place, or has many bad lines"""
+"""number of lines that are tried together if a piece failed without a known position, or has many bad lines"""
 _BAD_LINES = 8
 """bad lines of a piece around which the others are taken in one go"""
 _BLANK = b" \t\r"
@@ -37,7 +37,7 @@ _SEVERAL = re.compile(rb"\}\s*\{")
 
 
 class JsonDecoder:
-    """Decodes `LineBlock`s. Build one per task; the Schema's columns must be such that JSON can hold them (ValueError)."""
+    """Decodes `LineBlock`s. Build one per task; raises ValueError if JSON cannot represent a column of the Schema."""
 
     def __init__(self, schema: Schema, texts: Collection[str] = (), *, truncate: bool = False) -> None:
         """`texts` are STRING columns that keep a value of any kind as its JSON text. `truncate`: what a TIMESTAMP has behind its six
@@ -56,12 +56,12 @@ class JsonDecoder:
         return DecodedRows(*_decoded(self._dicts, block))
 
     def _structs(self, block: Block) -> Structs:
-        """The same records as `rows` gives, as Structs."""
+        """The same records as from `rows`, as Structs."""
         assert self._flat is not None
         return Structs(self._flat.form, *_decoded(self._flat, block))
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The same records as `rows` gives, as one Arrow batch."""
+        """The same records as from `rows`, as one Arrow batch."""
         if self._flat is None or self._quick is None or not isinstance(block, LineBlock):
             return self._as_columns(self.rows(block))
         import pyarrow as pa
@@ -101,7 +101,7 @@ Decoded = tuple[list[Any], "Sequence[int]", list[Bad], int]
 
 
 def _decoded(shape: RecordShape, block: Block) -> Decoded:
-    """All of a block, piece by piece."""
+    """Decode a block, piece by piece."""
     if isinstance(block, DamageBlock):
         return [], [], block.bad(), 0
     assert isinstance(block, LineBlock)
@@ -147,7 +147,7 @@ def _carefully(shape: RecordShape, data: bytes, lines: Sequence[bytes], stopped:
 
 
 def _around_the_bad(shape: RecordShape, lines: Sequence[bytes], first: int, bad: int | None) -> Decoded:
-    """The lines before and behind line `bad` each in one go, and that line alone; where there are many such, some at a time."""
+    """Decode the lines before and after line `bad` in one pass each, and that line alone; with many bad lines, some lines at a time."""
     parts: list[Decoded] = []
     start = 0
     while bad is not None and start + bad < len(lines) and len(parts) < 2 * _BAD_LINES:
@@ -195,7 +195,7 @@ def _alone(shape: RecordShape, line: bytes, ordinal: int) -> Decoded:
     except REFUSED as error:
         bad = _bad(shape.schema, ordinal, error)
         if bad.reason == "malformed" and _SEVERAL.search(line):
-            bad = Bad(ordinal, bad.reason, f"{bad.message}; several objects on one line are read with json: {{shape: concatenated}}")
+            bad = Bad(ordinal, bad.reason, f"{bad.message}; to read several objects on one line, set json: {{shape: concatenated}}")
         return [], [], [bad], 0
 
 

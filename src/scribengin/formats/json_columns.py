@@ -1,4 +1,4 @@
-"""Columns of flat JSON records where nothing is wrong: Structs, and Arrow's own parser for timestamps of the common form."""
+"""Fast decoding of flat, valid JSON records to columns: Structs, and Arrow's own parser for timestamps of the common form."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class QuickColumns:
-    """Columns of flat records where nothing is wrong: a Struct without dicts, and Arrow's own parser for timestamps of the
-    common form. Gives None where it is not sure, and the long way decides."""
+    """Decodes flat, valid records to columns: a Struct without dicts, and Arrow's own parser for timestamps of the
+    common form. Returns None if it is uncertain; then the slow path decides."""
 
     def __init__(self, schema: Schema, *, truncate: bool = False) -> None:
         from scribengin.core.types import arrow_schema

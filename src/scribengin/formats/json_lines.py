@@ -1,6 +1,6 @@
-"""Arrow rows as JSON lines, and the texts that JSON and CSV share: instants, binary, numbers that JSON has no word for.
+"""Writes Arrow rows as JSON lines, and the texts common to JSON and CSV: instants, binary, numbers without a JSON form.
 
-A number is written in the shortest digits that are read back as it: of a FLOAT those of its 32 bits, of a DECIMAL all that its type has.
+A number is written with the fewest digits that read back as the same number: for a FLOAT of its 32 bits, for a DECIMAL all of its type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole lines of JSON at a time: cut into pieces, decoded in one call, and checked to be one record a line."""
+"""Divides JSON lines into pieces, decodes each in one call, and checks that each line has exactly one record."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 PIECE_BYTES = 256 * 1024
 """how much is decoded at a time: small enough to stay in a core's cache, and to be taken again when a record is bad"""
 _HIGH = np.uint8(0xF0)
-"""of a digit it leaves what 0 is"""
+"""a mask that maps every digit to the code of 0"""
 REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
-"""what msgspec raises for what the data hold"""
+"""the errors that msgspec raises because of the data"""
 
 
 def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -59,7 +59,7 @@ _BYTE = re.compile(r"\(byte (\d+)\)\Z")
 
 
 def _stopped_at(error: str, data: bytes) -> int | None:
-    """What msgspec's words say: the record's index (each line before it held one), or the byte."""
+    """The position in a message of msgspec: the record's index (each line before it has one record), or the byte."""
     if found := _RECORD.search(error):
         return int(found[1])
     if found := _BYTE.search(error):
@@ -68,7 +68,7 @@ def _stopped_at(error: str, data: bytes) -> int | None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Arrow's check reads some 15 GB/s, `bytes.decode` 2.5 (and makes a text that nobody wants)."""
+    """Arrow's check reads some 15 GB/s, `bytes.decode` 2.5 (and creates a text that is not needed)."""
     import pyarrow as pa
 
     offsets = pa.py_buffer(np.array([0, len(data)], np.int32))
@@ -82,7 +82,7 @@ def _is_utf8(data: bytes) -> bool:
 def _one_a_line(data: bytes, records: int) -> bool:
     """True if `data`, known to be `records` JSON objects with white space between, has exactly one on each line.
 
-    No object goes over a line end that stands between `}` and `{`, for inside of an object a comma would have to stand there;
+    No object spans a line end between `}` and `{`, because inside an object there would be a comma;
     so where all inner line ends do, each line has one object or more, and the count says that it is one.
     """
     if not data:

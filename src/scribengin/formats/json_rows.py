@@ -1,7 +1,7 @@
-"""Rows that are Python's as JSON, without Arrow between: for sinks that write JSON anyway, this is a third of the way.
+"""Writes Python rows as JSON without Arrow in between: for sinks that write JSON, this takes a third of the time.
 
-What comes out is byte for byte what `rows_to_batch` and `json_lines` make of the same rows, or nothing: whatever is not plain at once
-(a value that does not fit, another zone, NaN) is left to those two, who know what to say of it.
+The output is byte for byte that of `rows_to_batch` and `json_lines` for the same rows, or nothing: every special case
+(a value that does not fit, another zone, NaN) is left to these two, which report it.
 """
 
 from __future__ import annotations

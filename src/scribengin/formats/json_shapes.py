@@ -22,7 +22,7 @@ class RecordShape(Protocol):
 
     schema: Schema
     has_two_ways: bool
-    """whether the careful way reads more than the quick one"""
+    """whether the careful way accepts more than the quick one"""
 
     def whole(self, data: bytes) -> list[Any] | int | None:
         """The records of `data`, one a line, the quick way; if anything at all is wrong or odd, the index of that line, or None where it is

@@ -56,7 +56,7 @@ _KEYS = frozenset({"STRING", "DATE", "TIMESTAMP", *INTEGER_BITS})
 
 
 class MisfitError(ValueError):
-    """A value that its type cannot hold. `path` grows from the inside out: `$.a.b`."""
+    """A value that does not fit its type. `path` grows from the inside out: `$.a.b`."""
 
     def __init__(self, reason: str, found: str) -> None:
         super().__init__(found)
@@ -92,7 +92,7 @@ def struct_type(schema: Schema, *, texts: frozenset[str], strict: bool = False, 
 
 
 def value_type(type_: Type, column: str, *, careful: bool = False) -> Any:
-    """What msgspec decodes one value by."""
+    """The type that msgspec decodes one value with."""
     if type_.name in INTEGER_BITS:
         half = 1 << (INTEGER_BITS[type_.name] - 1)
         return Annotated[int, msgspec.Meta(ge=-half, le=half - 1)]
@@ -101,7 +101,7 @@ def value_type(type_: Type, column: str, *, careful: bool = False) -> Any:
             return list[_or_none(value_type(type_.parts[0], column, careful=careful))]  # type: ignore[misc]
         case "MAP":
             if type_.parts[0].name not in _KEYS:
-                raise ValueError(f'column "{column}" is {type_}: keys of a JSON object can be {", ".join(sorted(_KEYS))} only')
+                raise ValueError(f'column "{column}" is {type_}: keys of a JSON object must be {", ".join(sorted(_KEYS))}')
             key, value = (value_type(part, column, careful=careful) for part in type_.parts)
             return dict[key, _or_none(value)]  # type: ignore[misc,valid-type]
         case "STRUCT":
@@ -133,7 +133,7 @@ class Mending:
     truncate: bool = False
 
     def field(self, field: Field) -> Callable[[Any], Any] | None:
-        """What mends a field's value, None included; None where there is nothing to mend."""
+        """The correction of a field's value, None included; None if no correction is needed."""
         mend = self.value(field.type)
         if mend is None:
             return None

@@ -1,4 +1,4 @@
-"""msgspec's errors in the words of our dead letters: which field, what was found, what is asked."""
+"""Converts msgspec's errors to messages of dead letters: the field, the found and the expected value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LACKS = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
 
 
 def invalid(schema: Schema, ordinal: int, error: str) -> Bad:
-    """The Bad of a record that msgspec refused with `error`."""
+    """The Bad of a record that msgspec rejected with `error`."""
     what, key, path = _AT.match(error).groups()  # type: ignore[union-attr]
     path = (path or "").removeprefix("$")
     if lacks := _LACKS.match(what):
@@ -26,21 +26,21 @@ def invalid(schema: Schema, ordinal: int, error: str) -> Bad:
         if not path:
             return Bad(ordinal, "wrong-type", f"found {_article(found)}, expected an object")
         reason = "missing" if found == "null" else "wrong-type"
-        return Bad(ordinal, reason, misfit_message(schema, path, "a key that does not fit" if key else _article(found)))
+        return Bad(ordinal, reason, misfit_message(schema, path, "a key of the wrong type" if key else _article(found)))
     if "out of range" in what or "<=" in what or ">=" in what:
         return Bad(ordinal, "out-of-range", misfit_message(schema, path, "a number out of range"))
     return Bad(ordinal, "invalid-value", misfit_message(schema, path, what[0].lower() + what[1:]))
 
 
 def malformed(ordinal: int, error: str) -> Bad:
-    """The Bad of a line that is no JSON object."""
+    """The Bad of a line that is not a JSON object."""
     error = error.removeprefix("JSON is malformed: ")
-    plain = "the line ends too early, or has half a surrogate pair" if error == "Input data was truncated" else error
+    plain = "truncated JSON (or an unpaired UTF-16 surrogate)" if error == "Input data was truncated" else error
     return Bad(ordinal, "malformed", f"not a JSON object: {plain}")
 
 
 def misfit_message(schema: Schema, path: str, found: str) -> str:
-    """What was found at `.a.b[0]`, and what the schema asks for there."""
+    """The message for a value found at `.a.b[0]`, with the type that the schema expects there."""
     asked = _asked(schema, path)
     if found == "null":
         return f'field "{path.lstrip(".")}" is missing or null; expected {asked} NOT NULL'
@@ -48,7 +48,7 @@ def misfit_message(schema: Schema, path: str, found: str) -> str:
 
 
 def _asked(schema: Schema, path: str) -> str:
-    """The type that the schema gives for `.a.b[0]`, with its NOT NULL; empty where the path is no path of it."""
+    """The type that the schema gives for `.a.b[0]`, with its NOT NULL; empty if the schema does not have the path."""
     for field in schema.fields:
         if path == f".{field.name}" or path.startswith((f".{field.name}.", f".{field.name}[")):
             return _inside(field.type, path[1 + len(field.name) :]) or str(field.type)

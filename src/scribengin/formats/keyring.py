@@ -1,11 +1,11 @@
-"""The keys that packs are encrypted with: several at a time, so that a new one can write while the old ones still read.
+"""The keys for encrypted packs: several at a time, so that a new key can encrypt while old keys still decrypt.
 
 A keyring file has a line `ID BASE64` a key: 16, 24 or 32 bytes, of AES-128, AES-192 and AES-256. Empty lines and lines that begin with `#`
-are passed over. The last line is the key that writes; appending a line rotates without a stop, because the file is read again whenever it
+are ignored. The key of the last line encrypts; appending a line rotates keys without a stop, because the file is read again whenever it
 has changed. A last line without a line feed may still be being written: it counts if its key is of 16 or 32 bytes, which no piece of a
 longer one looks like.
 
-No error, `repr` or notice shows a key or a line, since people swap the two words.
+No error, `repr` or notice shows a key or a line, because users may swap the two words.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ KEY_BYTES = (16, 24, 32)
 FILE_BYTES = 1024 * 1024
 """how long a keyring file may be"""
 _ID = re.compile(r"[A-Za-z0-9_.\-]{1,64}\Z")
-_HOW = "a line is `ID BASE64`, such as `k1 ` and what `openssl rand -base64 32` prints"
+_HOW = "a line is `ID BASE64`, such as `k1 ` followed by the output of `openssl rand -base64 32`"
 
 _Sign = tuple[int, int, int]
 """(mtime_ns, size, inode)"""
 
 
 class _KeyringError(ValueError):
-    """What is wrong with a keyring, and what to do; the caller knows whether that is a source's matter or a sink's."""
+    """A fault of a keyring, with its remedy; the caller makes it an error of a source or of a sink."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -43,10 +43,10 @@ class _KeyringError(ValueError):
 
 
 class Keyring:
-    """Keys by their ids, and which of them writes. `Keyring(path)` reads a file, `Keyring.of(keys, use)` takes the keys themselves.
+    """Keys by their ids, and the one that encrypts. `Keyring(path)` reads a file, `Keyring.of(keys, use)` takes the keys themselves.
 
-    Nothing is read before a key is asked for. Pickling takes the path along, not what the file holds, and reads again where it arrives;
-    keys that were given travel with their values. For one thread, or several.
+    The file is read when a key is first needed. Pickling includes the path, not the content, and the receiver reads the file again;
+    keys that were passed directly are pickled with their values. Safe for several threads.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -57,9 +57,9 @@ class Keyring:
 
     @classmethod
     def of(cls, keys: Mapping[str, Secret | str], use: str | None = None) -> Keyring:
-        """Of keys in base64. `use` is the id of the one that writes; of a single key it may be left out.
+        """Build it from keys in base64. `use` is the id of the key that encrypts; it may be left out for a single key.
 
-        Raises SourceError with the code `keyring` for a key or an id that cannot be, and for a `use` that is none of them.
+        Raises SourceError with the code `keyring` for an invalid key or id, and for a `use` that is not one of the ids.
         """
         ring = cls.__new__(cls)
         ring._path, ring._given, ring._use, ring._read = None, dict(keys), use, None
@@ -70,12 +70,12 @@ class Keyring:
         return ring
 
     def writing(self) -> tuple[str, bytes]:
-        """(id, key) of the key that writes now. Raises SinkError with the code `keyring` where the file does not say one."""
+        """(id, key) of the key that encrypts now. Raises SinkError with the code `keyring` if the file does not determine it."""
         try:
             keys = self._keys()
         except FileNotFoundError:
             raise SinkError(
-                f"the keyring {self._path} is not there", remedy="write it: " + _HOW + "; or mend `keyring:`", code="keyring"
+                f"the keyring {self._path} does not exist", remedy="create it: " + _HOW + "; or correct `keyring:`", code="keyring"
             ) from None
         except (OSError, _KeyringError) as error:
             raise self._told(error, SinkError) from None
@@ -84,32 +84,32 @@ class Keyring:
     def key(self, id: str) -> bytes:
         """The key of that id.
 
-        Raises Unreachable with the code `key-missing` where the file or the key is not there, which the engine meets by trying again:
-        no record is lost by it. SourceError with the code `keyring` for a file that is no keyring or cannot be read.
+        Raises Unreachable with the code `key-missing` if the file or the key does not exist; the engine then retries, so
+        no record is lost. SourceError with the code `keyring` for a file that is not a keyring or cannot be read.
         """
-        remedy = f"put the key {id} back; nothing is lost: what was encrypted with it stays in the channel, and the Batch is tried again"
+        remedy = f"restore the key {id}; no data is lost: packs encrypted with it stay in the channel, and the Batch is retried"
         try:
             keys = self._keys()
         except FileNotFoundError:
             raise Unreachable(
-                f"the keyring {self._path} is not there, and the key {id} is asked for", remedy=remedy, code="key-missing"
+                f"the keyring {self._path} does not exist; its key {id} is needed", remedy=remedy, code="key-missing"
             ) from None
         except (OSError, _KeyringError) as error:
             raise self._told(error, SourceError) from None
         if id not in keys.by_id:
-            raise Unreachable(f"{self} has no key {id}; it has {', '.join(keys.by_id)}", remedy=remedy, code="key-missing")
+            raise Unreachable(f"{self} does not have key {id}; found {', '.join(keys.by_id)}", remedy=remedy, code="key-missing")
         return keys.by_id[id]
 
     def notices(self) -> list[str]:
-        """Sentences on what is not wrong but should not stay. Empty for given keys, and for a file that is not there."""
+        """Warnings on the keyring. Empty for keys that were passed directly, and for a missing file."""
         if self._path is None:
             return []
         found = []
         try:
             if stat.S_IMODE(self._path.stat().st_mode) & 0o077:
-                found.append(f"the keyring {self._path} can be read or written by others than its owner: chmod 600 {self._path}")
+                found.append(f"users other than the owner can read or write the keyring {self._path}; run: chmod 600 {self._path}")
             if (line := self._keys().unfinished) is not None:
-                found.append(f"line {line} of the keyring {self._path} is not used yet: it has no line feed and is no whole key")
+                found.append(f"line {line} of the keyring {self._path} is not used yet: it has no line feed and is not a complete key")
         except (OSError, _KeyringError):
             pass  # `writing` and `key` tell it
         return found
@@ -141,11 +141,11 @@ class Keyring:
     def _told(self, error: OSError | _KeyringError, kind: type[ScribenginError]) -> ScribenginError:
         if isinstance(error, _KeyringError):
             return kind(f"{self}: {error}", remedy=error.remedy, code="keyring")
-        return kind(f"{self} cannot be read: {error.strerror or error}", remedy="give the flow's user the right to read it", code="keyring")
+        return kind(f"{self} cannot be read: {error.strerror or error}", remedy="allow the flow's user to read it", code="keyring")
 
 
 class _Keys:
-    """What a keyring holds. `unfinished` is the number of a last line that is passed over because it may be being written."""
+    """The content of a keyring. `unfinished` is the number of a last line that is ignored because it may still be being written."""
 
     __slots__ = ("by_id", "unfinished", "writes")
 
@@ -164,7 +164,7 @@ def _sign(found: os.stat_result) -> _Sign:
 
 def _of_file(data: bytes) -> _Keys:
     if len(data) > FILE_BYTES:
-        raise _KeyringError(f"it is longer than {FILE_BYTES} bytes", "name the right file: " + _HOW)
+        raise _KeyringError(f"it is longer than {FILE_BYTES} bytes", "write the path of a keyring: " + _HOW)
     by_id: dict[str, bytes] = {}
     writes, unfinished = None, None
     lines = data.split(b"\n")
@@ -176,9 +176,11 @@ def _of_file(data: bytes) -> _Keys:
         try:
             id, key = _of_line(text)
             if last and len(key) == 24:
-                raise _KeyringError("has no line feed, so that its key of 24 bytes may be a piece of one of 32", "end the line")
+                raise _KeyringError(
+                    "has no line feed, so its key of 24 bytes may be part of a key of 32 bytes", "end the line with a line feed"
+                )
             if by_id.get(id, key) != key:
-                raise _KeyringError("names an id that stands above with another key", "give each key an id of its own")
+                raise _KeyringError("has the id of an earlier line, but another key", "give each key its own id")
         except _KeyringError as error:
             if last and by_id:
                 unfinished = number
@@ -187,7 +189,7 @@ def _of_file(data: bytes) -> _Keys:
         by_id[id] = key
         writes = id
     if writes is None:
-        raise _KeyringError("it holds no key", "add one: " + _HOW)
+        raise _KeyringError("it has no key", "add one: " + _HOW)
     return _Keys(by_id, writes, unfinished)
 
 
@@ -199,20 +201,22 @@ def _of_mapping(given: Mapping[str, Secret | str], use: str | None) -> _Keys:
         except _KeyringError as error:
             raise _KeyringError(f"the {number}. {error}", error.remedy) from None
     if not by_id:
-        raise _KeyringError("there is none", "give one: {k1: ${secret:env/KEY}}")
+        raise _KeyringError("there is no key", "add one: {k1: ${secret:env/KEY}}")
     if use is None:
         if len(by_id) > 1:
-            raise _KeyringError(f"there are {len(by_id)} and none is named to write", f"say `use:` {' or '.join(by_id)}")
+            raise _KeyringError(
+                f"there are {len(by_id)}, but no `use` that names the one that encrypts", f"add `use:` {' or '.join(by_id)}"
+            )
         use = next(iter(by_id))
     if use not in by_id:
-        raise _KeyringError(f"`use: {use}` is not one of them; they are {', '.join(by_id)}", "name one of them, or add it")
+        raise _KeyringError(f"`use: {use}` is not one of the keys; they are {', '.join(by_id)}", "use one of them, or add the key")
     return _Keys(by_id, use)
 
 
 def _of_line(text: str) -> tuple[str, bytes]:
     words = text.split()
     if len(words) != 2:
-        raise _KeyringError(f"has {len(words)} {'word' if len(words) == 1 else 'words'}, not the two of `ID BASE64`", _HOW)
+        raise _KeyringError(f"has {len(words)} {'word' if len(words) == 1 else 'words'}; expected `ID BASE64`", _HOW)
     id, value = words
     if not _ID.match(id):
         raise _KeyringError("does not begin with a valid id: 1 to 64 letters, digits, `_`, `.`, `-`", _HOW)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scribengin.formats.noticing import Noticer
 
 _MENDABLE = frozenset({"wrong-type", "out-of-range", "invalid-value", "missing"})
-"""of a column; a record that is none has other reasons, and what is NOT NULL stays dead"""
+"""reasons that concern one column; unreadable records have other reasons, and NOT NULL columns still make dead letters"""
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _Mended = tuple[dict[str, Any], list[str]]
 
@@ -105,7 +105,7 @@ class LenientDecoder:
         return values, nulled
 
     def _given(self, block: Block, ordinal: int) -> Callable[[str], Any]:
-        """What gives a column's value, or raises MisfitError."""
+        """The conversion of a column's value; raises MisfitError."""
         if isinstance(block, CsvBlock):
             names = self.schema.names if block.header is None else block.header
             cells = split_cells(block.payload(ordinal).decode(), self._dialect) or []
@@ -130,7 +130,7 @@ class LenientDecoder:
 
 
 class LearnedAvro:
-    """Decodes Avro files as `strict` does; what does not fit a column that nobody has declared is null and counted."""
+    """Decodes Avro files as `strict` does; values that do not fit a column that the flow does not declare are null and counted."""
 
     structs = None
 

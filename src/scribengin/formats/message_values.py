@@ -1,4 +1,4 @@
-"""Rows as values of messages, one for each row: what `messages` reads, the other way."""
+"""Writes rows as values of messages, one for each row: the reverse of `messages`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def value_encoder(format: str, schema: Schema, options: Mapping[str, Any], avro: Callable[[Schema], AvroMessages] | None = None) -> Values:
-    """What makes the values of rows of `schema`. Raises ValueError for columns that the format cannot hold. `avro` knows by which Avro
-    schema: for that format alone.
+    """Return the function that makes the values of rows of `schema`. Raises ValueError for columns that the format cannot represent.
+    `avro` has the Avro schema: for that format alone.
 
     In `text` and `binary` null is no value: a message that deletes its key in a compacted topic.
     """
@@ -38,7 +38,7 @@ def value_encoder(format: str, schema: Schema, options: Mapping[str, Any], avro:
         case "text" | "binary":
             asked = "STRING" if format == "text" else "BINARY"
             if [field.type.name for field in schema.fields] != [asked]:
-                raise ValueError(f"{format} has exactly one column, a {asked}; there are: {schema}")
+                raise ValueError(f"{format} needs exactly one {asked} column; found: {schema}")
             return _plain
         case "avro" if avro is not None:
             return avro(schema).encode_fitting

@@ -33,7 +33,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "headers": ("MAP",),
 }
 """what a column can be taken from besides the value, and the types that such a column may have; headers are MAP<STRING, BINARY>, of a
-header that stands twice the last"""
+duplicate header the last"""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -122,7 +122,7 @@ class MessageDecoder:
         return DecodedColumns(pa.RecordBatch.from_arrays(arrays, schema=form), ordinals, _in_order([*found.bad, *bad]), found.skipped)
 
     def _taken(self, block: MessageBlock, ordinals: Sequence[int]) -> tuple[Sequence[int], list[Bad], dict[str, Sequence[Any]]]:
-        """(ordinals that stay, what became of the others, column → its values by ordinal)"""
+        """(ordinals that are kept, the outcome of the others, column → its values by ordinal)"""
         taken: dict[str, Sequence[Any]] = {}
         dead: dict[int, Bad] = {}
         for name, part in self._parts.items():
@@ -141,11 +141,13 @@ class MessageDecoder:
 def _check(schema: Schema, parts: Mapping[str, str]) -> None:
     for name, part in parts.items():
         if name not in schema.names:
-            raise ValueError(f'metadata names the column "{name}", which the schema does not have; it has {", ".join(schema.names)}')
+            raise ValueError(
+                f'metadata names the column "{name}", which the schema does not have; its columns are {", ".join(schema.names)}'
+            )
         asked = schema[name].type
         if asked.name not in PARTS[part] or (part == "headers" and str(asked) != "MAP<STRING, BINARY>"):
             allowed = "MAP<STRING, BINARY>" if part == "headers" else " or ".join(PARTS[part])
-            raise ValueError(f'the column "{name}" is {asked}; {part} can be {allowed}')
+            raise ValueError(f'the column "{name}" is {asked}; {part} must be {allowed}')
 
 
 def _part(block: MessageBlock, part: str, type_: Type, dead: dict[int, Bad]) -> Sequence[Any]:
@@ -189,7 +191,7 @@ def _values_of(format: str, schema: Schema, options: Mapping[str, Any], writer: 
 
 
 class _Lines:
-    """All values in one go, as lines."""
+    """Decode all values together, as lines."""
 
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         self._decoder: Decoder = decoder_for("json", schema, options)
@@ -213,7 +215,7 @@ def _as_lines(block: Block) -> LineBlock:
 
 
 class _Avro:
-    """Each value by its writer's schema."""
+    """Decode each value with its writer's schema."""
 
     def __init__(self, schema: Schema, writer: WriterSchema | Lookup, *, truncate: bool) -> None:
         from scribengin.formats.avro import AvroDecoder
@@ -229,7 +231,7 @@ class _Avro:
 
 @dataclass
 class _Alone:
-    """Each value by itself."""
+    """Decode each value by itself."""
 
     format: str
     schema: Schema
@@ -239,7 +241,7 @@ class _Alone:
     def __post_init__(self) -> None:
         if self.format == "binary":
             if [each.type.name for each in self.schema.fields] != ["BINARY"]:
-                raise ValueError(f"binary has exactly one column, such as: value BINARY; declared are: {self.schema}")
+                raise ValueError(f"binary needs exactly one column, such as value BINARY; found: {self.schema}")
         else:
             self._decoder = decoder_for(self.format, self.schema, self.options)  # type: ignore[assignment]
 

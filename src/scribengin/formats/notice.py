@@ -1,4 +1,4 @@
-"""What was noticed of a source's columns, as a value that loads nothing else."""
+"""A notice on a source's columns, in a module without further imports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FormatNotice:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What is told once."""
+        """The key: notices with the same key are reported once."""
         return self.source, self.column, self.kind
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What data have that their schema does not say, reported once: columns that are new, that are not there or always null, values that became
+"""Reports, once, differences between data and schema: columns that are new, missing or always null, values that became
 null.
 
 Nothing here costs by the record. Files of typed formats and CSV say their columns themselves; of JSON the first record of each file is
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FORMATS = frozenset({"json", "csv", "parquet", "avro"})
 MOST = 100
-"""names of one kind that one task tells at most: data whose keys are ids must not fill the ledger"""
+"""maximum number of names of one kind that a task reports: data whose keys are ids must not fill the ledger"""
 _EACH, _THEN = 8, 16
 """so many blocks of JSON a task looks at, and then every 16th: records of a hundred fields cost more to look at than to decode"""
 _FEW = 8
@@ -43,7 +43,7 @@ class Noticer:
     """Of one source, in one task."""
 
     def __init__(self, source: str, schema: Schema, format: str, learned: Collection[str] = ()) -> None:
-        """`learned`: columns of the schema that nobody has declared."""
+        """`learned`: columns of the schema that the flow does not declare."""
         self.found: dict[tuple[str, str], FormatNotice] = {}
         self._source = source
         self._format = format if format in FORMATS else ""
@@ -51,7 +51,7 @@ class Noticer:
         """of the columns, as they are declared"""
         self._known = set(self.types)
         self._inner: set[str] = set()
-        """ways to fields that were told; a column may have such a name too"""
+        """paths of fields that were reported; a column may have such a name too"""
         self._objects = [(field.name, field.type) for field in schema.fields if _has_fields(field.type)]
         self._blocks = self._passed = self._looked = 0
         """of JSON: blocks and bytes that came, bytes that were looked at"""
@@ -69,7 +69,7 @@ class Noticer:
         """of these columns, what the file has"""
 
     def look(self, block: Block) -> None:
-        """Notice what the block's columns are."""
+        """Compare the columns of the block with the schema."""
         match block:
             case DamageBlock():
                 return
@@ -130,7 +130,7 @@ class Noticer:
         self._of_file = NullColumns(self.nulls.names, self._renamed)
 
     def nulled(self, column: str, block: Block, ordinal: int, count: int = 1) -> None:
-        """Count a value that did not fit; or several of the block, of which the first stands there."""
+        """Count a value that did not fit; or several of the block, with the place of the first."""
         known = self.found.get((column, "nulled"))
         if known is None:
             place = block.place(ordinal)

@@ -1,4 +1,4 @@
-"""Where rows came from: the first coordinates of each, for a batch of rows at once."""
+"""The origins of rows: the coordinates of each in its first source, for a batch of rows at once."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def without_ways(label: str) -> str:
 
 
 def split_id(id_: str) -> tuple[str, str]:
-    """Of what a sink is told that a row was made of: the record, and the input by which it came to a sink of several. The record is empty
-    where no single one stands behind the row.
+    """Split a row id, as passed to sinks, into the record and the input by which the row reached a sink with several inputs. The record is
+    empty if the row was not made from a single record.
 
     >>> split_id("tweets/a.jsonl+17"), split_id("tweets/a.jsonl+17~r.big~5.1")
     (('tweets/a.jsonl+17', ''), ('tweets/a.jsonl+17.1', 'r.big'))

@@ -1,4 +1,4 @@
-"""The columns that files of typed formats bring along, in our types; what no type stands for is left out, and said."""
+"""The columns of files of typed formats, in our types; columns without a matching type are left out, with a note."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _ORDER = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 def arrow_columns(schema: pa.Schema, notes: list[str]) -> tuple[Field, ...]:
-    """Those of a Parquet file; one of the type null is a STRING, which holds as little."""
+    """The columns of a Parquet file; a column of the type null becomes a STRING."""
     fields = []
     for each in schema:
         try:
             type_ = type_of_arrow(_plain(each.type), each.name)
         except ValueError:
-            notes.append(f"{each.name} is left out: no column type stands for {each.type}")
+            notes.append(f"{each.name} is left out: no column type matches {each.type}")
             continue
         fields.append(Field(each.name, type_))
     return _named(fields, notes)
 
 
 def avro_columns(writer: WriterSchema, notes: list[str]) -> tuple[Field, ...]:
-    """Those of an Avro file."""
+    """The columns of an Avro file."""
     return _named(_avro_fields(writer, writer.root, notes), notes)
 
 
 def joined_columns(files: Iterable[tuple[str, tuple[Field, ...]]], notes: list[str]) -> Schema | None:
-    """The columns of all files, each as wide as its widest. A type that does not go with those before is told with its file."""
+    """The columns of all files, each as wide as its widest. A type that cannot be combined with earlier ones is reported with its file."""
     found: dict[str, tuple[Field, str]] = {}
     for file, fields in files:
         for field in fields:
@@ -90,16 +90,16 @@ def _named(fields: Iterable[Field], notes: list[str]) -> tuple[Field, ...]:
     kept: dict[str, Field] = {}
     for field in fields:
         if not can_name(field.name):
-            notes.append(f"the column {field.name!r} is left out: a schema cannot hold such a name")
+            notes.append(f"the column {field.name!r} is left out: its name is not allowed in a schema")
         elif field.name.lower() in kept:
-            notes.append(f"{field.name} is left out: another name differs only in upper and lower case, and SQL tells them not apart")
+            notes.append(f"{field.name} is left out: another name differs only in upper and lower case, which SQL does not distinguish")
         else:
             kept[field.name.lower()] = field
     return tuple(kept.values())
 
 
 def _wider(one: Type, other: Type) -> Type | None:
-    """What holds both; None where nothing does."""
+    """The type that fits both; None if there is none."""
     if one == other:
         return one
     if one.name in _ORDER and other.name in _ORDER:
@@ -111,8 +111,8 @@ def _wider(one: Type, other: Type) -> Type | None:
 
 def _of_both(one: Type, other: Type) -> str:
     if {one.name, other.name} & set(_ORDER) and {one.name, other.name} & {"FLOAT", "DOUBLE"}:
-        return f"{one} takes what it need not round; the rest are dead letters"
-    return "no type takes both"
+        return f"{one} takes the values that it can represent exactly; others become dead letters"
+    return "no type fits both"
 
 
 def _avro_fields(writer: WriterSchema, record: Any, notes: list[str]) -> list[Field]:
@@ -120,7 +120,7 @@ def _avro_fields(writer: WriterSchema, record: Any, notes: list[str]) -> list[Fi
     for each in record["fields"]:
         type_ = _avro_type(writer, each["type"], notes)
         if type_ is None:
-            notes.append(f"{each['name']} is left out: no column type stands for what Avro has there")
+            notes.append(f"{each['name']} is left out: no column type matches its Avro type")
         else:
             fields.append(Field(each["name"], type_))
     return fields

@@ -1,4 +1,4 @@
-"""The body of a pack: one Arrow record batch, compressed, then encrypted; and both taken off again without trust in the bytes.
+"""The body of a pack: one Arrow record batch, compressed, then encrypted; and the reverse, without trust in the bytes.
 
 The batch stands as Arrow's IPC message of a record batch, without its schema, which the header says in DDL. Codecs go over the message as a
 whole: gzip (level 1), lz4 (the frame format), snappy (one block, no framing), zstd (level 1). Encryption is AES-GCM with a random nonce
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from scribengin.formats.pack_header import Codec
 
 TAG_BYTES = 16
-"""what AES-GCM adds to a body"""
+"""the number of bytes AES-GCM adds to a body"""
 _U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
 _MESSAGE_HEADER, _BATCH_COMPRESSION = 2, 3
 """the places of these fields in the tables `Message` and `RecordBatch` of Arrow's format/Message.fbs and in what it makes of them"""
 
 
 def compress(codec: Codec, raw: pa.Buffer) -> pa.Buffer:
-    """Raises nothing for any bytes."""
+    """Never raises, whatever the bytes are."""
     return raw if codec == "none" else _codec(codec).compress(raw)
 
 
@@ -48,9 +48,9 @@ def decompress(codec: Codec, data: pa.Buffer, raw_bytes: int) -> pa.Buffer:
             case "zstd":
                 found = _codec(codec).decompress(data, raw_bytes)
     except (OSError, ValueError, IndexError, MemoryError) as error:
-        raise DamagedPackError("damaged", f"its body is no {codec} of {raw_bytes} bytes: {error}") from None
+        raise DamagedPackError("damaged", f"its body is not valid {codec} data of {raw_bytes} bytes: {error}") from None
     if len(found) != raw_bytes:
-        raise DamagedPackError("damaged", f"its body does not have the {raw_bytes} bytes that it says")
+        raise DamagedPackError("damaged", f"its body does not have the {raw_bytes} bytes that its header states")
     return found
 
 
@@ -61,7 +61,7 @@ def _snappy_bytes(data: pa.Buffer) -> int:
         size |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:
             return size
-    raise ValueError("its size has no end")
+    raise ValueError("its size is not complete")
 
 
 @lru_cache(maxsize=8)
@@ -78,11 +78,11 @@ def encrypt(key: bytes, bound: bytes, nonce: bytes, data: pa.Buffer) -> pa.Buffe
 
 
 def decrypt(key: bytes, bound: bytes, nonce: bytes, data: memoryview) -> pa.Buffer:
-    """Raises DamagedPackError where key, nonce, `bound` and data do not belong together."""
+    """Raises DamagedPackError if key, nonce, `bound` and data do not belong together."""
     if len(nonce) != NONCE_BYTES:
-        raise DamagedPackError("not-authentic", f"its nonce has {len(nonce)} bytes; {NONCE_BYTES} are right")
+        raise DamagedPackError("not-authentic", f"its nonce has {len(nonce)} bytes; expected {NONCE_BYTES}")
     if len(data) < TAG_BYTES:
-        raise DamagedPackError("not-authentic", f"its body has {len(data)} bytes, fewer than an encrypted one")
+        raise DamagedPackError("not-authentic", f"its body has {len(data)} bytes, too few for an encrypted body")
     cipher = aesgcm()(key)
     from cryptography.exceptions import InvalidTag
 
@@ -90,7 +90,7 @@ def decrypt(key: bytes, bound: bytes, nonce: bytes, data: memoryview) -> pa.Buff
     try:
         cipher.decrypt_into(nonce, data, bound, memoryview(opened).cast("B"))
     except InvalidTag:
-        raise DamagedPackError("not-authentic", "it was not encrypted with the key that it names, or was changed since") from None
+        raise DamagedPackError("not-authentic", "it was not encrypted with the key that it names, or was changed afterwards") from None
     return opened
 
 
@@ -103,13 +103,13 @@ def aesgcm() -> Any:
     """The class. Raises EnvironmentFault where its package is not installed, or is older than 47, which first writes into given memory."""
     try:
         found = import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
-        lack = "" if hasattr(found, "encrypt_into") else "the one that is installed is older than 47"
+        lack = "" if hasattr(found, "encrypt_into") else "the installed version is older than 47"
     except ImportError as error:
         found, lack = None, str(error)
     if lack:
         raise EnvironmentFault(
             f"encryption needs the package cryptography: {lack}",
-            remedy="install it: pip install 'scribengin[encryption]'",
+            remedy="run: pip install 'scribengin[encryption]'",
             code="encryption-missing",
         )
     return found
@@ -120,23 +120,23 @@ def read_batch(raw: pa.Buffer, form: pa.Schema) -> pa.RecordBatch:
     try:
         if _is_compressed_inside(memoryview(raw)):
             # each buffer says there how large it becomes, and Arrow believes it
-            raise DamagedPackError("damaged", "its record batch is compressed once more")
+            raise DamagedPackError("damaged", "its record batch is compressed twice")
         batch = pa.ipc.read_record_batch(raw, form)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error, MemoryError) as error:
         if isinstance(error, DamagedPackError):
             raise
-        raise DamagedPackError("damaged", f"its body is no record batch of its schema: {str(error)[:300]}") from None
+        raise DamagedPackError("damaged", f"its body is not a record batch of its schema: {str(error)[:300]}") from None
     return batch
 
 
 def _is_compressed_inside(data: memoryview) -> bool:
     """Whether the message's record batch has a `compression`. Raises struct.error and ValueError for what is no message."""
     if _U32.unpack_from(data)[0] != 0xFFFFFFFF:
-        raise ValueError("it is no message of Arrow's IPC form")
+        raise ValueError("it is not a message in Arrow IPC format")
     size = _I32.unpack_from(data, 4)[0]
     if not 8 <= size <= len(data) - 8:
-        raise ValueError("its metadata run over the end")
+        raise ValueError("its metadata extend past its end")
     table = data[8 : 8 + size]
     message = _U32.unpack_from(table)[0]
     header = _at(table, message, _MESSAGE_HEADER)
@@ -146,10 +146,10 @@ def _is_compressed_inside(data: memoryview) -> bool:
 
 
 def _at(data: memoryview, table: int, field: int) -> int:
-    """Where in a flatbuffer that field of the table at `table` stands; 0 where it has none."""
+    """The offset of a field of the table at `table` in a flatbuffer; 0 if the table does not have it."""
     vtable = table - _I32.unpack_from(data, table)[0]
     if vtable < 0:
-        raise ValueError("a table has no form")
+        raise ValueError("a table is not allowed")
     entry = 4 + 2 * field
     if entry + 2 > _U16.unpack_from(data, vtable)[0]:
         return 0

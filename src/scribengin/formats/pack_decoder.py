@@ -1,4 +1,4 @@
-"""Packs as the reader's columns: what the writer's schema says, matched by name against the one that is asked for."""
+"""Decodes packs to the reader's columns: matches the writer's schema by name with the expected one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class PackDecoder:
     """Decodes `PackBlock`s.
 
-    Where the pack's schema is the asked one its columns are handed on as they lie. Else they are taken by name: a column that the pack
-    does not have is null, or makes every row `missing` where it is NOT NULL; one that nobody asks for is left out; one of another type
-    makes every row `type`, unless the asked type holds each of its values as it is:
+    If the pack's schema equals the expected one, its columns are passed on unchanged. Otherwise they are matched by name: a column that
+    the pack does not have is null, or makes every row `missing` if it is NOT NULL; a column that is not expected is left out; one of
+    another type makes every row `type`, unless the expected type represents each of its values unchanged:
 
     - an integer in a wider one (TINYINT, SMALLINT, INT, BIGINT),
     - FLOAT in DOUBLE,
@@ -71,7 +71,7 @@ class PackDecoder:
             column = batch.column(index)
             if column.null_count:
                 for ordinal in pc.indices_nonzero(column.is_null()).to_pylist():
-                    bad.setdefault(ordinal, Bad(ordinal, "missing", f'field "{self.schema.fields[index].name}" is null and NOT NULL'))
+                    bad.setdefault(ordinal, Bad(ordinal, "missing", f'field "{self.schema.fields[index].name}" is null; expected NOT NULL'))
         if not bad:
             return DecodedColumns(batch, range(batch.num_rows))
         kept = [ordinal for ordinal in range(batch.num_rows) if ordinal not in bad]
@@ -87,18 +87,21 @@ def _one_by_one(found: DecodedColumns) -> DecodedRows:
         try:
             rows += batch_to_rows(found.batch.slice(index, 1))
         except (ValueError, OverflowError) as error:
-            bad.append(Bad(ordinal, "out-of-range", f"a value that Python has no form for: {error}"))
+            bad.append(Bad(ordinal, "out-of-range", f"a value that Python cannot represent: {error}"))
         else:
             ordinals.append(ordinal)
     return DecodedRows(rows, ordinals, sorted(bad, key=lambda each: each.ordinal))
 
 
 def _misfit(found: Schema, asked: Schema) -> tuple[str, str] | None:
-    """(reason, message) of what makes every row bad."""
+    """(reason, message) of the fault of all rows."""
     for field in asked.fields:
         if field.name not in found.names:
             if not field.nullable:
-                return "missing", f'field "{field.name}" is not in the pack, which has {", ".join(found.names)[:300]}; expected NOT NULL'
+                return (
+                    "missing",
+                    f'field "{field.name}" is not in the pack, whose fields are {", ".join(found.names)[:300]}; expected NOT NULL',
+                )
         elif not _holds(field.type, has := found[field.name].type):
             return "type", f'field "{field.name}" is {has} in the pack; expected {field.type}'
     return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".packs"
 FRAME_BYTES = 256 * 2**20
-"""how long the pack of one frame may be"""
+"""maximum length of the pack of one frame, in bytes"""
 _LENGTH = struct.Struct("<I")
 
 
@@ -33,13 +33,13 @@ class PackFileEncoder:
     def write(self, value: bytes) -> int:
         """Append one pack; returns how many bytes the file grew by. Raises OSError, ValueError for more than 256 MiB."""
         if not PREFIX_BYTES <= len(value) <= FRAME_BYTES:
-            raise ValueError(f"a frame holds a pack of {PREFIX_BYTES} to {FRAME_BYTES} bytes, not {len(value)}")
+            raise ValueError(f"a frame has a pack of {PREFIX_BYTES} to {FRAME_BYTES} bytes; found {len(value)}")
         self._file.write(_LENGTH.pack(len(value)))
         self._file.write(value)
         return _LENGTH.size + len(value)
 
     def close(self) -> None:
-        """Nothing ends the form. The caller flushes and syncs the file."""
+        """Do nothing: the format has no end. The caller flushes and syncs the file."""
 
 
 class PackFrame(NamedTuple):
@@ -58,15 +58,15 @@ def pack_frames(file: IO[bytes], start: int, end: int) -> Iterator[PackFrame]:
         file.seek(offset)
         head = file.read(min(_LENGTH.size, end - offset))
         if len(head) < _LENGTH.size:
-            fault = Bad(0, "truncated", f"the file ends within the length of the frame at {offset}")
+            fault = Bad(0, "truncated", f"the file ends inside the length field of the frame at byte {offset}")
             break
         (length,) = _LENGTH.unpack(head)
         if not PREFIX_BYTES <= length <= FRAME_BYTES:
-            fault = Bad(0, "damaged", f"the frame at {offset} says {length} bytes; a pack has {PREFIX_BYTES} to {FRAME_BYTES}")
+            fault = Bad(0, "damaged", f"the frame at byte {offset} declares {length} bytes; a pack has {PREFIX_BYTES} to {FRAME_BYTES}")
             break
         value = file.read(min(length, end - offset - _LENGTH.size))
         if len(value) < length:
-            fault = Bad(0, "truncated", f"the frame at {offset} says {length} bytes, of which {len(value)} are there")
+            fault = Bad(0, "truncated", f"the frame at byte {offset} declares {length} bytes; found {len(value)}")
             break
         yield PackFrame(offset, value)
         offset += _LENGTH.size + length

@@ -1,4 +1,4 @@
-"""The frame of a pack: what stands around its body, and whether all of it is there as it was written.
+"""The frame of a pack: the bytes around its body, and the check that it is complete and unchanged.
 
     SGP | version, 1 byte | bytes of the header, u32 | bytes of the body, u32 | CRC-32 of all else, u32 | header | zeros up to 8 | body
 
@@ -19,21 +19,21 @@ from scribengin.formats.origins import Hop, Trail
 
 Codec = Literal["none", "gzip", "lz4", "snappy", "zstd"]
 RAW_BYTES = 256 * 2**20
-"""how large a body may be before compression; a header that says more is not believed"""
+"""maximum size of a body before compression, in bytes; a header with a larger value is rejected"""
 VERSION = 1
 NONCE_BYTES = 12
 _MAGIC = b"SGP"
 _START = struct.Struct("<3sBII")
 _CRC = struct.Struct("<I")
 PREFIX_BYTES = _START.size + _CRC.size
-"""fewer bytes than that are no pack"""
+"""minimum length of a pack, in bytes"""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=RAW_BYTES)]
 _Stop = tuple[str, str, int, str, int, str]
 
 
 class DamagedPackError(ValueError):
-    """Bytes that are no whole pack. `reason` is `foreign`, `truncated`, `damaged`, `not-authentic` or `pack-version`."""
+    """Bytes that are not a valid pack. `reason` is `foreign`, `truncated`, `damaged`, `not-authentic` or `pack-version`."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class DamagedPackError(ValueError):
 
 
 class PackHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a pack says of its body. `digest` is `Origins.digest()` of its rows, `sign` names who writes into the channel."""
+    """The description of a pack's body. `digest` is `Origins.digest()` of its rows, `sign` identifies the writer of the channel."""
 
     schema: str
     """DDL"""
@@ -56,7 +56,7 @@ class PackHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stops: list[list[_Stop]]
     """the different trails, hop by hop"""
     ways: list[int] = []
-    """which of `stops` is each label's; empty where there is only one"""
+    """for each label the index in `stops`; empty if there is only one"""
     nth: bool = False
     """whether the body has the column of `Origins.nth`; without, all are 0"""
     codec: Codec = "none"
@@ -70,7 +70,7 @@ class PackHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Of each label. Raises IndexError for ways that lead nowhere."""
         found = [tuple(Hop(*stop) for stop in stops) for stops in self.stops]
         if any(way < 0 for way in self.ways):
-            raise IndexError("a way is negative")
+            raise IndexError("a way has a negative number")
         return [found[way] for way in self.ways] if self.ways else [found[0]] * len(self.labels)
 
 
@@ -100,13 +100,13 @@ def enclose(bound: bytes, body: bytes | memoryview) -> bytes:
 
 
 def disclose(value: bytes | None) -> Opened:
-    """Take the frame off. Raises DamagedPackError, and nothing else whatever the bytes are."""
+    """Remove the frame. Raises DamagedPackError, and nothing else, whatever the bytes are."""
     if not value:
-        raise DamagedPackError("foreign", "there is no value, and so no pack")
+        raise DamagedPackError("foreign", "the value is missing")
     if value[:3] != _MAGIC[: len(value)]:
-        raise DamagedPackError("foreign", f"it begins with {value[:8]!r}; a pack begins with {_MAGIC!r}")
+        raise DamagedPackError("foreign", f"it begins with {value[:8]!r}; expected {_MAGIC!r}")
     if len(value) < PREFIX_BYTES:
-        raise DamagedPackError("truncated", f"it ends after {len(value)} bytes, within the first {PREFIX_BYTES}")
+        raise DamagedPackError("truncated", f"it has only {len(value)} bytes; expected at least {PREFIX_BYTES}")
     _, version, header_bytes, body_bytes = _START.unpack_from(value)
     if version != VERSION:
         raise DamagedPackError("pack-version", f"it is a pack of version {version}; this Scribengin reads version {VERSION}")
@@ -115,12 +115,12 @@ def disclose(value: bytes | None) -> Opened:
     if len(value) < begin + body_bytes:
         raise DamagedPackError("truncated", f"it ends after {len(value)} of {begin + body_bytes} bytes")
     if len(value) > begin + body_bytes:
-        raise DamagedPackError("damaged", f"it has {len(value) - begin - body_bytes} bytes more than it says")
+        raise DamagedPackError("damaged", f"it has {len(value) - begin - body_bytes} bytes more than its header states")
     body = memoryview(value)[begin:]
     bound = value[: _START.size] + value[PREFIX_BYTES:begin]
     (said,) = _CRC.unpack_from(value, _START.size)
     if (found := zlib.crc32(body, zlib.crc32(bound))) != said:
-        raise DamagedPackError("damaged", f"its checksum is {found:08x}, not {said:08x} as it says")
+        raise DamagedPackError("damaged", f"its checksum is {found:08x}; its header states {said:08x}")
     try:
         return Opened(_DECODER.decode(value[PREFIX_BYTES:header_end]), bound, body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Packs: many rows in one message, with where each came from. What travels in a channel between two tiers of a flow.
+"""Packs: many rows in one message, with the origin of each; the messages of a channel between two tiers of a flow.
 
 `PackMaker` makes them of Arrow batches, `read_pack` makes a block of each, `pack_decoder.PackDecoder` takes the blocks. What is around the
 body is `pack_header`'s, what is in it `pack_body`'s.
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from scribengin.formats.pack_header import Codec
 
 SCHEMA_TEXT_LENGTH = 1024 * 1024
-"""how many characters the DDL of a pack's schema may have"""
+"""maximum number of characters of the DDL of a pack's schema"""
 _ORIGIN_BYTES = 16
-"""what the coordinates of a row take at most: sequence, stream, nth"""
+"""maximum number of bytes of the coordinates of a row: sequence, stream, nth"""
 _SEQUENCE = pa.field("", pa.int64(), nullable=False)
 _NUMBER = pa.field("", pa.int32(), nullable=False)
 
@@ -52,9 +52,9 @@ class PackMaker:
     """Makes packs of batches of one schema. Built once per task; for one thread.
 
     A pack holds at most `rows` rows and `bytes` bytes of columns and coordinates before compression (one row may be more), and its value
-    has at most `most` bytes: by default what a Kafka broker takes at most of itself. `sign` and `about` stand in each header, and under
-    `row` how many rows the maker has put into packs before it. Raises ValueError for bounds below one and for a schema that its own text
-    does not say again, EnvironmentFault for a keyring without the package that encrypts.
+    has at most `most` bytes: the default is the limit of a Kafka broker. `sign` and `about` are in each header, and under
+    `row` how many rows the maker has put into packs before it. Raises ValueError for bounds below one and for a schema that cannot be
+    read back from its text, EnvironmentFault for a keyring if the encryption package is missing.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class PackMaker:
         about: Mapping[str, str | int] | None = None,
     ) -> None:
         if min(rows, bytes, most) < 1:
-            raise ValueError(f"a pack has at least one row and one byte, not rows={rows}, bytes={bytes}, most={most}")
+            raise ValueError(f"a pack needs at least one row and one byte; found rows={rows}, bytes={bytes}, most={most}")
         self.schema = schema
         self._text = _text_of(schema)
         self._form = arrow_schema(schema)
         self._codec, self._keyring = codec, keyring
         self._rows, self._most = rows, most
-        # what no codec makes smaller is cut at once so that its value fits
+        # data that no codec makes smaller is divided at once so that the value fits
         self._bytes = bytes if codec != "none" else min(bytes, max(1, most - most // 16))
         self._sign, self._about = sign, dict(about or {})
         self._made_rows = 0
@@ -84,7 +84,7 @@ class PackMaker:
             aesgcm()
 
     def make(self, batch: pa.RecordBatch, origins: Origins) -> tuple[list[Packed], list[Bad]]:
-        """The rows as packs, in their order, and a Bad by its index for each row that is too large for a pack of its own.
+        """The rows as packs, in their order, and a Bad by its index for each row that is too large for a separate pack.
 
         `batch` has the schema's columns, or what `conform` makes them of. Raises ColumnMismatchError where it does not, ValueError where
         `origins` are not as many, and what `Keyring.writing` raises.
@@ -104,7 +104,7 @@ class PackMaker:
         return made, bad
 
     def _cut(self, batch: pa.RecordBatch, start: int) -> int:
-        """Where the pack that begins at `start` ends: what is left is cut evenly, into as few as the bounds allow."""
+        """The end of the pack that begins at `start`: the remaining rows are divided evenly into as few packs as the bounds allow."""
         left = int(batch.num_rows) - start
         size = _size(batch.slice(start))
         take: int = -(-left // max(-(-left // self._rows), -(-size // self._bytes)))
@@ -122,7 +122,7 @@ class PackMaker:
         made: list[Packed],
         bad: list[Bad],
     ) -> None:
-        """Rows `start` to `stop` as one pack, or as halves as far as they must be."""
+        """Rows `start` to `stop` as one pack, or divided into halves until each pack fits."""
         packed = self._packed(batch.slice(start, stop - start), _own(origins, start, stop), writing)
         if packed.raw_bytes <= RAW_BYTES and len(packed.value) <= self._most:
             made.append(packed)
@@ -133,7 +133,7 @@ class PackMaker:
             self._pack(batch, origins, middle, stop, writing, made, bad)
         else:
             size, limit = (len(packed.value), self._most) if packed.raw_bytes <= RAW_BYTES else (packed.raw_bytes, RAW_BYTES)
-            bad.append(Bad(start, "too-large", f"the row takes {size:,} bytes as a pack of its own; {limit:,} fit"))
+            bad.append(Bad(start, "too-large", f"the row takes {size:,} bytes as a separate pack; the limit is {limit:,}"))
 
     def _packed(self, batch: pa.RecordBatch, own: Origins, writing: tuple[str, bytes] | None) -> Packed:
         has_nth = bool(own.nth.any())
@@ -174,15 +174,15 @@ class PackMaker:
 
 
 def _text_of(schema: Schema) -> str:
-    """The schema as a header says it, tried out. Raises ValueError."""
+    """The text of the schema for headers, after a check that it can be read back. Raises ValueError."""
     text = str(schema)
     try:
         if len(text) > SCHEMA_TEXT_LENGTH:
             raise ValueError(f"it has {len(text)} characters")
         if parse_schema(text) != schema:
-            raise ValueError("its text is that of another")
+            raise ValueError("its text is the text of another type")
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"a pack cannot say this schema in its header: {text[:200]}: {error}") from None
+        raise ValueError(f"this schema cannot be written in the header of a pack: {text[:200]}: {error}") from None
     return text
 
 
@@ -210,9 +210,9 @@ def _stops(own: Origins) -> tuple[list[list[tuple[str, str, int, str, int, str]]
 
 @dataclass(slots=True)
 class PackBlock:
-    """The rows of one pack; or one record, `bad`, which is all that can be said of bytes that are no whole pack.
+    """The rows of one pack; or one record, `bad`, for bytes that are not a valid pack.
 
-    `at` is where the message or frame stood. Of a bad one `header` is None, the batch has no rows, `head` holds the first bytes, and
+    `at` is the place of the message or frame. For a bad one `header` is None, the batch has no rows, `head` has the first bytes, and
     the origins are the place itself, so that a dead letter has an id.
     """
 
@@ -262,30 +262,30 @@ class PackBlock:
 
     @property
     def first_row(self) -> int | None:
-        """How many rows its unit has put into packs before it; None where the pack does not say it."""
+        """The number of rows that its task output has put into earlier packs; None if the pack does not contain it."""
         row = None if self.header is None else self.header.about.get("row")
         return row if isinstance(row, int) else None
 
     def __len__(self) -> int:
-        """How many rows; one for what is no pack."""
+        """The number of rows; one for an invalid pack."""
         return 1 if self.bad is not None else int(self.batch.num_rows)
 
 
 def read_pack(value: bytes | None, keyring: Keyring | None, place: RecordPlace, *, plain: bool = True) -> PackBlock:
-    """The block of what stood at `place`. Every byte of it was checked, and what is no whole pack is a block of one bad record.
+    """The block of the bytes at `place`. Every byte is checked; an invalid pack becomes a block of one bad record.
 
-    With `plain=False` a pack that is not encrypted is `not-authentic`. Raises Unreachable where the key is not there (`Keyring.key`: the
-    Batch is tried again), SourceError for a broken keyring, EnvironmentFault without the package that decrypts; nothing for what the
-    bytes are.
+    With `plain=False` a pack that is not encrypted is `not-authentic`. Raises Unreachable if the key is missing (`Keyring.key`: the
+    Batch is retried), SourceError for an invalid keyring, EnvironmentFault if the encryption package is missing; never because of the
+    bytes.
     """
     try:
         return _read(value, keyring, place, plain=plain)
     except DamagedPackError as error:
-        return damaged_block(place, Bad(0, error.reason, f"no pack: {error.message}"), bytes(value or b""))
+        return damaged_block(place, Bad(0, error.reason, f"not a valid pack: {error.message}"), bytes(value or b""))
 
 
 def damaged_block(place: RecordPlace, bad: Bad, data: bytes) -> PackBlock:
-    """The block of what is no whole pack; of `data` it keeps the first 64 KiB."""
+    """The block of an invalid pack; it keeps the first 64 KiB of `data`."""
     return PackBlock(place, None, None, _NO_ROWS, _of_place(place), bad, data[:PAYLOAD_BYTES])
 
 
@@ -302,20 +302,20 @@ def _read(value: bytes | None, keyring: Keyring | None, place: RecordPlace, *, p
     opened = disclose(value)
     header = opened.header
     if header.rows * 8 > header.raw_bytes:
-        raise DamagedPackError("damaged", f"its header says {header.rows} rows in {header.raw_bytes} bytes")
+        raise DamagedPackError("damaged", f"its header declares {header.rows} rows in {header.raw_bytes} bytes")
     schema, form = _form_of(header.schema)
     data = pa.py_buffer(opened.body)
     if header.key is not None:
         data = decrypt(_key(keyring, header.key), opened.bound, header.nonce, opened.body)
     elif not plain:
-        raise DamagedPackError("not-authentic", "it is not encrypted, and only packs that are may come here")
+        raise DamagedPackError("not-authentic", "it is not encrypted, but this channel accepts only encrypted packs")
     fields = [*form, _SEQUENCE, *[_NUMBER] * ((len(header.labels) > 1) + header.nth)]
     batch = read_batch(decompress(header.codec, data, header.raw_bytes), pa.schema(fields))
     if batch.num_rows != header.rows:
-        raise DamagedPackError("damaged", f"it has {batch.num_rows} rows, not {header.rows} as its header says")
+        raise DamagedPackError("damaged", f"it has {batch.num_rows} rows; its header declares {header.rows}")
     origins = _origins_of(header, batch, len(form))
     if (digest := origins.digest()) != header.digest:
-        raise DamagedPackError("damaged", f"the digest of its rows is {digest:016x}, not {header.digest:016x} as its header says")
+        raise DamagedPackError("damaged", f"the digest of its rows is {digest:016x}; its header declares {header.digest:016x}")
     columns = pa.RecordBatch.from_arrays(batch.columns[: len(form)], schema=form)
     return PackBlock(place, header, schema, columns, origins)
 
@@ -323,8 +323,8 @@ def _read(value: bytes | None, keyring: Keyring | None, place: RecordPlace, *, p
 def _key(keyring: Keyring | None, id: str) -> bytes:
     if keyring is None:
         raise Unreachable(
-            f"a pack is encrypted with the key {id[:64]}, and the channel has no keyring",
-            remedy="name the keyring under `encryption:`; nothing is lost: the pack stays in the channel, and the Batch is tried again",
+            f"a pack is encrypted with the key {id[:64]}, but the channel has no keyring",
+            remedy="add the keyring under `encryption:`; no data is lost: the pack stays in the channel, and the Batch is retried",
             code="key-missing",
         )
     return keyring.key(id)
@@ -332,7 +332,7 @@ def _key(keyring: Keyring | None, id: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def _form_of(text: str) -> tuple[Schema, pa.Schema]:
-    """Raises DamagedPackError for what is no DDL."""
+    """Raises DamagedPackError for invalid DDL."""
     try:
         if len(text) > SCHEMA_TEXT_LENGTH:
             raise ValueError(f"it has {len(text)} characters")
@@ -346,25 +346,26 @@ def _origins_of(header: PackHeader, batch: pa.RecordBatch, first: int) -> Origin
     """From the columns behind the first `first` ones. Raises DamagedPackError."""
     arrays = batch.columns[first:]
     if any(array.null_count for array in arrays):
-        raise DamagedPackError("damaged", "a row does not say where it came from")
+        raise DamagedPackError("damaged", "a row has no origin")
     numbers = [array.to_numpy() for array in arrays]
     zeros = np.zeros(batch.num_rows, np.int32)
     streams = numbers[1] if len(header.labels) > 1 else zeros
     nth = numbers[-1] if header.nth else zeros
     if batch.num_rows and not (streams.min() >= 0 and streams.max() < len(header.labels) and nth.min() >= 0):
         raise DamagedPackError(
-            "damaged", f"a row names a stream that is not one of {len(header.labels)}, or is less than the first of its record"
+            "damaged",
+            f"a row names a stream that is not one of {len(header.labels)}, or its number is less than that of the first row of its record",
         )
     if header.ways and len(header.ways) != len(header.labels):
-        raise DamagedPackError("damaged", f"it says {len(header.ways)} ways for {len(header.labels)} streams")
+        raise DamagedPackError("damaged", f"it declares {len(header.ways)} ways for {len(header.labels)} streams")
     try:
         return Origins(header.labels, streams, numbers[0], nth, header.trails())
     except IndexError:
-        raise DamagedPackError("damaged", "it does not say by which way its rows came") from None
+        raise DamagedPackError("damaged", "it does not declare the way of its rows") from None
 
 
 def read_header(value: bytes) -> PackHeader | None:
-    """What a pack says of itself, without its rows and without a key; None for what is no whole pack."""
+    """The header of a pack, without its rows and without a key; None for an invalid pack."""
     try:
         return disclose(value).header
     except DamagedPackError:

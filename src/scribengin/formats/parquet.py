@@ -1,4 +1,4 @@
-"""Parquet: rows that have types already, matched against the declared columns without loss."""
+"""Parquet: matches rows that already have types with the declared columns, without loss."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SHOWN = 100
 
 
 class ColumnMismatchError(ValueError):
-    """A file's column is not what the schema declares; says which, what was found and what is asked."""
+    """A file's column does not match the schema; the message has the column, the found and the expected type."""
 
 
 def conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """The declared columns of `batch`, by exact name, in Arrow's form of the schema; a column that is not there is null.
+    """The declared columns of `batch`, by exact name, in Arrow's form of the schema; a missing column is null.
 
-    Raises ColumnMismatchError where a value cannot be what is declared.
+    Raises ColumnMismatchError if a value does not fit the declared type.
     """
     block = conformed("", batch, schema)
     if block.bad:
@@ -48,7 +48,7 @@ def conformed(
     learned: Collection[str] = (),
     truncate: bool = False,
 ) -> TableBlock:
-    """The same for rows of a file, as a block that says which of them do not fit.
+    """The same for rows of a file, as a block that marks rows that do not fit.
 
     A value that a column of `learned` cannot hold is null, and counted. `truncate`: of a time what is finer than microseconds is cut off.
     Raises ColumnMismatchError for a declared column of a type of which no value fits.

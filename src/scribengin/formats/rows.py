@@ -1,6 +1,6 @@
-"""Between Arrow batches and rows as Python sees them, both ways, strictly.
+"""Converts Arrow batches to Python rows and back, strictly.
 
-`rows_to_batch` takes what a person's function gave: nothing is converted on the quiet (no bool for BIGINT, no 1.0 for 1, no naive
+`rows_to_batch` takes the output of a user's function: nothing is converted silently (no bool for BIGINT, no 1.0 for 1, no naive
 datetime). `batch_to_rows` gives the values of docs/flow-file.md: aware datetimes in UTC, Decimal, dicts and lists.
 """
 
@@ -40,13 +40,13 @@ _PYTHON: dict[str, tuple[type, ...]] = {
     "STRUCT": (dict,),
 }
 _AS_THEY_ARE = frozenset({"BOOLEAN", "STRING", "BINARY", "DATE", *INTEGER_BITS})
-"""types whose values Arrow takes rightly once their Python type is right"""
+"""types whose values Arrow converts correctly if their Python type is correct"""
 
 
 def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence[int]) -> tuple[pa.RecordBatch, list[Bad]]:
     """The batch of the rows that fit `schema`, in their order, and a Bad for each that does not, which names the key.
 
-    A key that is left out is null. `rows` is not changed; `ordinals` are what the Bads say.
+    A key that is left out is null. `rows` is not changed; `ordinals` are the ordinals of the Bads.
     """
     form = arrow_schema(schema)
     batch = _quick(rows, schema, form)
@@ -66,7 +66,7 @@ def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence
 def settle_rows(rows: list[dict[str, Any]], schema: Schema) -> tuple[list[dict[str, Any]], list[Bad]]:
     """The rows that fit `schema`, as `batch_to_rows` would give them, and a Bad, by its index, for each that does not.
 
-    `rows` itself where all of them are so already: every key there, and every value of the one type that the column has in Python.
+    Returns `rows` itself if all of them already fit: every key there, and every value of the one type that the column has in Python.
     """
     if _are_settled(rows, schema):
         return rows, []
@@ -174,14 +174,14 @@ def _checked(value: Any, type_: Type) -> Any:
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             half = 1 << (INTEGER_BITS[type_.name] - 1)
             if not -half <= value < half:
-                raise MisfitError("out-of-range", f"found {value}; {type_} holds {-half} to {half - 1}")
+                raise MisfitError("out-of-range", f"found {value}; {type_} allows {-half} to {half - 1}")
         case "FLOAT" | "DOUBLE":
             return _checked_float(value, type_)
         case "STRING":
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise MisfitError("invalid-utf8", f"found {_shown(value)}, which has half a surrogate pair") from None
+                raise MisfitError("invalid-utf8", f"found {_shown(value)}, which has an unpaired surrogate") from None
         case "TIMESTAMP":
             if value.tzinfo is None:
                 raise MisfitError(
@@ -236,7 +236,7 @@ def _shown(value: object) -> str:
 
 
 def batch_to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """One dict a row, keys in the columns' order."""
+    """One dict for each row, keys in the order of the columns."""
     names = batch.schema.names
     if not names:
         return [{} for _ in range(batch.num_rows)]

@@ -1,7 +1,7 @@
-"""What was seen of a column's values, and the type that holds all of them by the parse contract.
+"""Collects the values of a column, and derives the type that fits all of them by the parse contract.
 
-A JSON column is fed with what a decoder without a schema makes of it. Types are the narrowest that later values may be expected to
-keep: whole numbers are BIGINT whatever their size now, a text is TIMESTAMP only where all of them are.
+The values of a JSON column come from a decoder without a schema. The type is the narrowest that later values may be expected to
+fit: whole numbers are BIGINT whatever their size now, a text is TIMESTAMP only if all texts are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scribengin.core.types import Field, Schema, Type, parse_schema
 from scribengin.formats.json_types import MisfitError, instant
 
 DISTINCT = 1_000
-"""values that are told apart at most, by column"""
+"""maximum number of distinct values that are counted, for each column"""
 _SHOWN = 40
 _MAP_KEYS = 50
 _DEEPEST = 32
@@ -36,7 +36,7 @@ class ObservedValues:
     """boolean, integer, number, text, list, object → how many"""
     low: Any = None
     high: Any = None
-    """of the numbers, or of the texts where there are no numbers; None where there are neither"""
+    """of the numbers, or of the texts if there are no numbers; None if there are neither"""
     dates: int = 0
     times: int = 0
     """texts that are a DATE, and texts that are a TIMESTAMP"""
@@ -104,17 +104,21 @@ class ObservedValues:
 
     @property
     def others(self) -> int:
-        """Values that the commonest kind's type does not hold."""
+        """The number of values that do not fit the type of the most frequent kind."""
         kind = self.kind
         fitting = self.kinds.get(kind, 0) + (self.kinds.get("integer", 0) if kind == "number" else 0)
         return self.present - fitting
 
     def type(self, path: str, notes: list[str]) -> Type:
-        """The type that holds what is of the commonest kind. `notes` gets what was decided that might have been decided otherwise."""
+        """The type for values of the most frequent kind. Decisions that are not certain are added to `notes`."""
         if self.others:
             found = " and ".join(f"{_PLURAL[kind]} ({count:,})" for kind, count in self.kinds.items())
-            whole = "" if "." in path or "[" in path else f"keep each as its JSON text: json: {{text: [{path}]}} and {path} STRING; or "
-            notes.append(f"{path} holds {found}: no type takes both; {whole}leave it out of the schema, or keep those of one kind")
+            whole = (
+                ""
+                if "." in path or "[" in path
+                else f"to keep each value as JSON text, write json: {{text: [{path}]}} and {path} STRING; or "
+            )
+            notes.append(f"{path} has {found}, and no type fits both; {whole}leave it out of the schema, or declare one kind")
         match self.kind:
             case "":
                 notes.append(f"{path} was always null: STRING is a guess")
@@ -143,15 +147,17 @@ class ObservedValues:
             return Type("BIGINT")
         digits = max(len(str(abs(low))), len(str(abs(high))))
         wide = Type("DECIMAL", precision=_DIGITS) if digits <= _DIGITS else _DOUBLE
-        notes.append(f"{path} holds whole numbers beyond 64 bits, so {wide} and not BIGINT")
+        notes.append(f"{path} has whole numbers of more than 64 bits, so its type is {wide}, not BIGINT")
         return wide
 
     def _note_widened(self, path: str, notes: list[str]) -> None:
         whole = self.kinds.get("integer", 0)
         if whole:
             exact = all(isinstance(bound, str) or abs(bound) <= _EXACT for bound in (self.low, self.high))
-            loss = "" if exact else "; those beyond 9,007,199,254,740,992 that it would round are dead letters"
-            notes.append(f"{path} holds whole numbers ({whole:,}) and others ({self.kinds['number']:,}), so DOUBLE and not BIGINT{loss}")
+            loss = "" if exact else "; numbers above 9,007,199,254,740,992 that it would round become dead letters"
+            notes.append(
+                f"{path} has whole numbers ({whole:,}) and others ({self.kinds['number']:,}), so its type is DOUBLE, not BIGINT{loss}"
+            )
 
     def _text(self, path: str, notes: list[str]) -> Type:
         texts = self.kinds["text"]
@@ -159,7 +165,7 @@ class ObservedValues:
             if count == texts:
                 return Type(word)
             if count >= 0.9 * texts:
-                notes.append(f"{path} would be {word} but for {texts - count:,} of {texts:,} texts, so STRING")
+                notes.append(f"{path} would be {word} except for {texts - count:,} of {texts:,} texts, so its type is STRING")
         return _STRING
 
     def _object(self, path: str, notes: list[str]) -> Type:
@@ -172,8 +178,8 @@ class ObservedValues:
             ignored: list[str] = []
             types = {each.type(path, ignored) for each in self.fields.values() if each.present} or {_STRING}
             if len(types) == 1 and not any(each.others for each in self.fields.values()):
-                why = f"has {len(self.fields):,} names, each in few records" if many else "has no names that a schema can hold"
-                notes.append(f"{path} {why}, so MAP and not STRUCT")
+                why = f"has {len(self.fields):,} names, each in few records" if many else "has no names that are allowed in a schema"
+                notes.append(f"{path} {why}, so its type is MAP, not STRUCT")
                 return Type("MAP", parts=(_STRING, types.pop()))
         schema = schema_of(self.fields, notes, path=f"{path}.")
         return Type("STRUCT", fields=schema.fields) if schema else Type("MAP", parts=(_STRING, _STRING))
@@ -185,9 +191,9 @@ def schema_of(columns: dict[str, ObservedValues], notes: list[str], *, path: str
     taken: set[str] = set()
     for name, seen in columns.items():
         if not can_name(name):
-            notes.append(f"{path or 'the '}field {name!r} is left out: a schema cannot hold such a name")
+            notes.append(f"{path or 'the '}field {name!r} is left out: its name is not allowed in a schema")
         elif name.lower() in taken:
-            notes.append(f"{path}{name} is left out: another name differs only in upper and lower case, and SQL tells them not apart")
+            notes.append(f"{path}{name} is left out: another name differs only in upper and lower case, which SQL does not distinguish")
         else:
             taken.add(name.lower())
             fields.append(Field(name, seen.type(f"{path}{name}", notes)))
@@ -195,7 +201,7 @@ def schema_of(columns: dict[str, ObservedValues], notes: list[str], *, path: str
 
 
 def can_name(name: str) -> bool:
-    """True where a schema's text gives the name back as it is."""
+    """True if the name can be read back from the text of a schema."""
     try:
         schema = Schema((Field(name, _STRING),))
         return name.isprintable() and parse_schema(str(schema)) == schema
@@ -204,7 +210,7 @@ def can_name(name: str) -> bool:
 
 
 def is_time(text: str) -> bool:
-    """True where the contract takes the text for TIMESTAMP."""
+    """True if the contract accepts the text as TIMESTAMP."""
     try:
         instant(text)
     except MisfitError:
@@ -213,7 +219,7 @@ def is_time(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """True where the contract takes the text for DATE."""
+    """True if the contract accepts the text as DATE."""
     try:
         _DATE.decode(msgspec.json.encode(text))
     except (msgspec.MsgspecError, UnicodeEncodeError):
@@ -232,7 +238,7 @@ def show_value(value: Any) -> str:
 
 _KINDS = {bool: "boolean", int: "integer", float: "number", str: "text", list: "list", dict: "object"}
 _PLURAL = {
-    "boolean": "truth values",
+    "boolean": "booleans",
     "integer": "whole numbers",
     "number": "numbers",
     "text": "texts",

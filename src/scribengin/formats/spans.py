@@ -1,4 +1,4 @@
-"""Blocks of records that are no single lines of their file: JSON over any lines, and text of which several lines are one record."""
+"""Blocks of records that are not single lines of their file: JSON over any number of lines, and text with records of several lines."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class SpanBlock(LineBlock):
         return RecordPlace(self.file, line=line, offset=self.offset + begin)
 
     def payload(self, ordinal: int) -> bytes:
-        """The record as it stands in the file."""
+        """The record as written in the file."""
         return self.content[self.starts[ordinal] : self.ends[ordinal]]
 
     def offsets(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
-        """As `place`, of many."""
+        """As `place`, for many records."""
         return np.array([self._begin(ordinal) for ordinal in ordinals.tolist()], np.int64) + self.offset
 
     def line_numbers(self, ordinals: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """As `place`, of many."""
+        """As `place`, for many records."""
         if self.first_line is None:
             return None
         ends = np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n"))

@@ -1,5 +1,5 @@
-"""Rows as Structs: what most records never leave, since a filter drops them. A third cheaper to decode than dicts, and the
-garbage collector does not look at them.
+"""Rows as Structs, for records that are mostly dropped by a filter. A third cheaper to decode than dicts, and the
+garbage collector does not traverse them.
 
 A Struct's fields are `f0`, `f1`, … in the schema's order, whatever the columns are called. Structs are shared, never changed.
 """
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def attribute(schema: Schema, column: str) -> str:
-    """The Struct field that holds `column`. Raises ValueError where there is none."""
+    """The Struct field that holds `column`. Raises ValueError if there is none."""
     return f"f{schema.names.index(column)}"
 
 
 class StructForm:
-    """The Struct of a flat schema, and the ways out of it."""
+    """The Struct of a flat schema, and its conversions to dicts and Arrow."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -49,5 +49,5 @@ class StructForm:
 
 
 def readers_of(schema: Schema) -> list[Callable[[list[Any]], list[Any]]]:
-    """For each column what takes its values out of Structs."""
+    """For each column the function that takes its values from Structs."""
     return [eval(f"lambda structs: [struct.f{index} for struct in structs]") for index in range(len(schema.fields))]

@@ -1,5 +1,5 @@
-"""Rows that have types already (of Parquet, of a store's tables), and decoders of them: a value that its column cannot hold costs its own
-row only."""
+"""Rows that already have types (from Parquet or tables of stores), and their decoders: a value that does not fit its column affects only
+its own row."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 Unfit = dict[int, str]
-"""index → the value that does not fit, for people"""
+"""index → the value that does not fit, as text for messages"""
 
 
 def fitting(column: pa.Array, form: pa.DataType) -> tuple[pa.Array, Unfit]:
-    """The column as that type, null where a value does not fit."""
+    """The column as that type, with null for values that do not fit."""
     try:
         return column.cast(form), {}
     except pa.ArrowInvalid:
@@ -43,7 +43,7 @@ def fitting(column: pa.Array, form: pa.DataType) -> tuple[pa.Array, Unfit]:
 
 @dataclass(slots=True)
 class TableBlock(ArrowBlock):
-    """Rows of a table. Where a value does not fit, `bad` says so, and `texts` holds what the server sent of all."""
+    """Rows of a table. `bad` has the values that do not fit, `texts` all values as the server sent them."""
 
     bad: list[Bad] = field(default_factory=list)
     texts: pa.RecordBatch | None = None
@@ -69,7 +69,7 @@ class ArrowDecoder:
         return DecodedRows(batch_to_rows(columns.batch), columns.ordinals, columns.bad)
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The block's own batch, without the rows that lack what is NOT NULL."""
+        """The block's own batch, without rows that have null in a NOT NULL column."""
         if isinstance(block, DamageBlock):
             return DecodedColumns(pa.RecordBatch.from_pylist([], self._form), [], block.bad())
         assert isinstance(block, ArrowBlock)
@@ -79,7 +79,7 @@ class ArrowDecoder:
             column = batch.column(name)
             if column.null_count:
                 for ordinal in pc.indices_nonzero(column.is_null()).to_pylist():
-                    bad.setdefault(ordinal, Bad(ordinal, "missing", f'field "{name}" is null and NOT NULL'))
+                    bad.setdefault(ordinal, Bad(ordinal, "missing", f'field "{name}" is null; expected NOT NULL'))
         if not bad:
             return DecodedColumns(pa.RecordBatch.from_arrays(batch.columns, schema=self._form), range(batch.num_rows))
         kept = [ordinal for ordinal in range(batch.num_rows) if ordinal not in bad]
@@ -91,7 +91,7 @@ class TableDecoder(ArrowDecoder):
     """As ArrowDecoder, without the rows that did not fit."""
 
     def columns(self, block: Block) -> DecodedColumns:
-        """The block's own batch, without what is bad in it."""
+        """The block's own batch, without its bad rows."""
         if not isinstance(block, TableBlock) or not block.bad:
             return ArrowDecoder.columns(self, block)
         unfit = {each.ordinal: each for each in block.bad}

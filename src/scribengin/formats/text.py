@@ -1,4 +1,4 @@
-"""Text: one column, `value STRING`, a line each."""
+"""Text: one column, `value STRING`, one record for each line."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ TEXT_SCHEMA = Schema((Field("value", Type("STRING"), nullable=False),))
 
 
 class TextDecoder:
-    """Every line is a record, an empty one too; a line that is not UTF-8 is dead. A carriage return before the line end is no part of it.
-    `comment`: what lines begin with that are no records. `encoding`: of values; a file's bytes are UTF-8 when they come here.
+    """Every line is a record, also an empty one; a line that is not UTF-8 becomes a dead letter. A carriage return before the line end is
+    ignored. `comment`: the prefix of lines that are not records. `encoding`: of single values; bytes of files are already UTF-8 here.
 
     The schema must have exactly one column, a STRING; it may have any name. Raises ValueError.
     """
 
     def __init__(self, schema: Schema, *, comment: str | None = None, encoding: str = "utf-8") -> None:
         if len(schema.fields) != 1 or schema.fields[0].type.name != "STRING":
-            raise ValueError(f"text has exactly one column, such as: value STRING; declared are: {schema}")
+            raise ValueError(f"text needs exactly one column, such as value STRING; found: {schema}")
         self.schema = schema
         self._name = schema.fields[0].name
         self._comment = None if comment is None else comment.encode()
@@ -55,7 +55,7 @@ class TextDecoder:
         for ordinal, value in enumerate(values):
             text = _text(ordinal, in_utf_8(value, self._encoding), self._encoding) if isinstance(value, bytes) else value
             if text is None and not self.schema.fields[0].nullable:
-                text = Bad(ordinal, "missing", f'field "{self._name}" is null and NOT NULL')
+                text = Bad(ordinal, "missing", f'field "{self._name}" is null; expected NOT NULL')
             if isinstance(text, Bad):
                 found.bad.append(text)
             else:

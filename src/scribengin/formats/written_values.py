@@ -1,7 +1,7 @@
-"""Values as a person writes them in a file of examples (texts, numbers, lists, mappings), as the values of a column's type.
+"""Converts values as users write them in test files (texts, numbers, lists, mappings) to values of a column's type, and back.
 
-They mean what they mean in JSON by the parse contract: a TIMESTAMP is a text in ISO 8601, BINARY base64, NaN and the infinities texts. A
-DECIMAL may stand as a text too, so that no digit of it is lost, and a whole number may stand for a DOUBLE.
+They have the meaning of JSON in the parse contract: a TIMESTAMP is a text in ISO 8601, BINARY base64, NaN and the infinities texts. A
+DECIMAL may also be a text, so that no digit is lost, and a DOUBLE may be a whole number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 
 
 def typed_row(row: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    """The row with every column of `schema`, null where it has none. Raises MisfitError, also for a column that the schema has not.
+    """The row with every column of `schema`, null if the row does not have it. Raises MisfitError, also for a column that is not in the
+    schema.
 
     >>> from scribengin.core.types import parse_schema
     >>> typed_row({"id": 7}, parse_schema("id BIGINT, user STRING"))
@@ -38,7 +39,7 @@ def typed_row(row: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
 
 
 def typed_value(value: Any, type_: Type) -> Any:
-    """The value as `batch_to_rows` gives it. Raises MisfitError, whose text says what was found."""
+    """The value as `batch_to_rows` gives it. Raises MisfitError with the found value."""
     if value is None:
         return None
     match type_.name:
@@ -68,7 +69,7 @@ def typed_value(value: Any, type_: Type) -> Any:
 
 
 def written_value(value: Any) -> Any:
-    """A value of `batch_to_rows` as a person would write it: what `typed_value` reads back.
+    """A value of `batch_to_rows` in the form that users write and `typed_value` reads back.
 
     >>> written_value({"at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "sum": Decimal("1.50"), "raw": b"x"})
     {'at': '2026-01-01T00:00:00Z', 'sum': '1.50', 'raw': 'eA=='}
@@ -95,7 +96,7 @@ def _fields(row: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Any]
     names = [field.name for field in fields]
     for name in row:
         if name not in names:
-            misfit = MisfitError("unknown", "there is no such column")
+            misfit = MisfitError("unknown", "the column does not exist")
             misfit.path = (f".{name}",)
             raise misfit
     return {field.name: _inside(f".{field.name}", row.get(field.name), field.type) for field in fields}

@@ -1,7 +1,7 @@
-"""A host's agent: does what the leader asks of the host's workers in the registry, and writes back what it sees.
+"""A host's agent: executes the leader's orders for the host's workers from the registry, and writes back the state of the workers.
 
-Its orders are records, and so is what it sees: it may be killed at any point, and the next one on the same folder goes on. Workers know
-nothing of it and do not end with it. One agent a host's name: the right to be it is held like a lease, and each write is under its Term.
+Its orders and its reports are records: it may be killed at any point, and the next agent on the same folder continues. Workers do not know
+it and do not end with it. A host's name has one agent: it holds a lease, and each write is under its Term.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Host
 
     Making = Callable[[str, WorkerOrder], LaunchOrder]
-    """worker, what it may use → what is started: command, environment, secrets"""
+    """worker, its limits of resources → what is started: command, environment, secrets"""
 
 LOOK_S = 0.5
-"""between two looks at the workers, where no launcher says that one has ended"""
+"""seconds between two checks of the workers, if no launcher reports that one has ended"""
 _TAKE_S = 1.0
 _AGAIN_S = 0.5
 _BUG_S = 5.0
 _COMMIT_WRITES = 50
 _SINCE_S = 1.0
-"""a worker's moments that differ by less are the same: one is the clock's, one the process table's"""
+"""seconds; a worker's times that differ by less are equal: one is from the clock, one from the process table"""
 _LAST_ORDERS = 20
 
 
@@ -61,7 +61,7 @@ class Agent:
         *,
         log: FilteringBoundLogger,
     ) -> None:
-        """`host` is what it registers; `about` what others read of this process (id, host, pid)."""
+        """`host` is the record that it registers; `about` identifies this process to others (id, host, pid)."""
         self._registry = registry
         self._name = name
         self._launcher = launcher
@@ -74,16 +74,16 @@ class Agent:
         self._http = str(about.get("http") or "")
         self._right = RegistryLease(registry, HOST_UP(name).path, about)
         self._told: dict[str, WorkerSeen] = {}
-        """as it stands in the registry"""
+        """as it is in the registry"""
         self._known: set[str] = set()
         self._made: dict[str, int] = {}
         """the revision that made the order of each worker"""
         self._asked: dict[str, WorkerOrder] = {}
-        """the last stop that was handed on, of each worker"""
+        """the last stop that was passed on, for each worker"""
         self._stopped = threading.Event()
         self._said = Said()
         self._heard: dict[str, WorkerOrder] = {}
-        """what is asked of each worker now"""
+        """the present order of each worker"""
         self._last_orders: deque[dict[str, Any]] = deque(maxlen=_LAST_ORDERS)
 
     @property
@@ -92,19 +92,20 @@ class Agent:
         return self._right.held()
 
     def enter(self, wait_s: float) -> bool:
-        """Become the host's agent, and register it; False where another one is after so many seconds. Raises Unreachable, Forbidden."""
+        """Become the host's agent, and register it; False if another process still is after that many seconds. Raises Unreachable,
+        Forbidden."""
         if not self._right.acquire(wait_s=wait_s):
             return False
         self._register()
         return True
 
     def run(self) -> None:
-        """Until `stop`. The workers go on then."""
+        """Run until `stop`. The workers continue after that."""
         try:
             while not self._stopped.is_set():
                 try:
                     if not self._right.held() and not self.enter(_TAKE_S):
-                        self._say("another process is the agent of this node now; this one waits")
+                        self._say("another process is the agent of this node; this process waits")
                         continue
                     self.step()
                 except (FencedError, Conflict, Unreachable) as error:
@@ -127,13 +128,12 @@ class Agent:
             self._mirror.close()
 
     def stop(self) -> None:
-        """End after the step under way."""
+        """End after the current step."""
         self._stopped.set()
         self._mirror.changed.set()
 
     def glance(self) -> dict[str, Any]:
-        """As JSON, for any thread: whether it has the host's right, the workers as it told of them last, and what was asked of it, the
-        newest first."""
+        """As JSON, for any thread: whether it has the host's lease, the workers as last reported, and the orders, newest first."""
         held, heard = self._right.held(), self._heard
         workers = [
             {
@@ -152,7 +152,8 @@ class Agent:
         return {"lease": lease, "workers": workers, "orders": list(reversed(self._last_orders.copy()))}
 
     def step(self) -> None:
-        """Do what is asked, look, and write what is new: once. Raises FencedError where another one is the agent, Unreachable, Conflict."""
+        """Execute orders, check workers, and write what is new: once. Raises FencedError if another process is the agent, Unreachable,
+        Conflict."""
         self._mirror.refresh()
         orders = self._orders()
         self._hear(orders)
@@ -180,7 +181,7 @@ class Agent:
     # --- pieces ---
 
     def _register(self) -> None:
-        """Say what this host is, and read what was said of its workers before."""
+        """Write the host's record, and read what was reported on its workers before."""
         there = read_record(self._registry, HOST(self._name))
         before = there.record if isinstance(there, Stored) else None
         host = self._host if before is None else msgspec.structs.replace(self._host, since=before.since)
@@ -195,7 +196,7 @@ class Agent:
             self._told[worker] = seen.record if isinstance(seen, Stored) else WorkerSeen(state="starting")
 
     def _link(self) -> None:
-        """Say where the host's page is; nothing is left of one that another agent had."""
+        """Write the address of the host's page; links of an earlier agent are removed."""
         spots = {HOST_HTTP(self._name): "", HOST_JSON(self._name): "/json"}
         if self._http:
             self._registry.commit(
@@ -205,7 +206,7 @@ class Agent:
             self._registry.commit(*gone, term=self._right.term)
 
     def _orders(self) -> dict[str, WorkerOrder]:
-        """What is asked now. A record that says nothing asks nothing, and is kept in mind: its worker is not forgotten."""
+        """The present orders. An invalid record gives no order, but is remembered: its worker is not forgotten."""
         found = {}
         names_there = self._mirror.children(f"{HOSTS}/{self._name}/orders")
         workers = [worker for worker in names_there if WORKER_ORDER.fits(self._name, worker)]
@@ -224,12 +225,12 @@ class Agent:
             if isinstance(order, Stored):
                 found[worker] = order.record
             else:
-                self._say(f"what is asked of {worker} cannot be read")
+                self._say(f"the order for {worker} cannot be read")
                 found[worker] = WorkerOrder(ask="run", digest="?")
         return found
 
     def _hear(self, orders: Mapping[str, WorkerOrder]) -> None:
-        """Keep in mind what is new of what is asked."""
+        """Remember the new orders."""
         for worker, order in orders.items():
             if self._heard.get(worker) != order:
                 now = now_text()
@@ -237,7 +238,7 @@ class Agent:
         self._heard = {**orders}
 
     def _follow(self, worker: str, order: WorkerOrder, seen: ObservedWorker | None) -> str | None:
-        """Do it; or why it cannot be started, for good: who orders it tries again under another number."""
+        """Execute an order; or report why its worker cannot be started, permanently: the leader tries again under another number."""
         told = self._told.get(worker)
         if told is not None and (seen is None or seen.is_over) and told.order not in (0, self._made[worker]):
             self._launcher.forget(worker)  # it was forgotten, and is ordered anew
@@ -278,7 +279,7 @@ class Agent:
         )
 
     def _tell(self, found: Mapping[str, WorkerSeen]) -> None:
-        """Write what differs from what stands there."""
+        """Write what differs from the registry."""
         changed = [worker for worker in sorted(found) if found[worker] != self._told.get(worker)]
         gone = [worker for worker in sorted(self._told) if worker not in found]
         for part in _parts([*changed, *gone]):

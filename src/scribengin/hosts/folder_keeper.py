@@ -1,8 +1,8 @@
-"""A host's part in the upkeep of sinks' folders: of those that the leader has given to it, each under a right of its own.
+"""A host's part in the maintenance of sinks' folders: of those that the leader has assigned to it, each under a lease of its own.
 
-In a thread of the host's agent, and in no worker: so nothing of it stands in the way of data, it is done also while no worker runs, and a
-worker's login needs no right beyond its tier. Before each step that writes or deletes, the right is looked at, by this machine's clock: who
-slept past his session does nothing more when he is woken, and the next host has taken the right under a higher Term.
+It runs in a thread of the host's agent, and in no worker: so it never delays data, it also runs while no worker does, and a worker's login
+needs no right beyond its tier. Before each step that writes or deletes, the lease is checked by this machine's clock: a host whose session
+expired can no longer write there, and the next host has taken the lease under a higher Term.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 EVERY_S = 60.0
-"""between two turns of one folder"""
+"""seconds between two maintenance runs of one folder"""
 TOLD_S = 600.0
-"""what was done is told at least so often, though it was nothing"""
+"""seconds after which a run is reported even if it had no work"""
 _LOOK_S = 5.0
 _AGAIN_S = 1.0
 _BUG_S = 5.0
@@ -45,7 +45,7 @@ _BUG_S = 5.0
 
 @dataclass(slots=True)
 class _Duty:
-    """One folder of this host's. Moments are of the monotonic clock."""
+    """One folder of this host. Times are of the monotonic clock."""
 
     lease: RegistryLease
     due_s: float = 0.0
@@ -53,13 +53,13 @@ class _Duty:
     last: MaintenanceReport | None = None
     path: str = ""
     roll_s: float | None = None
-    """in how many seconds, counted from the last turn, hidden segments have waited long enough"""
+    """seconds, counted from the last run, after which hidden segments have waited long enough"""
 
 
 @dataclass(slots=True)
 class FolderKeeper:
-    """Does the upkeep that falls to the host `node`. `run` is for one thread, `stop` for any. `may`: whether this process is the host's
-    agent now; `about`: what others read of it (id, host, pid)."""
+    """Maintains the folders that are assigned to the host `node`. `run` is for one thread, `stop` for any. `may`: whether this process is
+    the host's agent now; `about`: identifies this process to others (id, host, pid)."""
 
     registry: Registry
     node: str
@@ -76,7 +76,7 @@ class FolderKeeper:
         self._mirror = Mirror(self.registry, FOLDERS)
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Run until `stop`."""
         try:
             while not self._stopped.is_set():
                 try:
@@ -102,7 +102,7 @@ class FolderKeeper:
         self._mirror.changed.set()
 
     def glance(self) -> list[dict[str, object]]:
-        """The folders that it keeps now, and what came of it as it was told last, as JSON. From any thread."""
+        """The folders that it maintains now, and their last reported results, as JSON. From any thread."""
         said = []
         for duty in self._duties.copy().values():
             last = duty.last or MaintenanceReport(node=self.node)
@@ -112,7 +112,7 @@ class FolderKeeper:
         return sorted(said, key=lambda each: str(each["path"]))
 
     def step(self) -> float:
-        """See what falls to this host, and do what is due; gives how long there is nothing to do. Raises Unreachable, Forbidden."""
+        """Read the host's assignments and do what is due; returns the seconds until there is work again. Raises Unreachable, Forbidden."""
         self._mirror.refresh()
         mine = self._read_mine() if self.may() else {}
         for id_ in self._duties.keys() - mine.keys():
@@ -145,7 +145,7 @@ class FolderKeeper:
         return {id_: each.record for id_, each in found.items() if isinstance(each, Stored) and each.record.node == self.node}
 
     def _turn(self, id_: str, keeping: MaintenanceOwner, duty: _Duty) -> None:
-        """Keep it once, and tell."""
+        """Do one maintenance run of the folder, and report it."""
         done, error = Done(), ""
         try:
             done = keep_folder(Path(keeping.path), duty.lease.check)
@@ -179,7 +179,7 @@ class FolderKeeper:
         duty.last, duty.told_s = now, time.monotonic()
 
     def _say(self, id_: str, text: str) -> None:
-        """Once, of each folder what is new."""
+        """Log what is new of each folder, once."""
         if self._said.get(id_) != text:
             self._said[id_] = text
             self.log.warning("upkeep", message=text)

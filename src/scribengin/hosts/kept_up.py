@@ -1,4 +1,4 @@
-"""A server that is started again where it ends."""
+"""Restarts a server that has ended."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Keepable(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """None where it is not there."""
+        """The process id; None if it does not run."""
 
     def start(self) -> None:
         """Raises ScribenginError."""
 
     def clear(self) -> None:
-        """Clear away what is left of one that has ended."""
+        """Remove what is left of one that has ended."""
 
 
 @contextmanager
 def kept_up(server: Keepable, name: str, tell: Callable[[str], None], *, look_s: float = LOOK_S) -> Iterator[None]:
-    """Inside the block the server, which is up, is started again whenever its process has ended: as often as it takes, for what ended it (a
-    full disk, a kill) may last. `tell` hears of each end, and of each new reason why it does not come up."""
+    """Inside the block the server, which is running, is restarted whenever its process has ended: without a limit, because the cause (a
+    full disk, a kill) may last. `tell` is called with each end, and with each new reason why it does not start."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -40,7 +40,7 @@ def kept_up(server: Keepable, name: str, tell: Callable[[str], None], *, look_s:
             if server.pid is not None:
                 continue
             if not why:
-                tell(f"{name} has ended; it is started again")
+                tell(f"{name} has ended; it is restarted")
             try:
                 server.clear()
                 server.start()

@@ -1,4 +1,4 @@
-"""A master without a registry or workers of its own. Any number of them, on any hosts; one leads. What `scribengin master` runs."""
+"""A master without a registry or workers of its own. Any number of them, on any hosts; one leads. `scribengin master` runs it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 
 class MasterHost:
-    """Up inside the `with` block: it contends for the lead, and its record `masters/<name>` says that it is there, and where its API
-    answers, `url`. `registry` is its client, `master` what leads or stands by."""
+    """Runs inside the `with` block: it contends for the lead, and its record `masters/<name>` shows that it runs, and the address of its
+    API, `url`. `registry` is its client, `master` the part that leads or stands by."""
 
     registry: Registry
     master: Master
@@ -66,9 +66,9 @@ class MasterHost:
         session_s: float = 10.0,
         keep_versions: int = KEPT_VERSIONS,
     ) -> None:
-        """`listen`: where the API answers, a free port of the loopback by default. `logs`: as `Plane` says. `state`: the root of the
-        folders in which new flows keep their state, on every host the same; in the home by default. `session_s`: after so long without
-        a sign another one leads. `keep_versions`: so many of each flow stay, and those in use."""
+        """`listen`: the address of the API, a free port of the loopback by default. `logs`: as in `Plane`. `state`: the root of the folders
+        in which new flows keep their state, the same on every host; in the home by default. `session_s`: seconds without contact after
+        which another master leads. `keep_versions`: the number of versions kept of each flow, besides those in use."""
         self.home = home
         self.name = name
         self._entrance = entrance
@@ -89,7 +89,7 @@ class MasterHost:
             stack.callback(self.registry.close)
             for moved in TokenFile(self.home.tokens).move_to(
                 self.registry,
-                lambda name, why: log.warning("token not moved to the registry: it opens nothing; make another", name=name, why=why),
+                lambda name, why: log.warning("token not moved to the registry: it is not valid; make another", name=name, why=why),
             ):
                 log.info("token moved to the registry", name=moved)
             tokens = Tokens(self.registry)
@@ -160,12 +160,12 @@ class MasterHost:
         return self
 
     def _prune(self, specs: Versions) -> None:
-        """The one that leads removes the versions that nobody needs any more."""
+        """The leader removes the versions that are no longer needed."""
         if (term := self.master.lead) is not None:
             prune_versions(self.registry, specs, self._keep_versions, term)
 
     def _fetch(self) -> Callable[[str], None]:
-        """Brings packages here that other masters have."""
+        """Fetches packages that other masters have."""
         return from_others(
             self.home.packages,
             lambda: others(self.registry, self.url),

@@ -1,4 +1,4 @@
-"""A host of a control plane: the agent that takes orders for its workers, over a launcher. What `scribengin node` runs."""
+"""A host of a control plane: the agent that takes orders for its workers, over a launcher. `scribengin node` runs it."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
     from scribengin.registry.host_records import WorkerOrder
 
 HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
-"""what a worker finds in its environment, beside the way into the registry"""
+"""environment variables of a worker, besides the connection settings of the registry"""
 _TAKEN_WITHIN_S = 30.0
-"""how long the session of an agent that was killed may live on"""
+"""seconds that the session of a killed agent may live on"""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What all workers of a host together may have; None: as many as are ordered."""
+    """The most that all workers of a host may have together; None: no limit."""
 
     cores: int | None = None
     memory_bytes: int | None = None
 
 
 class NodeAgent:
-    """Up inside the `with` block: registered, and its workers are those of the ones before it in the same folder. They go on after it."""
+    """Runs inside the `with` block: registered, with the workers of earlier nodes on the same folder. They continue after it."""
 
     def __init__(
         self,
@@ -73,10 +73,9 @@ class NodeAgent:
         cluster: SparkCluster | None = None,
         listen: Listen | None = None,
     ) -> None:
-        """`cluster`: the Spark cluster on which its workers' executors run; None: Spark runs in the workers.
-
-        `token`: what masters ask of workers that fetch packages. `make` says what is started for a worker; the program
-        `scribengin.worker` by default. `listen`: where its page answers, and its workers' logs: a free port of the loopback by default."""
+        """`cluster`: the Spark cluster on which its workers' executors run; None: Spark runs in the workers. `token`: the token for
+        masters, with which workers fetch packages. `make` returns what is started for a worker; the program `scribengin.worker` by default.
+        `listen`: the address of its page, and of its workers' logs: a free port of the loopback by default."""
         self.name = name
         self.home = home
         self._entrance = entrance
@@ -89,7 +88,7 @@ class NodeAgent:
         check_name(name)
 
     def __enter__(self) -> Self:
-        """Raises Refused where another process has this folder or this name, and as `ConnectionSettings.open`."""
+        """Raises Refused if another process has this folder or this name, and as `ConnectionSettings.open`."""
         self._entrance.check_workers()
         self._listen.check_transport()
         with ExitStack() as stack:
@@ -142,14 +141,14 @@ class NodeAgent:
         self._stack.close()
 
     def _launcher(self) -> LocalLauncher | StandaloneLauncher:
-        """Over the same folder: what one has started the other sees, and ends."""
+        """A launcher over the same folder: it sees, and can end, what earlier ones have started."""
         if self._cluster is not None:
             return StandaloneLauncher(self.home.workers, self._cluster)
         return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
 
 
 def logs_here(home: Home, launcher: LocalLauncher | StandaloneLauncher) -> Callable[[str], Sequence[str]]:
-    """Worker → the files of this host with what it has printed, and with its tier's run log where the flow's state lies elsewhere."""
+    """Worker → the files of this host with its output, and with its tier's run log if the flow's state is elsewhere."""
 
     def logs(worker: str) -> Sequence[str]:
         id_ = RunId.parse(worker)
@@ -159,13 +158,13 @@ def logs_here(home: Home, launcher: LocalLauncher | StandaloneLauncher) -> Calla
 
 
 def reached_at(listen: Listen) -> str:
-    """The address at which workers of this host are reached by those of others: the one that its own page has, or the host's name where
-    that listens at each address."""
+    """The address at which workers of other hosts reach those of this host: that of its page, or the host's name if the page listens at all
+    addresses."""
     return socket.gethostname() if listen.host in ("0.0.0.0", "::") else listen.host
 
 
 def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Secret | None = None, host: str = LOOPBACK) -> Making:
-    """What a host makes of an order: the worker's command, with its own way into the registry in its environment. `host`: see
+    """What a host makes of an order: the worker's command, with its own connection settings of the registry in its environment. `host`: see
     `reached_at`."""
 
     def make(worker: str, order: WorkerOrder) -> LaunchOrder:
@@ -190,19 +189,20 @@ def worker_order(home: Home, name: str, entrance: ConnectionSettings, token: Sec
 
 
 def check_name(name: str) -> None:
-    """Raise Refused for what cannot be a node's name."""
+    """Raise Refused if the text cannot be the name of a node."""
     try:
         HOST(name)
     except ValueError:
         raise Refused(
             f'"{name}" cannot be the name of a node',
-            remedy="take letters, digits and . _ : -, at most 127, a letter or digit first: --name NAME",
+            remedy="use letters, digits and . _ : -, at most 127, a letter or digit first: --name NAME",
             code="node-name",
         ) from None
 
 
 def _remove_left_over(registry: Registry, name: str, about: Mapping[str, object]) -> None:
-    """The right of an agent that was killed, so that its session need not run out: it had this folder, which is locked by this process."""
+    """Remove the lease of a killed agent, so that its session need not expire first: that agent had this folder, which this process has
+    locked."""
     there = registry.read(HOST_UP(name).path)
     if isinstance(there, RegistryEntry) and all(there.value.get(key) == about[key] for key in ("host", "home")):
         with suppress(Conflict):
@@ -213,7 +213,7 @@ def _taken(registry: Registry, name: str) -> Refused:
     there = registry.read(HOST_UP(name).path)
     value = getattr(there, "value", {})
     return Refused(
-        f'the node "{name}" is up already: process {value.get("pid", "?")} on {value.get("host", "?")}',
+        f'the node "{name}" already runs: process {value.get("pid", "?")} on {value.get("host", "?")}',
         remedy="give this one another name: --name NAME",
         code="node-taken",
     )

@@ -1,5 +1,5 @@
-"""What a node serves over HTTP, read-only: who it is and what it does, what its workers have printed, and their own pages, which only their
-host can reach. Masters ask it, and people. Of states that lie with it it tells masters what they would find there."""
+"""The HTTP service of a node, read-only: its status, its workers' output, and their status pages, which only their host can reach. Masters
+and people use it. For masters it also reads the states of flows that are on this host."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 class NodeGlance:
-    """What a node shows, put together anew whenever somebody asks. `logs`: worker → paths of what it has printed here."""
+    """The status of a node, computed for each request. `logs`: worker → paths of its output here."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class NodeGlance:
         planner: Planner,
         folders: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
-        """`about` is what is so for the process's life: pid, registry. `planner` looks into states that lie here; `folders` are those
-        of sinks that the host keeps."""
+        """`about` has the constant values of the process: pid, registry. `planner` reads states that are here; `folders` are the sinks'
+        folders that the host maintains."""
         self._registry = registry
         self.name = name
         self._agent = agent
@@ -99,8 +99,8 @@ class NodeGlance:
         }
 
     def logs(self, worker: str, lines: int) -> list[dict[str, Any]]:
-        """The last lines of what a worker has printed here, and of its tier's run log where that is known to lie on this host. Raises
-        Refused for what is no worker's name."""
+        """The last lines of a worker's output here, and of its tier's run log if that is known to be on this host. Raises Refused if the
+        name is not valid."""
         id_ = _parsed(worker)
         files = [Path(path) for path in self._logs(worker)]
         with suppress(ScribenginError):  # what is known of the flow is damaged, or gone: the worker's own log is here
@@ -109,7 +109,7 @@ class NodeGlance:
         return [{"file": str(path), "lines": last_lines(path, lines)} for path in files if path.is_file()]
 
     def worker(self, worker: str) -> dict[str, Any]:
-        """What a worker here says itself. Raises Refused where there is none, Unreachable where it does not answer."""
+        """The status page of a worker here. Raises Refused if there is none, Unreachable if it does not answer."""
         id_ = _parsed(worker)
         if worker not in {each["worker"] for each in self._agent.glance()["workers"]}:
             raise Refused(f"node {self.name} has no worker {worker}", remedy="see: scribengin nodes", code="worker-unknown")
@@ -124,12 +124,12 @@ class NodeGlance:
         )
 
     def has_state(self, flow: str) -> bool:
-        """Whether the folder of a flow's state lies on this host. Raises Refused where there is no such flow."""
+        """Whether the folder of a flow's state is on this host. Raises Refused if there is no such flow."""
         check_flow(self._registry, flow)
         return Path(state_of(self._registry, flow), flow).is_dir()
 
     def look_into(self, looking: NodeQuestion) -> Any:
-        """What the planner's process finds here. Raises as `Planner.look` and `Planner.answer`."""
+        """The result of the planner's process here. Raises as `Planner.look` and `Planner.answer`."""
         self._registry.sync(at_least=looking.revision)
         records = records_of(self._registry, looking.flows, looking.versions)
         if looking.answer:
@@ -144,7 +144,7 @@ _CAPACITY = ("cores", "memory_bytes")
 
 
 class NodeGate:
-    """Masters come in with the key of this node, people as at a master."""
+    """Masters authenticate with the key of this node, people as at a master."""
 
     def __init__(self, registry: Registry, listen: Listen, key: Secret | None, tokens: Proves) -> None:
         self._registry = registry
@@ -152,12 +152,12 @@ class NodeGate:
         self._gate = Authentication(tokens, asks=listen.asks or not listen.local, local=listen.local)
 
     def check_master(self, request: Request) -> None:
-        """For what takes a host's time and memory, and shows the bytes of records: masters only, or, where no key tells them from people,
-        operators. Raises Refused."""
+        """For requests that cost much time and memory, and show the bytes of records: masters only, or, if no key distinguishes them from
+        people, operators. Raises Refused."""
         if self._key is None:
             self.check(request, Role.OPERATOR)
         elif not self._is_master(request):
-            raise Refused("this is for masters", remedy="ask a master: scribengin offsets show NAME", code="role-lacking")
+            raise Refused("only masters may request this", remedy="use a master: scribengin offsets show NAME", code="role-lacking")
 
     def _is_master(self, request: Request) -> bool:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -165,7 +165,7 @@ class NodeGate:
         return self._key is not None and kind.lower() == "bearer" and hmac.compare_digest(shown, self._key.reveal().encode())
 
     def check(self, request: Request, role: Role = Role.VIEWER) -> None:
-        """Raises Refused as `Authentication.who`; `role-lacking` for a token of some flows only."""
+        """Raises Refused as `Authentication.who`; `role-lacking` for a token with access to some flows only."""
         if self._is_master(request):
             return
         if "Authorization" in request.headers:
@@ -174,27 +174,26 @@ class NodeGate:
         who.check(role)
         if who.labels:
             raise Refused(
-                f"{who.name} has flows with certain labels only; this is about all",
-                remedy="ask a master, or with a token that has no labels",
+                f"{who.name} has access only to flows with certain labels; this request concerns all flows",
+                remedy="use a master, or a token that has no labels",
                 code="role-lacking",
             )
 
 
 def check_door(listen: Listen, *, has_key: bool) -> None:
-    """Raise Refused where others could reach a node, and nobody could show it anything: the registry is entered without a password, and
-    there is no token."""
+    """Raise Refused if others could reach a node, but no caller could authenticate: the registry has no password, and there is no token."""
     if not listen.local and not has_key:
         raise Refused(
-            f"others can reach {listen.host}, and nobody could show a token: the registry is entered without a password, and has none",
-            remedy="make one in this node's registry, and give it to the masters as SCRIBENGIN_TOKEN: "
+            f"{listen.host} can be reached from other hosts, but no token exists: the registry has no password and no token",
+            remedy="make one in this node's registry and pass it to the masters as SCRIBENGIN_TOKEN: "
             "scribengin token add NAME --role operator --registry ADDRESS",
             code="listen-open",
         )
 
 
 def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
-    """`/` and `/json` of the node; `/workers/NAME`, `/workers/NAME/json`, `/workers/NAME/logs?lines=N` of its workers;
-    `/states/FLOW`, and POST `/states` for masters: what is found in states that lie here."""
+    """`/` and `/json` of the node; `/workers/NAME`, `/workers/NAME/json`, `/workers/NAME/logs?lines=N` of its workers; `/states/FLOW`, and
+    POST `/states` for masters: the results from states that are here."""
 
     def route(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
         def asked(request: Request) -> Response:
@@ -226,7 +225,9 @@ def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
         try:
             looking = msgspec.json.decode(data, type=NodeQuestion)
         except msgspec.DecodeError as error:
-            raise Refused(f"this is nothing to look for: {error}", remedy="send what a master sends", code="body") from None
+            raise Refused(
+                f"the request is not valid: {error}", remedy="send a request of the form that masters send", code="body"
+            ) from None
         return _json(await run_in_threadpool(glance.look_into, looking))
 
     pages["/states/{flow}"] = lambda request: _json(glance.has_state(str(request.path_params["flow"])))
@@ -241,7 +242,7 @@ def _json(value: Any) -> Response:
 
 
 def _without_address(said: Mapping[str, Any]) -> dict[str, Any]:
-    """A worker's own address is of no use elsewhere."""
+    """Without a worker's own address, which cannot be used on other hosts."""
     return {name: value for name, value in said.items() if name != "http"}
 
 
@@ -249,9 +250,9 @@ def _told(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and isinstance(error.__cause__, ScribenginError):
         error = error.__cause__
     elif isinstance(error, HTTPException):
-        error = Refused(f"there is nothing at {request.url.path}", remedy="a node has / and /json", code="not-found")
+        error = Refused(f"there is nothing at {request.url.path}", remedy="a node serves / and /json", code="not-found")
     elif not isinstance(error, ScribenginError):
-        error = ScribenginError(f"this is a mistake in Scribengin: {type(error).__name__}", remedy="please report it", code="bug")
+        error = ScribenginError(f"this is a bug in Scribengin: {type(error).__name__}", remedy="report it", code="bug")
     problem = to_problem(error)
     headers = {CODE: problem.code} | ({"WWW-Authenticate": "Bearer"} if problem.status == 401 else {})
     return Response(encode(problem), problem.status, headers, MEDIA_TYPE)

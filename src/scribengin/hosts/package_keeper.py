@@ -1,4 +1,4 @@
-"""Each master keeps the packages of all versions: one that was submitted through another is fetched from there, before that is gone."""
+"""Each master keeps the packages of all versions: one that was submitted through another master is fetched from it before that is gone."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _FLOWS = "flows"
 
 
 class PackageKeeper:
-    """At work inside the `with` block. `url` is this master's own, which is not asked; `environment` may hold a token and certificates for
-    the others."""
+    """Works inside the `with` block. `url` is this master's own address, which is not asked; `environment` may have a token and
+    certificates for the others."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class PackageKeeper:
         log: FilteringBoundLogger,
         hear: Callable[[Versions], None] = lambda _specs: None,
     ) -> None:
-        """`hear` is told all versions of all flows after each look; what it raises is told in the log."""
+        """`hear` is called with all versions of all flows after each check; what it raises is logged."""
         self._hear = hear
         self._log = log
         self._store = store
@@ -98,7 +98,7 @@ class PackageKeeper:
                 self._here.add(id_)
 
     def _specs(self) -> dict[str, dict[int, Spec]]:
-        """All versions that there are."""
+        """All existing versions."""
         flows = [flow for flow in self._mirror.children(_FLOWS) if SPEC.fits(flow, "1")]
         self._mirror.fetch([], [f"{_FLOWS}/{flow}/spec" for flow in flows])
         specs = [

@@ -1,4 +1,4 @@
-"""A sign of life in the registry: an ephemeral record that is there as long as its process, also after its session was another."""
+"""A presence record in the registry: an ephemeral record that exists as long as its process, even if the session is replaced."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _GONE_WITHIN_S = 30.0
 _WAIT_S = 0.5
 _LOOK_S = 5.0
-"""a watch is a hint: how long to wait for one before looking anyhow"""
+"""seconds to wait for a watch before checking anyway: a watch is a hint"""
 
 
 class Presence:
-    """Keeps `about` at `path` inside the `with` block; `about` names this process by `host` and `pid`."""
+    """Keeps `about` at `path` inside the `with` block; `about` identifies this process by `host` and `pid`."""
 
     def __init__(self, registry: Registry, path: str, about: Mapping[str, Any]) -> None:
         self._registry = registry
@@ -37,7 +37,7 @@ class Presence:
         self._thread = threading.Thread(target=self._keep, name="presence", daemon=True)
 
     def __enter__(self) -> Self:
-        """Raises Refused where another process is there under this name, Unreachable, Forbidden."""
+        """Raises Refused if another process runs under this name, Unreachable, Forbidden."""
         self._watch = self._registry.watch(self._path, self._changed.set)
         try:
             self._take()
@@ -58,14 +58,14 @@ class Presence:
                 self._registry.commit(Delete(self._path, there.version))
 
     def _take(self) -> None:
-        """Who was there before, and was killed, may be told of until his session has run out."""
+        """Take the place; the record of an earlier process that was killed may exist until its session has expired."""
         deadline = time.monotonic() + _GONE_WITHIN_S
         while not self._write():
             there = self._registry.read(self._path)
             value = there.value if isinstance(there, RegistryEntry) else {}
             if time.monotonic() >= deadline or lives_here(value):
                 raise Refused(
-                    f"{shown(self._path)} is of another process that is up: {value.get('pid', '?')} on {value.get('host', '?')}",
+                    f"{shown(self._path)} belongs to another running process: {value.get('pid', '?')} on {value.get('host', '?')}",
                     remedy="give this one another name: --name NAME",
                     code="name-taken",
                 )
@@ -81,7 +81,7 @@ class Presence:
                     self._write()
 
     def _write(self) -> bool:
-        """Whether it stands there now. It is written anew where nothing stands there, or what is left of an earlier session."""
+        """Whether the record is there now. It is written again if there is none, or one of an earlier session."""
         there = self._registry.read(self._path)
         if there is not None and there.session == self._registry.session().id:
             return True
@@ -97,13 +97,13 @@ class Presence:
 
 
 def lives_here(value: Mapping[str, Any]) -> bool:
-    """Whether the process that a record names is another one of this machine, and there."""
+    """Whether the process that a record names is another one of this machine, and runs."""
     pid = value.get("pid")
     return value.get("host") == socket.gethostname() and isinstance(pid, int) and pid != os.getpid() and birth_of(pid) is not None
 
 
 def _is_over(value: Mapping[str, Any]) -> bool:
-    """Whether that process is none any more, or this one: known of those of this machine."""
+    """Whether that process no longer runs, or is this one; known only for those of this machine."""
     pid = value.get("pid")
     if value.get("host") != socket.gethostname() or not isinstance(pid, int):
         return False

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of `up`'s own, on this machine: for the executors of its workers."""
+"""A Spark standalone cluster that belongs to `up`, on this machine: for the executors of its workers."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 
 class SparkBeside:
-    """Up inside the `with` block, and started again where a part of it ends. Where this process is killed it lives on, as the workers do
-    whose executors it has, and the next one with the same folder finds it."""
+    """Runs inside the `with` block, and is restarted if a part of it ends. If this process is killed it continues, as the workers that use
+    its executors do, and the next process with the same folder finds it."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None], *, workers: int = 1, cores: int = 2, memory_mib: int = 2048) -> None:
-        """`workers` of the cluster, of which each offers so many `cores` and so much memory to executors."""
+        """`workers` is the number of the cluster's workers; each offers that many `cores` and that much memory to executors."""
         self._cluster = StandaloneCluster(folder, workers=workers, cores=cores, memory_mib=memory_mib)
         self._tell = tell
         self._watch: AbstractContextManager[None] | None = None
 
     @property
     def cluster(self) -> SparkCluster:
-        """Where it is."""
+        """The address of the cluster."""
         return SparkCluster(self._cluster.address, self._cluster.web)
 
     @property
     def pid(self) -> int | None:
-        """Its master's process; None where a part of it is not there."""
+        """The process id of its master; None if a part of it does not run."""
         return self._cluster.pid if self._cluster.whole else None
 
     def start(self) -> None:
-        """Start what is not up. Raises EnvironmentFault."""
+        """Start the parts that do not run. Raises EnvironmentFault."""
         self._cluster.start()
         self._cluster.release()
 
     def clear(self) -> None:
-        """Nothing is left of a part that has ended."""
+        """Does nothing: nothing is left of a part that has ended."""
 
     def __enter__(self) -> Self:
         self.start()

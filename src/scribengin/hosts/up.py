@@ -31,8 +31,8 @@ _POLL_S = 0.2
 
 
 class House:
-    """Up inside the `with` block. At its end the workers are asked to end after the Batches under way; what is wanted stays, so that the
-    next one goes on with every flow. Where this process is killed the workers go on, and the next one adopts them."""
+    """Runs inside the `with` block. At its end the workers are asked to end after the current Batches; desired states stay, so that the
+    next one continues with every flow. If this process is killed the workers continue, and the next one adopts them."""
 
     def __init__(
         self,
@@ -46,11 +46,10 @@ class House:
         spark: SparkCluster | Mapping[str, int] | None = None,
         keep_versions: int = KEPT_VERSIONS,
     ) -> None:
-        """`spark`: the Spark cluster on which executors run, or how large one of its own is (see `SparkBeside`); None: Spark runs in the
-        workers.
-
-        `listen`: where the API answers, a free port of the loopback by default. `capacity`: what all workers together may have.
-        `grace_s`: how long workers may take to end. `tell` hears what takes a while. `state` and `keep_versions`: as `MasterHost` says."""
+        """`spark`: the Spark cluster on which executors run, or the size of its own one (see `SparkBeside`); None: Spark runs in the
+        workers. `listen`: the address of the API, a free port of the loopback by default. `capacity`: the most that all workers may have
+        together. `grace_s`: seconds that workers may take to end. `tell` is called with steps that take long. `state` and `keep_versions`:
+        as in `MasterHost`."""
         self.home = home
         self._state = state
         self._listen = listen or Listen()
@@ -101,8 +100,8 @@ class House:
         return stack.enter_context(SparkBeside(folder, self._tell, **self._spark)).cluster
 
     def _end_workers(self) -> None:
-        """All at once: what one has handed over and another has not taken waits in the channel between them. Where this process never
-        came up they are not its to end."""
+        """End all workers at once: what one has handed over and another has not taken waits in the channel between them. If this process
+        never finished its start, they are not its own to end."""
         if not self._is_up:
             return
         launcher = LocalLauncher(self.home.workers)

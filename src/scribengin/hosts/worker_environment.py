@@ -1,4 +1,4 @@
-"""What a worker does not inherit from the process that has it started."""
+"""Environment variables that a worker does not inherit from the process that starts it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SHARED = frozenset(
 
 
 def not_its_own(environment: Mapping[str, str], *secrets: str) -> dict[str, str | None]:
-    """For `Order.environment`: what Scribengin itself was told there (logins, keys, folders) is taken away, before what the worker gets.
-    All else stays: flows take their secrets from it, `${secret:env/NAME}`. `secrets` are names
+    """For `Order.environment`: removes the variables of Scribengin itself (logins, keys, folders), before those of the worker are added.
+    All others stay: flows take their secrets from it, `${secret:env/NAME}`. `secrets` are names
     that the order gives as secrets of the worker.
 
     >>> not_its_own({"SCRIBENGIN_WORKER_KEY": "abc", "SCRIBENGIN_CACHE": "/c", "KAFKA_PASSWORD": "x"})

@@ -57,7 +57,7 @@ class Children:
         self._endings: Endings | None = None
         for part in (self.folder, self.folder / "workers", self.folder / "logs"):
             make_folder(part)
-        with explained(f"the rights of {self.folder} cannot be set"):
+        with explained(f"the permissions of {self.folder} cannot be set"):
             self.folder.chmod(0o700)
 
     def start(
@@ -73,7 +73,7 @@ class Children:
         """Start the worker under Spark's `master`, `settings` and `environment` beside what the order says.
 
         `fits` is asked before, with the orders of all workers that are there, and raises where this one is too much; `cpus` says which it
-        is to keep to, none for any. Nobody else starts meanwhile.
+        is to keep to, none for any. No other process starts a worker in the meantime.
         """
         records = self._records(order.worker)
         if _was_begun(records):
@@ -83,7 +83,7 @@ class Children:
                 return
             others = self._orders_in_force()
             fits(others)
-            with explained(f"{records.folder} cannot be made"):
+            with explained(f"{records.folder} cannot be created"):
                 records.folder.mkdir(mode=0o700, exist_ok=True)
             log = log_path(self.folder / "logs", order.worker)
             records.write_order(
@@ -190,7 +190,7 @@ class Children:
         return [ordered for records in there if (ordered := records.ordered()) is not None]
 
     def _seen(self, worker: str, marked: list[Process] | None = None) -> ObservedWorker | None:
-        """What is known of a worker; None where nothing is. `marked`: the processes that carry its mark; not asked for, no strays."""
+        """What is known of a worker; None if nothing is. `marked`: the processes that carry its mark; not asked for, no strays."""
         if not _WORKER.fullmatch(worker):
             return None
         records = self._records(worker)
@@ -217,15 +217,15 @@ class Children:
         if ended is not None:
             return ObservedWorker(worker, "exited", digest, ended.at_s, "", None, ended.status, ended.reason, stopping is not None, strays)
         if process is None:
-            reason = "it never came up: what was to start it was killed" if ordered is not None else "no record of it is left"
+            reason = "it did not start: its launcher was killed" if ordered is not None else "its record no longer exists"
         else:
-            reason = f"nobody saw how it ended: its keeper (process {keeping.pid if keeping else '?'}) was killed before"
+            reason = f"its exit status is unknown: its supervisor (process {keeping.pid if keeping else '?'}) was killed first"
         return ObservedWorker(
             worker, "gone", digest, started.at_s if started else since_s, "", None, None, reason, stopping is not None, strays
         )
 
     def _wake(self, records: WorkerRecords) -> bool:
-        """Have the keeper look at once; False where there is none."""
+        """Tell the supervisor to look at once; False if there is none."""
         keeping = records.keeper()
         if keeping is None or not keeping.alive():
             return False
@@ -233,7 +233,7 @@ class Children:
         return True
 
     def _is_starting(self) -> bool:
-        """Whether somebody is about to start a worker: he holds the lock, or the keeper does that he has begun."""
+        """Whether a process is about to start a worker: it holds the lock, or the supervisor that it has started does."""
         with (self.folder / "lock").open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -243,7 +243,7 @@ class Children:
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
-        """Nobody else starts a worker meanwhile. Yields the lock, which goes over to whoever inherits it."""
+        """No other process starts a worker in the meantime. Yields the lock, which passes to the process that inherits it."""
         path = self.folder / "lock"
         with explained(f"{path} cannot be written"), path.open("a") as file:
 
@@ -256,8 +256,8 @@ class Children:
 
             if not within(_LOCKED_WITHIN_S, taken):
                 raise EnvironmentFault(
-                    f"{path} is locked for {_LOCKED_WITHIN_S:g} s already: another launcher starts a worker and does not come to an end",
-                    remedy="look which process holds it (fuser, lsof), and whether its disk hangs",
+                    f"{path} has been locked for {_LOCKED_WITHIN_S:g} s: another launcher is starting a worker and does not finish",
+                    remedy="find the process that holds the lock (fuser, lsof), and check whether its disk hangs",
                     code="launcher-busy",
                 )
             yield file.fileno()
@@ -266,7 +266,7 @@ class Children:
 def _start_keeper(worker: str, folder: Path, lock: int, environment: Mapping[str, str]) -> None:
     """Returns when the keeper's record is there."""
     command = [sys.executable, "-I", "-S", keeper.__file__, str(folder), str(lock)]
-    remedy = f"look whether {folder} can be written, and whether this user may start processes"
+    remedy = f"check that {folder} is writable and that this user can start processes"
     try:
         begun = subprocess.run(
             command,
@@ -281,7 +281,7 @@ def _start_keeper(worker: str, folder: Path, lock: int, environment: Mapping[str
         )
     except subprocess.TimeoutExpired as error:
         raise EnvironmentFault(
-            f"{worker} was not begun after {_BEGUN_WITHIN_S:g} s; it may still be", remedy=remedy, code="launcher-failed"
+            f"{worker} did not start within {_BEGUN_WITHIN_S:g} s; it may still start", remedy=remedy, code="launcher-failed"
         ) from error
     if begun.returncode != 0:
         said = begun.stderr.decode(errors="replace").strip().splitlines()

@@ -16,12 +16,12 @@ launcher. Who may look into the environment of a worker is its user and the mach
 
 **Outliving.** A worker does not end with the process that ordered it. Any launcher over the same folder, or cluster, in any process, sees
 the workers of the ones before: their state, how they ended, where their logs are; and stops and kills them. It never strikes a process
-that it has not started: what has a worker's process number, and another birth, is somebody else.
+that it has not started: what has a worker's process number, and another start time, is another process.
 
 **What is left.** A worker is more than one process (Python, a JVM, Python again). `ObservedWorker.strays` are those that live on when the
 first one has ended; `kill` and `forget` remove them. A worker whose JVM has ended is none any more: it is given some seconds to leave.
 
-Which workers are wanted is not the launcher's business: an *orphan* is one that `look` shows and nobody wants.
+The launcher does not decide which workers should run: an *orphan* is one that `look` shows and that is in no desired state.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 State = Literal["starting", "running", "exited", "gone"]
 """starting: ordered, and no process yet; running: its process is there, which says nothing of its flow; exited: it has ended, and how is
-known; gone: it is not there, and nobody saw how it ended, or it never came up."""
+known; gone: it does not exist, and its exit status is unknown, or it never started."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]{0,199}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -47,7 +47,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
-    """What shall be started.
+    """A worker to be started.
 
     `worker` is `<flow>.<tier>-<n>`; `argv` is the command without secrets. The worker gets the environment of the launcher's process, with
     `environment` (None takes a variable away) and `secrets` over it, and starts in a folder of its own. Where the launcher has executors,
@@ -67,23 +67,23 @@ class LaunchOrder:
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.worker):
-            raise ValueError(f"{self.worker!r} is not a valid id of a worker: letters, digits, _, - and dots, at most 200")
+            raise ValueError(f"{self.worker!r} is not a valid worker id: expected at most 200 letters, digits, _, - and dots")
         if self.cores < 1 or self.executors < 1 or self.memory_bytes < 0:
-            raise ValueError(f"{self.worker}: cores and executors count from 1, memory from 0")
+            raise ValueError(f"{self.worker}: expected at least 1 core and 1 executor, and memory of 0 or more")
         if not self.argv or any("\0" in word for word in self.argv):
-            raise ValueError(f"{self.worker}: the command is empty, or has a NUL in it")
+            raise ValueError(f"{self.worker}: the command is empty or contains a NUL")
         for name in (*self.environment, *self.secrets):
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{self.worker}: {name!r} cannot be the name of a variable")
+                raise ValueError(f"{self.worker}: {name!r} is not a valid name of an environment variable")
         if twice := self.environment.keys() & self.secrets.keys():
-            raise ValueError(f"{self.worker}: {sorted(twice)} are given both in the open and as secrets")
+            raise ValueError(f"{self.worker}: {sorted(twice)} are given both as plain variables and as secrets")
         hidden = [secret.reveal() for secret in (*self.secrets.values(), *self.spark.values()) if isinstance(secret, Secret)]
         if any(text and text in word for text in hidden for word in self.argv):
-            raise ValueError(f"{self.worker}: the command has a secret in it, which every user of the machine could read")
+            raise ValueError(f"{self.worker}: the command contains a secret, which every user of the machine could read")
 
     @property
     def digest(self) -> str:
-        """Equal for orders that ask for the same thing. Says nothing of a secret but how it is written in the flow."""
+        """Equal for orders with the same content. Of a secret it includes only how the flow writes it."""
         text = canonical(
             {
                 "argv": self.argv,
@@ -98,7 +98,7 @@ class LaunchOrder:
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorker:
-    """A worker, as it was seen just now.
+    """The observed state of a worker.
 
     `order` is the digest of the order that it was started by, "" where no record is left; `since_s` (of the epoch) is when it came into
     its state. `process` says where it runs, for people; `pid` is its process on this machine, where it has one. `status` is known of what
@@ -119,26 +119,26 @@ class ObservedWorker:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it runs any more."""
+        """Whether none of its processes runs any more."""
         return self.state in ("exited", "gone") and not self.strays
 
 
 class Launcher(Protocol):
     """Starts, stops and sees workers. May be used by several threads, and by several processes at once over the same folder.
 
-    Every verb may be performed twice. None waits for a worker to come up or to end.
+    Every method may be called twice. None waits for a worker to start or to end.
     """
 
     def start(self, order: LaunchOrder) -> None:
-        """Start a worker, unless it was begun already.
+        """Start a worker, unless it was already started.
 
-        Raises EnvironmentFault where it does not fit in (`launcher-full`), Unreachable where the cluster does not answer; nothing was
+        Raises EnvironmentFault if it does not fit in (`launcher-full`), Unreachable where the cluster does not answer; nothing was
         started then.
         """
         ...
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """Ask a worker to end in order (SIGTERM, once), and have it killed when it has not after `grace_s`.
+        """Ask a worker to stop in order (SIGTERM, once), and kill it if it has not ended after `grace_s` seconds.
 
         That holds though this process end meanwhile. Asked again, the earlier of the two ends counts. Nothing happens where it is not
         there.
@@ -146,15 +146,15 @@ class Launcher(Protocol):
         ...
 
     def kill(self, worker: str) -> None:
-        """End a worker and all that is left of it at once, in any state. Nothing happens where nothing is there."""
+        """Kill a worker and all its processes at once, in any state. Does nothing if there are none."""
         ...
 
     def look(self) -> list[ObservedWorker]:
-        """All workers that there are, and those that have ended and were not forgotten, by id. Raises Unreachable where it cannot know."""
+        """All workers that there are, and those that have ended and were not forgotten, by id. Raises Unreachable if it cannot know."""
         ...
 
     def logs(self, worker: str) -> tuple[str, ...]:
-        """Where the worker's output lies, the oldest first; none where there is none. Bounded; it outlasts `forget` for a while."""
+        """Where the worker's output lies, the oldest first; none if there is none. Bounded; it outlasts `forget` for a while."""
         ...
 
     def forget(self, worker: str) -> None:
@@ -162,13 +162,13 @@ class Launcher(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the launcher holds. The workers go on."""
+        """Release the resources of the launcher. The workers continue to run."""
         ...
 
 
 @runtime_checkable
 class TellsEnds(Protocol):
-    """A launcher that hears of the ends of workers, so that nobody need look to know."""
+    """A launcher that is notified when workers end, so that no caller has to poll."""
 
     def on_end(self, wake: Callable[[], None]) -> None:
         """`wake` is called, from any thread, when a worker that `look` has shown may have ended: a hint. The last `wake` counts."""

@@ -1,4 +1,4 @@
-"""CPUs of a worker's own: what it was given is all it has, and none of it is anybody else's.
+"""Dedicated CPUs of a worker: it uses only those assigned to it, and no other worker uses them.
 
 Only where it is said how many cores all workers of the machine may have together, and these are no more than there are: then there are
 CPUs for each. Else the system's scheduler shares them out: a worker that was tied to a CPU beside others would be worse off.

@@ -1,4 +1,4 @@
-"""Hears at once when one of some processes ends, where the system has handles of processes (Linux)."""
+"""Reports at once when one of the followed processes ends, if the system has process handles (Linux)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class Endings:
-    """`wake` is called, from a thread of this, some milliseconds after a process that is followed has ended. A hint: who hears it looks.
+    """`wake` is called, from a thread of this, some milliseconds after a process that is followed has ended. It is a hint: the caller then
+    looks.
 
-    Elsewhere than on Linux nothing is heard.
+    On systems other than Linux it is never called.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -35,7 +36,7 @@ class Endings:
             self._thread.start()
 
     def follow(self, process: Process) -> None:
-        """Hear of its end too; asked again, nothing changes."""
+        """Follow this process too; a second call changes nothing."""
         if sys.platform != "linux":
             return
         with self._lock:
@@ -50,7 +51,7 @@ class Endings:
                 self._poll.register(handle, select.EPOLLIN)
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """Stop following all processes."""
         if sys.platform != "linux" or self._closed:
             return
         with self._lock:

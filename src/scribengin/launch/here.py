@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class LauncherHere:
-    """A launcher without `start`: that says what Spark is told. How workers live: `Children`."""
+    """A launcher without `start`, which sets the Spark settings. `Children` manages the workers."""
 
     def __init__(self, folder: Path, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
         self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
 
     def stop(self, worker: str, grace_s: float) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
         self._children.stop(worker, grace_s)
 
     def kill(self, worker: str) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
         self._children.kill(worker)
 
     def look(self) -> list[ObservedWorker]:
-        """As the contract says; asks nobody but this machine."""
+        """See `Launcher`; looks only at this machine."""
         return self._children.look()
 
     def logs(self, worker: str) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class LauncherHere:
         return self._children.logs(worker)
 
     def forget(self, worker: str) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
         self._children.forget(worker)
 
     def on_end(self, wake: Callable[[], None]) -> None:
@@ -44,5 +44,5 @@ class LauncherHere:
         self._children.on_end(wake)
 
     def close(self) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
         self._children.close()

@@ -1,11 +1,12 @@
-"""The keeper of one worker: `python -I -S keeper.py FOLDER LOCK`. It stands between the launcher, which may end, and the worker.
+"""The supervisor of one worker: `python -I -S keeper.py FOLDER LOCK`. It is the parent of the worker and outlives the launcher.
 
-It starts the worker that `order.json` in FOLDER tells of, tells how it ended (`ended.json`), ends it when that was asked for
-(`stopping.json`, after a SIGUSR1 or within some seconds) and it does not heed, sees that nothing is left of it, and bounds its log. It
-strikes only children of its own that it has not waited for: nobody else can have their numbers.
+It starts the worker that `order.json` in FOLDER describes, records how it ended (`ended.json`), stops it on request
+(`stopping.json`, read after a SIGUSR1 or within some seconds), kills its remaining processes, and bounds its log. It
+signals only children of its own that it has not waited for: no other process can have their numbers.
 
-LOCK is the number of an open file that is locked: it is let go once `keeper.json` is there, so that there is no moment in which the
-launcher was killed, a worker is about to begin, and nobody can know. The worker itself writes `started.json`, before its program begins.
+LOCK is the number of an open file that is locked: the lock is released once `keeper.json` exists, so that there is no moment in which the
+launcher was killed, a worker is about to begin, and no other process can know. The worker itself writes `started.json`, before its program
+begins.
 
 It imports the standard library only, without `site`, because there is one beside each worker: some 10 MB, of which 4 are its own.
 """
@@ -61,7 +62,7 @@ def write(name: str, body: dict[str, Any]) -> None:
 
 
 def read(name: str) -> dict[str, float]:
-    """A record of the folder; empty where there is none."""
+    """A record of the folder; empty if there is none."""
     try:
         with open(name) as file:
             found: dict[str, float] = json.load(file)
@@ -71,7 +72,7 @@ def read(name: str) -> dict[str, float]:
 
 
 class Supervisor:
-    """One worker, from its start until nothing is left of it."""
+    """Supervises one worker from its start until none of its processes is left."""
 
     def __init__(self, order: dict[str, Any], wake: int) -> None:
         self.log: str = order["log"]
@@ -84,7 +85,7 @@ class Supervisor:
         self.wake = wake
         self.worker = 0
         self.ended: int | None = None
-        """as `waitpid` tells it"""
+        """the exit code from `waitpid`"""
         self.told = False
         self.dies_at_s = float("inf")
         """when it is killed, by the monotonic clock, and why"""
@@ -123,7 +124,7 @@ class Supervisor:
             os._exit(CANNOT_START)
 
     def watch(self) -> None:
-        """Until the worker has ended."""
+        """Wait until the worker has ended."""
         while self.ended is None:
             self._heed_stop()
             self._look_for_jvm()
@@ -137,7 +138,7 @@ class Supervisor:
         self._heed_stop()  # asked for just now: who asks for a kill also strikes himself
 
     def clear(self) -> None:
-        """Until nothing of the worker is left: what has not left by itself in time is killed. Orphans are the keeper's children."""
+        """Wait until no process of the worker is left; kill those that do not end in time. Orphans become children of the supervisor."""
         dies_at_s = min(self.dies_at_s, time.monotonic() + self.orphan_grace_s)
         if self.jvm_handle is not None:
             os.close(self.jvm_handle)
@@ -151,7 +152,7 @@ class Supervisor:
             self._wait(0.1)
 
     def reap(self) -> bool:
-        """Wait for whatever has ended; False where no child is left."""
+        """Wait for whatever has ended; False if no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -163,7 +164,7 @@ class Supervisor:
                 self.ended = os.waitstatus_to_exitcode(status)
 
     def reason(self) -> str:
-        """Why the worker is not there any more; empty for one that ended by itself with 0."""
+        """Why the worker ended; empty for one that ended by itself with status 0."""
         assert self.ended is not None
         if self.ended == -signal.SIGKILL and time.monotonic() >= self.dies_at_s:
             return self.why
@@ -175,7 +176,7 @@ class Supervisor:
         """The last line of the worker's log: what was killed could not write one itself."""
         ended = why or "ended with status 0"
         with suppress(OSError):  # a full disk: `ended.json` says it as well
-            os.write(2, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} keeper: process {self.worker} {ended}\n".encode())
+            os.write(2, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} supervisor: process {self.worker} {ended}\n".encode())
 
     def _heed_stop(self) -> None:
         asked = read("stopping.json")
@@ -189,10 +190,10 @@ class Supervisor:
         if dies_at_s < self.dies_at_s:
             self.dies_at_s = dies_at_s
             grace_s = asked["grace_s"]
-            self.why = f"killed: it had not ended {grace_s:g} s after it was asked to" if grace_s else "killed, as was asked"
+            self.why = f"killed: it did not stop within {grace_s:g} s of the stop request" if grace_s else "killed, as requested"
 
     def _look_for_jvm(self) -> None:
-        """A worker that has lost Spark's JVM, and has no other after a while, does not know what became of it."""
+        """A worker that has lost Spark's JVM, and has no other after a while, does not notice that it ended."""
         now_s = time.monotonic()
         if self.jvm_handle is not None and select.select([self.jvm_handle], [], [], 0)[0]:
             os.close(self.jvm_handle)
@@ -200,7 +201,7 @@ class Supervisor:
             self.next_search_s = 0.0
             if now_s + self.orphan_grace_s < self.dies_at_s:
                 self.dies_at_s = now_s + self.orphan_grace_s
-                self.why = f"killed: it went on for {self.orphan_grace_s:g} s without Spark's JVM (process {self.jvm}), which had ended"
+                self.why = f"killed: Spark's JVM (process {self.jvm}) had ended {self.orphan_grace_s:g} s before"
         if self.jvm_handle is not None or sys.platform != "linux" or now_s < self.next_search_s:
             return
         for child in _children(self.worker):
@@ -217,7 +218,7 @@ class Supervisor:
         self.next_search_s = now_s + TICK_S
 
     def _wait(self, timeout_s: float) -> None:
-        """Until a signal comes, the JVM ends, or time is over."""
+        """Wait until a signal arrives, the JVM ends, or the time is over."""
         watched = [self.wake] if self.jvm_handle is None else [self.wake, self.jvm_handle]
         if self.wake in select.select(watched, [], [], timeout_s)[0]:
             os.read(self.wake, 4096)
@@ -267,7 +268,7 @@ def _patiently(name: str, body: dict[str, Any]) -> None:
 
 
 def _keep(lock: int, ready: int) -> None:
-    """In the process that stays."""
+    """Supervise the worker, in the process that stays."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -299,7 +300,7 @@ def _keep(lock: int, ready: int) -> None:
 
 
 def main() -> None:
-    """Leave the launcher's family, and say by the exit status whether the keeper is there."""
+    """Detach from the launcher; the exit status says whether the supervisor is running."""
     os.chdir(sys.argv[1])
     lock = int(sys.argv[2])
     reading, writing = os.pipe()

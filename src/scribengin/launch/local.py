@@ -41,7 +41,7 @@ class LocalLauncher(LauncherHere):
         self._memory_bytes = memory_bytes
 
     def start(self, order: LaunchOrder) -> None:
-        """As the contract says."""
+        """See `Launcher`."""
 
         def fits(others: list[Ordered]) -> None:
             cores, memory_bytes = sum(other.cores for other in others), sum(other.memory_bytes for other in others)
@@ -61,7 +61,7 @@ class LocalLauncher(LauncherHere):
 def _check(worker: str, what: str, asked: int, limit: int | None, used: int) -> None:
     if limit is not None and used + asked > limit:
         raise EnvironmentFault(
-            f"{worker} needs {asked} {what}, {max(0, limit - used)} of {limit} are free",
+            f"{worker} needs {asked} {what}; {max(0, limit - used)} of {limit} are free",
             remedy=f"stop another worker, give this one fewer {what}, or raise the node's limit",
             code="launcher-full",
         )

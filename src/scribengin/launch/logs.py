@@ -1,4 +1,4 @@
-"""The logs of workers: one file each, bounded by its keeper, and kept for a while when the worker is forgotten."""
+"""The logs of workers: one file each, bounded by its supervisor, and kept for some weeks after the worker's record is removed."""
 
 from __future__ import annotations
 

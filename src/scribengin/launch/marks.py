@@ -1,4 +1,4 @@
-"""What a worker's processes carry in their environment, so that they are found whatever became of the records about them."""
+"""What a worker's processes carry in their environment, so that they are found even if their records are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written down about a worker, one folder each: who ordered what, its keeper, its process, how it was asked to end and did.
+"""The records of a worker, in a folder of its own: the order, its supervisor, its process, the request to stop it, and how it ended.
 
 `order.json` is the launcher's, written before anything is started. `keeper.json`, `started.json` and `ended.json` are written by the keeper
 (`launch/keeper.py`), `stopping.json` by whoever asks. Whatever is torn counts as not there: the processes themselves are the truth.
@@ -24,7 +24,7 @@ _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 
 class Ordered(msgspec.Struct, frozen=True):
-    """What was ordered: no secrets in it. `mark` is what the worker's environment carries, `at_s` is of the epoch."""
+    """The order, without secrets. `mark` is what the worker's environment carries, `at_s` is of the epoch."""
 
     worker: str
     digest: str
@@ -64,7 +64,7 @@ class Stopping(msgspec.Struct, frozen=True):
 
     @property
     def dies_at_s(self) -> float:
-        """When it is killed, by the monotonic clock."""
+        """The time at which it is killed, by the monotonic clock in seconds."""
         return self.asked_s + self.grace_s
 
 
@@ -84,16 +84,16 @@ class WorkerRecords:
         replace(self.folder / "order.json", seal(_KIND, _FORMAT, msgspec.to_builtins(ordered)))
 
     def write_stopping(self, grace_s: float) -> None:
-        """Ask for its end. Raises EnvironmentFault."""
+        """Request the worker to stop. Raises EnvironmentFault."""
         replace(self.folder / "stopping.json", msgspec.json.encode(Stopping(time.monotonic(), grace_s)))
 
     def remove_stopping(self) -> None:
-        """Ask for its end no more. Raises EnvironmentFault."""
+        """Withdraw the request to stop. Raises EnvironmentFault."""
         with explained(f"{self.folder} cannot be written"):
             (self.folder / "stopping.json").unlink(missing_ok=True)
 
     def ordered(self) -> Ordered | None:
-        """What was ordered; None also where it cannot be read."""
+        """The order; None also if it cannot be read."""
         path = self.folder / "order.json"
         data = read_or_none(path)
         if data is None:
@@ -104,7 +104,7 @@ class WorkerRecords:
             return None
 
     def keeper(self) -> Process | None:
-        """The process that was started to keep it; it may have ended."""
+        """The supervisor's process; it may have ended."""
         found = self._read("keeper.json", _Keeper)
         return None if found is None else Process(found.pid, found.born)
 
@@ -113,11 +113,11 @@ class WorkerRecords:
         return self._read("started.json", Started)
 
     def ended(self) -> Ended | None:
-        """How it ended."""
+        """How the worker ended."""
         return self._read("ended.json", Ended)
 
     def stopping(self) -> Stopping | None:
-        """That its end was asked for."""
+        """The request to stop the worker."""
         return self._read("stopping.json", Stopping)
 
     def _read(self, name: str, kind: type[_Kind]) -> _Kind | None:

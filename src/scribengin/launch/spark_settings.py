@@ -1,6 +1,6 @@
 """How Spark's settings reach a worker: a file that only its user may read, and the words that make PySpark's `spark-submit` read it.
 
-Nothing of them stands in a command line, where a secret among them would be seen by everybody.
+None of them is in a command line, where every user would see a secret among them.
 """
 
 from __future__ import annotations

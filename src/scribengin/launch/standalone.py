@@ -50,7 +50,9 @@ class SparkCluster:
         """With the page where Spark's master has it by default. Raises ValueError for what is no standalone master."""
         places = [urlsplit(f"//{place}") for place in master.removeprefix("spark://").split(",")]
         if not master.startswith("spark://") or any(place.hostname is None or place.port is None or place.path for place in places):
-            raise ValueError(f"{master!r} is no standalone master: spark://HOST:PORT, with commas between several")
+            raise ValueError(
+                f"{master!r} is not a valid standalone master; expected spark://HOST:PORT, separated by commas if there are several"
+            )
         return cls(master, web.rstrip("/") or f"http://{places[0].netloc.rpartition(':')[0]}:{_WEB_PORT}")
 
 
@@ -78,7 +80,7 @@ class StandaloneLauncher(LauncherHere):
         self._cluster = cluster
 
     def start(self, order: LaunchOrder) -> None:
-        """As the contract says. Asks the cluster's page what is free."""
+        """See `Launcher`. Asks the cluster's web UI for its free resources."""
         memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
         settings: dict[str, str | Secret] = {
             "spark.executor.cores": str(order.cores),
@@ -104,11 +106,13 @@ class StandaloneLauncher(LauncherHere):
         alive = [worker for worker in self._read_state().workers if worker.state == "ALIVE"]
         if any(worker.coresfree >= order.cores and worker.memoryfree >= memory_mib for worker in alive):
             return
-        free = ", ".join(f"{worker.coresfree} cores and {worker.memoryfree} MiB" for worker in alive) or "nothing: it has no workers"
+        free = ", ".join(f"{worker.coresfree} cores and {worker.memoryfree} MiB" for worker in alive) or "nothing: it has no Spark workers"
         could = any(worker.cores >= order.cores for worker in alive)
         raise EnvironmentFault(
             f"{order.worker} needs an executor of {order.cores} cores and {memory_mib} MiB; {self._cluster.master} has free: {free}",
-            remedy="stop another worker, or give this one less" if could else "give it fewer cores, or the cluster larger workers",
+            remedy="stop another worker, or give this one fewer cores or less memory"
+            if could
+            else "give it fewer cores, or add larger Spark workers to the cluster",
             code="launcher-full",
         )
 
@@ -120,11 +124,13 @@ class StandaloneLauncher(LauncherHere):
         except (OSError, ValueError) as error:
             raise Unreachable(
                 f"the Spark cluster {self._cluster.master} does not answer at {url}: {error}",
-                remedy="look whether its master runs, and whether this address is its page",
+                remedy="check that its master is running and that this is the address of its web UI",
                 code="cluster-silent",
             ) from error
         if state.status != "ALIVE":
             raise Unreachable(
-                f"the Spark master at {url} is {state.status}, not ALIVE", remedy="name the one that leads", code="cluster-silent"
+                f"the Spark master at {url} is {state.status}, not ALIVE",
+                remedy="use the address of the leading Spark master",
+                code="cluster-silent",
             )
         return state

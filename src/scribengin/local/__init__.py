@@ -1,1 +1,1 @@
-"""A whole flow in this process, on this machine."""
+"""Runs a whole flow in one process on this machine."""

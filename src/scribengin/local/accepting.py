@@ -1,4 +1,4 @@
-"""Columns of sinks that are not those that their folders hold: refused, unless somebody has agreed to just these."""
+"""Columns of sinks that are not those that their folders hold: refused, unless an operator has accepted exactly these."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from scribengin.state.accepted import Word
 
 _READERS = {
-    "parquet": "who reads all files as one table fails, or loses a column",
-    "json": "who reads all of it meets both",
-    "csv": "who reads it by place takes one column for another",
+    "parquet": "a reader of all files as one table fails or loses a column",
+    "json": "a reader of the whole output finds both",
+    "csv": "a reader that goes by position mistakes one column for another",
 }
 
 
 class Accepting:
-    """What one start of a flow takes. Nothing is written before `keep`."""
+    """The column changes that one start of a flow accepts. Nothing is written before `keep`."""
 
     def __init__(self, prepared: PreparedFlow, word: Word | None = None) -> None:
         """`word`: who agrees now, to whatever differs; used up by the tiers that have started with it before."""
@@ -34,7 +34,7 @@ class Accepting:
         self._new: dict[str, Accepted] = {}
 
     def takes(self, tier: str, sink: str, schema: Schema, differences: Sequence[str]) -> bool:
-        """Whether the sink may go on with these columns."""
+        """Whether the sink may write these columns."""
         known, path = self._known.get(sink), str(self._flow.sinks[sink].options["path"])
         if known is not None and known.columns == str(schema) and known.path in ("", path):
             return True
@@ -44,8 +44,8 @@ class Accepting:
         return True
 
     def keep(self, say: Callable[[str], None]) -> None:
-        """The flow starts: what was taken stays so. `say` gets a sentence for people for each sink. To be called under the leases of the
-        flow's tiers here."""
+        """Store the accepted columns at the start of the flow. `say` receives a sentence for each sink. To be called under the leases of
+        the flow's tiers here."""
         for each in self._new.values():
             accept(self._root, self._flow.name, each)
             say(accepted_text(accepted_row(each, self._format(each.sink))))
@@ -78,7 +78,7 @@ def accepted_row(each: Accepted, format: str) -> dict[str, object]:
 
 def accepted_text(row: Mapping[str, Any]) -> str:
     """A row of `accepted_rows` for people, on one line."""
-    by = f", as {row['by']} has agreed" if row["by"] else ", as was agreed"
+    by = f", accepted by {row['by']}" if row["by"] else ", as accepted"
     readers = f": {row['readers']}" if row["readers"] else ""
-    said = f'sink "{row["sink"]}" writes other columns from here on{by}: {", ".join(row["instead"])}'
-    return f"{said}; files that are there stay as they are{readers}"
+    said = f'sink "{row["sink"]}" writes different columns from now on{by}: {", ".join(row["instead"])}'
+    return f"{said}; existing files stay unchanged{readers}"

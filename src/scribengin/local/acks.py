@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 _EVERY_S = 1.0
 _AGAIN_S = 30.0
-"""after a failure to tell the world outside, before the next try"""
+"""seconds between a failed release outside of the flow and the next try"""
 _KEEP_EVERY_S = 5.0
 _MARKS = 100
 """into so many parts a channel's retention is divided: so exact is the time at which its files go"""
 _TOLD_ENTRIES = 1000
-"""of a source's log that are told at once: the newest say how far each partition is"""
+"""of a source's log that are reported at once: the newest say how far each partition is"""
 _KIND, _FORMAT = "released", 1
 
 
@@ -68,13 +68,13 @@ def topology_of(plan: FlowPlan, root: Path) -> QueryTopology:
 
 
 def is_by_state(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
-    """True where rows count as through only once they have left the Query's state."""
+    """True if rows count as through only once they have left the Query's state."""
     declared = plan.flow.tiers.get(tier)
     return query.stateful and declared is not None and declared.acknowledge == "state"
 
 
 def is_released_later(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
-    """True where a committed Batch of the Query is not yet an acknowledged one: others behind it have to commit first."""
+    """True if a committed Batch of the Query is not yet an acknowledged one: others behind it have to commit first."""
     holding = {channel.id for channel in plan.channels if channel.edge.durability != "best_effort"}
     return bool(holding.intersection(query.sinks)) or is_by_state(plan, tier, query)
 
@@ -93,7 +93,7 @@ def _link(plan: FlowPlan, channel: PlannedChannel) -> ChannelLink:
 
 @dataclass(slots=True)
 class _Source:
-    """A source of a Query that this process runs."""
+    """One source of a Query that this process runs."""
 
     key: QueryKey
     tier: Prepared
@@ -101,9 +101,9 @@ class _Source:
     id: str
     log: SourceLog
     reader: Any = None
-    """what tells the world outside, opened when there is something to tell; False where nothing does"""
+    """what tells the world outside, opened when there is something to tell; False if nothing does"""
     again_at: float = 0.0
-    """not before: telling has failed"""
+    """time before which a failed release is not retried"""
 
 
 @dataclass(slots=True)
@@ -123,20 +123,20 @@ class _Record:
 
     @staticmethod
     def of(folder: QueryFolder, lineage: str) -> _Record:
-        """What was kept, as far as it is of this lineage."""
+        """The stored record, if it belongs to this lineage."""
         path = folder.ledger / "released.json"
         data = read_or_none(path)
         body: dict[str, Any] = {} if data is None else unseal(data, _KIND, _FORMAT, path)
         return _Record(path, **body) if body.get("lineage") == lineage else _Record(path, lineage)
 
     def write(self) -> None:
-        """Durably."""
+        """Write the record durably."""
         body = {"lineage": self.lineage, "told": self.told, "files": self.files, "marks": self.marks, "earlier": self.earlier}
         replace(self.path, seal(_KIND, _FORMAT, body))
 
 
 class Releases:
-    """What the tiers of a run release. Used by one thread; `clock` gives seconds since 1970."""
+    """Releases acknowledged input of the tiers of a run. Used by one thread; `clock` gives seconds since 1970."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Releases:
 
     @property
     def wanted(self) -> bool:
-        """False where nothing waits for acknowledgements: in a flow that is not cut and keeps its files."""
+        """False if nothing waits for acknowledgements: in a flow that is not cut and keeps its files."""
         return bool(self._topology.links or self._topology.by_state or self._files.wanted)
 
     def look(self) -> FlowAcks:
@@ -209,13 +209,13 @@ class Releases:
         return standing
 
     def keep(self) -> None:
-        """Note how this process's Queries stand."""
+        """Record the progress of the Queries of this process."""
         self._kept_at, self._stale = self._clock(), False
         for key in self._mine:
             self._levels.keep(key)
 
     def begin(self) -> None:
-        """Before anything runs: what is decided from here on is compared at both ends of each channel."""
+        """Start the comparison of both ends of each channel. Call it before anything runs."""
         with self._explained("acknowledgements"):
             self._levels.look()
 
@@ -240,7 +240,7 @@ class Releases:
         return record
 
     def _release(self, source: _Source, at: QueryStanding) -> bool:
-        """Tell the world outside; True where it was told more."""
+        """Report acknowledged entries outside of the flow; True if there were new ones."""
         record = self._record(source.key, at)
         through = at.released.get(source.id, 0)
         told = record.told.get(source.id, 0)
@@ -265,7 +265,7 @@ class Releases:
         return True
 
     def _sweep(self, link: ChannelLink, standing: FlowAcks) -> bool:
-        """Delete files of a channel that have outlived its retention; True where something was noted."""
+        """Delete files of a channel that have outlived its retention; True if something was noted."""
         at = standing.queries[link.writer]
         readers = standing.of(link)
         if not at.lineage or len(readers) < len(link.readers) or not readers:
@@ -286,7 +286,7 @@ class Releases:
         return noted or left
 
     def _sweep_earlier(self, link: ChannelLink, record: _Record, readers: Sequence[LinkStanding], retention_s: float) -> bool:
-        """The same with what a rewind or a move of the feeder has left there, all of it at once; True where something was noted."""
+        """The same with what a rewind or a move of the feeder has left there, all of it at once; True if something was noted."""
         if any(each.earlier_open is None or each.earlier_open.batches for each in readers):
             return record.earlier.pop(link.channel, None) is not None  # a reader has gone back
         since = record.earlier.get(link.channel)
@@ -339,7 +339,7 @@ class _Said:
 
 
 def _teller(tier: Prepared, id_: str) -> Any:
-    """The source's reader, where it tells the world outside; else False."""
+    """The source's reader, if it reports outside of the flow; else False."""
     node = tier.plan.flow.sources[id_]
     reader = catalog.open_source(node.type, source_place(tier.plan.flow, id_)).reader()
     return reader if tells(reader) else False

@@ -1,4 +1,4 @@
-"""An audit as one object, for programs, and for those who show it to people."""
+"""An audit as one JSON object, for programs and displays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def audit_as_json(prepared: PreparedFlow, audit: FlowAudit) -> dict[str, Any]:
-    """As `audit --json` prints it."""
+    """The object that `audit --json` prints."""
     types = catalog.sink_types(internal=True)
     flow = prepared.plan.flow
     by_spark = {sink.id for sink in flow.sinks.values() if written_by_spark(flow, sink, types)}

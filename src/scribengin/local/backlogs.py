@@ -1,4 +1,4 @@
-"""What waits at a flow's sources, measured where the data lies: also while the flow fails, stands still, or has never started."""
+"""The backlog of a flow's sources, measured at the sources: also while the flow fails, is stopped, or has never started."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Measured:
     """What waits at a source behind the newest decided Batch; of several Queries that read it the most, measure by measure.
 
     Attributes:
-        backlog: None where it could not be measured.
-        why_not: Why, for people; empty where it was.
+        backlog: None if it could not be measured.
+        why_not: Why, for people; empty if it was.
     """
 
     backlog: Backlog | None
     why_not: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """For a process that asked."""
+        """One object, for another process."""
         return {"backlog": None if self.backlog is None else asdict(self.backlog), "why_not": self.why_not}
 
 

@@ -1,4 +1,4 @@
-"""How long until nothing waits any more, as things go: from what waited at the source at the last looks."""
+"""Estimated time until the backlog is empty, from the backlog of the source at the last looks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LOOKS = 3
 
 
 class CatchUp:
-    """What waits shrinks by the rate of handing out less the rate of arrival: two looks give both at once.
+    """The backlog shrinks by the difference between the rates of reading and of arrival; two looks give that difference.
 
     Only looks that were made at the same point of a Batch can be compared; all seconds are of one clock. For one thread.
     """
@@ -19,17 +19,17 @@ class CatchUp:
         self._looks: deque[tuple[float, int]] = deque()
 
     def note(self, now_s: float, waits: int) -> None:
-        """Something waits, so much: a new look at the source."""
+        """Record a new look at the source: the size of its backlog."""
         self._looks.append((now_s, waits))
         while len(self._looks) > _LOOKS and self._looks[0][0] < now_s - WINDOW_S:
             self._looks.popleft()
 
     def forget(self) -> None:
-        """The Query has caught up: what comes next begins a new count."""
+        """Reset the estimate: the Query has caught up."""
         self._looks.clear()
 
     def seconds(self, now_s: float, waits: int) -> float | None:
-        """Until what waits now is through; infinity where it does not shrink; None where nobody can tell yet.
+        """Seconds until the present backlog is processed; infinity if it does not shrink; None if unknown yet.
 
         It rises while a look is overdue: a Batch that takes longer than those before makes the rate smaller.
         """

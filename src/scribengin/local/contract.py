@@ -1,4 +1,4 @@
-"""What a run takes, what it shows while it goes on, and what it gives at its end. Spark-free."""
+"""The settings of a run, its views while it runs, and its result. Does not need Spark."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from scribengin.state.lease import Right
 
 QueryState = Literal["starting", "running", "waiting", "paused", "recovering", "stopping", "stopped", "finished", "failed"]
-"""`waiting`: nothing new to read. `paused`: what it feeds is full. `recovering`: failed for a passing reason, will start again.
-`finished`: `--once` is through."""
+"""`waiting`: nothing new to read. `paused`: a channel that it feeds is full. `recovering`: failed temporarily, will restart.
+`finished`: `--once` is complete."""
 SLOW_S = 30.0
-"""a Batch of which nothing has ended for so long is called slow: it goes on, and has not failed"""
+"""a Batch without a finished task for this many seconds is reported as slow; it continues and has not failed"""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class RunSettings:
     tier: str | None = None
     """the only one that runs; None: all of them"""
     right: Right | None = None
-    """by which the tier's lease is taken, where a registry gives it; None: whoever comes first has it"""
+    """the registry's right to the tier, with which its lease is taken; None: the first process gets the lease"""
     master: str = ""
     """Spark's master; `local[N,3]` over all cores by default"""
     memory: str = ""
@@ -55,16 +55,16 @@ class RunSettings:
     spark_conf: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     limits: Callable[[], FlowLimits] | None = None
-    """how fast it may go, asked before each Batch; None: as the flow file says, for as long as it runs"""
+    """rate limits, read before each Batch; None: those of the flow file, for the whole run"""
     turns: Callable[[str], MemberOverrides] | None = None
-    """what is said of a group, by its name, asked before each Batch; None: as the flow file says"""
+    """the settings of a group, by its name, read before each Batch; None: those of the flow file"""
     word: Word | None = None
-    """who agrees that sinks go on with other columns than their folders hold, and sources with others than the flow names; each
-    word is used up by the start that it was said for"""
+    """the acceptance of columns that differ from those in the sinks' folders, or from those that the flow names for sources; each
+    acceptance holds only for the start that it was given for"""
     kept_elsewhere: frozenset[str] = frozenset()
-    """folders of sinks of which a keeper does the upkeep, and not who writes there"""
+    """folders of sinks that a maintenance owner maintains instead of the writer"""
     helpers: Helpers | None = None
-    """the other workers of the tier, which stage a part of its Batches; None: it has but this one"""
+    """the other workers of the tier, which stage a part of its Batches; None: it has only this one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class EndView:
     channel: bool = False
     """of a source: another tier of the flow feeds it"""
     looked_s: float | None = None
-    """of a source: how long ago it was looked at last; None where it never was, or nobody says"""
+    """of a source: how long ago it was looked at last; None if it never was, or unknown"""
     clear_at: float | None = None
-    """of a source: all that was there at that moment, seconds since 1970, was handed out; None where that is not known"""
+    """of a source: all that was there at that moment, seconds since 1970, was handed out; None if that is not known"""
     bytes: int | None = None
     """of a sink: what its committed Batches of this process have as bytes in its place; None for a source"""
 
@@ -95,12 +95,12 @@ class QueryView:
     name: str
     state: QueryState
     tier: str = ""
-    """empty where the flow is not cut"""
+    """empty if the flow has one tier"""
     batches: int = 0
     batch: int | None = None
-    """the number of the Batch that is under way, or comes next; None where an earlier release says nothing of it"""
+    """the number of the Batch that is under way, or comes next; None if an earlier release says nothing of it"""
     ready: bool = False
-    """it has committed a Batch, or has found nothing to read, or waits until there is room in what it feeds"""
+    """it has committed a Batch, found nothing to read, or waits for room in a channel that it feeds"""
     seconds: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
@@ -108,7 +108,7 @@ class QueryView:
     dead: int = 0
     late: int = 0
     lost: int = 0
-    """records that were gone before they were read, at most; `lost_unknown` times nobody knows how many"""
+    """records that were gone before they were read, at most; `lost_unknown`: the number of losses with an unknown count"""
     lost_unknown: int = 0
     rows_per_s: float = 0.0
     phases_s: Mapping[str, float] = field(default_factory=dict)
@@ -116,19 +116,19 @@ class QueryView:
     phases_total_s: Mapping[str, float] = field(default_factory=dict)
     """the same, summed over this process's Batches"""
     tasks: tuple[int, int] | None = None
-    """(through, all) of the Batch under way"""
+    """(finished tasks, all tasks) of the current Batch"""
     batch_s: float = 0.0
-    """since the Batch under way began; 0 where none is under way"""
+    """since the Batch under way began; 0 if none is under way"""
     still_s: float = 0.0
-    """since the Batch under way began or a task of it ended, whichever is later; 0 where none is under way"""
+    """since the Batch under way began or a task of it ended, whichever is later; 0 if none is under way"""
     restarts: int = 0
     lag_rows: int | None = None
     lag_files: int | None = None
     lag_bytes: int | None = None
     lag_s: float | None = None
-    """age of the oldest thing that waits"""
+    """age of the oldest item in the backlog, in seconds"""
     catch_up_s: float | None = None
-    """until nothing waits any more, as things go; None where the Batch under way takes all there is, or nobody can tell yet"""
+    """estimated time until the backlog is empty; None if the current Batch takes all there is, or unknown yet"""
     falls_behind: bool = False
     """more arrives than is read: at this rate it never catches up"""
     done: float | None = None
@@ -136,26 +136,26 @@ class QueryView:
     eta_s: float | None = None
     watermark: str = ""
     held_back_by: str = ""
-    """of several inputs with a watermark the slowest, which rules"""
+    """the slowest of several inputs with a watermark, which determines the watermark"""
     behind_s: float | None = None
-    """how far it is behind the next slowest; None where one of the two has brought no rows"""
+    """how far it is behind the next slowest; None if one of the two has brought no rows"""
     silent_s: float | None = None
     """how long it has brought no rows"""
     idle: tuple[str, ...] = ()
-    """inputs that hold nobody back any more, because they have brought no rows for as long as their `idle` says"""
+    """inputs that no longer hold back the watermark, because they have brought no rows for as long as their `idle` says"""
     message: str = ""
     """why it waits, stops, recovers or failed"""
     dead_cause: str = ""
-    """why so many dead letters are no success; empty where there are few"""
+    """why the number of dead letters counts as a failure; empty if there are few"""
     degraded: bool = False
-    """for that reason the flow is degraded, as its `max_dead` says"""
+    """True if the flow is degraded for that reason, by its `max_dead`"""
     slowest: tuple[str, float] | None = None
     """the node in which tasks spent most of their time in the last Batch, and which share, 0 to 1"""
     sources: Mapping[str, EndView] = field(default_factory=dict)
     sinks: Mapping[str, EndView] = field(default_factory=dict)
     """channels among them, by their ids"""
     state_rows: int | None = None
-    """rows or windows that its steps keep; None where they keep none"""
+    """rows or windows that its steps keep; None if they keep none"""
     state_bytes: int | None = None
     """in memory"""
     members: Mapping[str, tuple[MemberSeen, ...]] = field(default_factory=dict)
@@ -165,11 +165,11 @@ class QueryView:
 
     @property
     def is_slow(self) -> bool:
-        """Nothing of the Batch under way has moved for long."""
+        """True if the current Batch has made no progress for `SLOW_S` seconds."""
         return self.still_s >= SLOW_S
 
     def lag_as_json(self) -> dict[str, Any]:
-        """What waits: `lag` of `run --json`."""
+        """The backlog: `lag` of `run --json`."""
         return {
             "rows": self.lag_rows,
             "files": self.lag_files,
@@ -182,7 +182,7 @@ class QueryView:
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """One channel now: what waits in it, and how fast it comes and goes (rows/s over the last seconds)."""
+    """One channel now: its backlog, and its rates in and out (rows/s over the last seconds)."""
 
     id: str
     name: str
@@ -198,16 +198,16 @@ class GateView:
     in_per_s: float = 0.0
     out_per_s: float = 0.0
     paused: bool = False
-    """it is full: what feeds it waits"""
+    """it is full: its upstream waits"""
 
     @property
     def grows_per_s(self) -> float:
-        """Rows that come more than go."""
+        """Growth of the channel in rows/s."""
         return self.in_per_s - self.out_per_s
 
     @property
     def empty_in_s(self) -> float | None:
-        """Until nothing waits, as things go; None where it does not shrink, or is empty."""
+        """Estimated seconds until the backlog is empty; None if it does not shrink, or is empty."""
         return self.rows / -self.grows_per_s if self.rows and self.grows_per_s < 0 else None
 
     def as_json(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class RunView:
     noticed: tuple[Mapping[str, object], ...] = ()
     """what its data have that the schemas have not: rows as `status` shows them, for as long as Queries are shown"""
     accepted: tuple[Mapping[str, object], ...] = ()
-    """columns of its sinks that somebody has agreed to, the same way"""
+    """accepted columns of its sinks, in the same form"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class QueryResult:
     notes: tuple[str, ...] = ()
     """such as: 3 windows stay open in "hourly" until …"""
     view: QueryView | None = None
-    """its figures at the end; None where it was never looked at"""
+    """its figures at the end; None if it was never looked at"""
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """as Decision has them"""
     lines: tuple[LedgerLine, ...] = ()

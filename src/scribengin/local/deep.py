@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
-    """Let Spark analyse names and types of every step. Starts a session (5 to 15 s) and stops it."""
+    """Make Spark analyse names and types of every step. Starts a session (5 to 15 s) and stops it."""
     found = list(_first_files(prepared))
     spark = start([prepared], settings)
     try:
@@ -108,7 +108,7 @@ def _check_tier(
 
 
 def _place_problems(opened: SinkConnector, sink: str, schema: Schema, place: Place) -> Iterator[Problem]:
-    """Where a table that is there does not take the columns: nobody can agree to that."""
+    """The problems of an existing table that does not accept the columns; this cannot be overridden."""
     for text in opened.unlike(schema) if compares_columns(opened) else ():
         remedy = "alter the table, cast the column or leave it out in a `select` before the sink, or write to another table"
         yield Problem("table-columns", place, f'sink "{sink}": {text}', remedy)
@@ -124,10 +124,10 @@ def unlike_what_is_held(flow: Flow, sink: str, schema: Schema) -> list[str]:
 
 
 def held_problems(sink: str, unlike: Iterable[str], place: Place) -> Iterator[Problem]:
-    """What refuses a start where nobody has agreed. `place` is the sink's."""
+    """The problems that refuse a start unless the columns were accepted. `place` is the sink's."""
     remedy = (
-        "give the sink another path, cast the column back in a `select`, agree to these columns from here on (`--accept columns`), or say"
-        " `evolve: any` on the sink if its readers can take all"
+        "give the sink another path, cast the column back in a `select`, accept the new columns (`--accept columns`), or set"
+        " `evolve: any` on the sink if its readers can read both"
     )
     for text in unlike:
         yield Problem("output-columns", place, f'sink "{sink}": {text}', remedy)

@@ -55,7 +55,7 @@ class _Reader:
 
 @dataclass(slots=True)
 class _File:
-    """A file that somebody has acknowledged and that is to be released."""
+    """A file that a reader has acknowledged and that is to be released."""
 
     root: Path
     piece: FilePiece
@@ -92,7 +92,7 @@ class DoneFiles:
 
     @property
     def wanted(self) -> bool:
-        """Whether any file is to be released at all."""
+        """Whether the flow releases files at all."""
         return bool(self._releasing)
 
     def go_on(self, key: QueryKey, lineage: str, places: Mapping[str, int]) -> None:
@@ -128,7 +128,7 @@ class DoneFiles:
         return places
 
     def _met(self, index: int, streams: list[SourceStream]) -> set[Path]:
-        """Note that the reader has these files acknowledged; those that somebody is to release."""
+        """Note that the reader has these files acknowledged; returns those that are to be released."""
         paths = set()
         for stream in streams:
             if stream.lost:  # its sink takes it away
@@ -160,13 +160,13 @@ class DoneFiles:
                     if not self._is_held(top, path):
                         self._let_go(path, self._files.pop(path))
         except OSError as error:
-            self._say(f"what is done with below {top} stays there: other readers cannot be told: {error}")
+            self._say(f"files below {top} that were read are kept: the note for other readers cannot be written: {error}")
 
     def _is_held(self, top: Path, path: Path) -> bool:
         return leased(top, {str(path.relative_to(top))}, time.time(), but=self._name)
 
     def _let_go(self, path: Path, file: _File) -> None:
-        """An archive outweighs a deletion, where several sources say what becomes of the file."""
+        """If several sources configure the file, archiving takes precedence over deletion."""
         saying = [reader for reader in self._releasing if covers(reader.path, path)]
         archive = next((reader for reader in saying if reader.when_done == "archive"), None)
         if not any(reader.mine for reader in saying):
@@ -178,5 +178,5 @@ class DoneFiles:
 
 
 def _top(path: Path) -> Path:
-    """Of the sink whose file it is; `_NO_SINK` where it is nobody's."""
+    """The top folder of the sink that wrote the file; `_NO_SINK` if no sink did."""
     return kept_top(path.parent) or _NO_SINK

@@ -75,7 +75,7 @@ def run_checked(
 
 
 def _fed(runs: Mapping[str, FlowRun], met: Sequence[Meeting], reading: str, sources: Collection[str]) -> bool:
-    """True where no flow beside this one will write any more what these sources read."""
+    """True if no flow beside this one will write any more what these sources read."""
     return not any(runs[each.feeding].writes(each.sink) for each in met if each.reading == reading and each.source in sources)
 
 

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Query:
-    """What a Query did in the last run of its tier."""
+    """The counts of a Query in the last run of its tier."""
 
     tier: str
     plan: QueryPlan
     totals: Totals
     last: str
     cut: bool = False
-    """True where it may have begun before what is still there"""
+    """True if it may have begun before what is still there"""
     runs: dict[str, str] = field(default_factory=dict)
     """node → the ledger's name for what it is counted in: its own, or `known+hot`"""
 
@@ -40,11 +40,11 @@ class _Query:
         self.runs = {id_: name for name in self.totals.nodes for id_ in name.split("+")}
 
     def own(self, id_: str) -> Counts | None:
-        """The counts of what the node is counted in."""
+        """The counts of the ledger entry that includes the node."""
         return self.totals.nodes.get(self.runs.get(id_, ""))
 
     def inside(self, id_: str, other: str) -> bool:
-        """True where the two are counted as one."""
+        """True if the two are counted as one."""
         return id_ in self.runs and self.runs[id_] == self.runs.get(other)
 
 
@@ -61,10 +61,10 @@ def edge_counts(prepared: PreparedFlow) -> dict[str, Any]:
         return [query for query in queries if query.tier not in arrives]
 
     batches, last = sum(query.totals.batches for query in queries), max((query.last for query in queries), default="")
-    caption = "it has not run yet: there is nothing to count"
+    caption = "no counts: the flow has not run yet"
     if batches:
         caption = f"rows of the last run: {batches:,} {'Batch' if batches == 1 else 'Batches'}, until {last[:19].replace('T', ' ')} UTC"
-        caption += "; of those before only sums are kept" if any(query.cut for query in queries) else ""
+        caption += "; older Batches are kept only as sums" if any(query.cut for query in queries) else ""
     return {
         "batches": batches,
         "last": last,
@@ -154,14 +154,14 @@ def _passed(prepared: PreparedFlow, graph: Graph, reference: str, reader: str, q
 
 
 def _mixed(query: _Query, reader: str, graph: Graph) -> bool:
-    """True where what came into the run of `reader` came in elsewhere too."""
+    """True if what came into the run of `reader` came in elsewhere too."""
     members = [id_ for id_ in graph.nodes if query.inside(reader, id_)]
     arrows = [(base(each), id_) for id_ in members for each in inputs_of(graph.nodes[id_])]
     return sum(not query.inside(start, reader) for start, _ in arrows) > 1
 
 
 def _mixed_out(query: _Query, start: str, graph: Graph) -> bool:
-    """True where rows left the run of `start` by another member too, or by a branch."""
+    """True if rows left the run of `start` by another member too, or by a branch."""
     members = [id_ for id_ in graph.nodes if query.inside(start, id_)]
     own = {node.id for node in query.plan.nodes}
     leaving = {id_ for id_ in members for reader in graph.readers[id_] if reader in own and not query.inside(reader, start)}

@@ -1,4 +1,4 @@
-"""One flow while it runs in this process: its Queries, each in a thread, its gates, and what is released behind them."""
+"""One running flow in this process: its Queries, each in a thread, its back-pressure control, and the release of acknowledged input."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LiveQuery:
-    """One Query. `ended` is set when its thread is through."""
+    """One Query. `ended` is set when its thread has ended."""
 
     tier: Prepared
     bench: QueryBench
@@ -96,7 +96,7 @@ class FlowRun:
             for channel in prepared.plan.channels
         }
         self._mismatches: list[tuple[Mismatch, str]] = []
-        """with what is told of each"""
+        """with what is reported of each"""
         self._releases = Releases(prepared, self._levels, say=self._hear, stop=self._stop)
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
@@ -186,7 +186,7 @@ class FlowRun:
         return Paced(bench.plan, self.prepared.plan, tier.plan.tier, bench.limits, self._settings.limits, depth)
 
     def _follow_turns(self, tier: Prepared, bench: QueryBench) -> None:
-        """Let each sink that goes to a whole group hear what is said of that."""
+        """Pass the settings of its group to each sink that writes to a whole group."""
         for id_, sink in bench.parts.sinks.items():
             group = target(tier.plan.flow.sinks[id_])
             if self._settings.turns is not None and chooses(sink) and group is not None and "." not in group:
@@ -212,7 +212,7 @@ class FlowRun:
 
     @property
     def failed(self) -> bool:
-        """True where a Query has failed."""
+        """True if a Query has failed."""
         return bool(self._mismatches or self._hidden) or any(live.run.state == "failed" for live in self.live)
 
     def join(self) -> None:
@@ -225,7 +225,7 @@ class FlowRun:
             self._releasing.join()
 
     def log_end(self, state: str, *, balanced: bool) -> None:
-        """Write it to the tiers' logs."""
+        """Log the end of the run in the logs of its tiers."""
         for log in self._logs.values():
             log.info("run ended", state=state, balanced=balanced, seconds=time.monotonic() - self._begun)
 
@@ -236,14 +236,14 @@ class FlowRun:
     # --- what is shown ---
 
     def views(self) -> tuple[QueryView, ...]:
-        """Every Query now."""
+        """The current view of every Query."""
         tier = (lambda live: live.tier.plan.tier) if self._gates else (lambda _: "")
         return tuple(
             replace(live.meter.view(live.bench.plan.name, live.run), tier=tier(live), members=_members(live.bench)) for live in self.live
         )
 
     def gates(self) -> tuple[GateView, ...]:
-        """Every channel now."""
+        """The current view of every channel."""
         return tuple(gate.look() for gate in self._gates.values())
 
     def notices(self) -> tuple[str, ...]:
@@ -258,7 +258,7 @@ class FlowRun:
         return self._noticed.rows()
 
     def accepted(self) -> tuple[Mapping[str, object], ...]:
-        """Columns of its sinks here that somebody has agreed to, as `status` shows them."""
+        """Accepted columns of its sinks in this process, as `status` shows them."""
         if self._accepted is None:
             sinks = {sink: self.prepared.plan.flow.sinks.get(sink) for live in self.live for sink in live.bench.plan.sinks}
             mine = {sink: node for sink, node in sinks.items() if node is not None}
@@ -266,17 +266,17 @@ class FlowRun:
         return self._accepted
 
     def tell(self, text: str) -> None:
-        """Something about columns, before the start."""
+        """Add a notice about columns, before the start."""
         self._told.append(text)
         next(iter(self._logs.values())).info("columns", message=text)
 
     def _hear(self, text: str) -> None:
-        """What could not be released."""
+        """Record what could not be released."""
         self._told.append(text)
         next(iter(self._logs.values())).warning("release", message=text)
 
     def _stop(self, mismatch: Mismatch) -> None:
-        """Going on would spread what is wrong."""
+        """Stop the Queries, because continuing would spread the error."""
         self._mismatches.append((mismatch, str(mismatch)))
         self._settings.stop.set()
         text = mismatch_text(self.prepared.plan, self.prepared.root, mismatch)
@@ -286,7 +286,7 @@ class FlowRun:
     # --- what came of it ---
 
     def results(self) -> tuple[QueryResult, ...]:
-        """Every Query's."""
+        """The result of every Query."""
         told: dict[str, None] = {}
         results = []
         for live, learning in zip(self.live, self._learning, strict=True):
@@ -296,7 +296,7 @@ class FlowRun:
         return tuple(results)
 
     def violations(self) -> tuple[str, ...]:
-        """What does not balance."""
+        """The violations of the ledger."""
         return tuple(violation for live in self.live for violation in live.bench.balance())
 
     def problems(self) -> tuple[Problem, ...]:
@@ -330,7 +330,7 @@ class FlowRun:
             self._logs[tier.plan.tier].error("roller", query=bench.plan.name, message=error.message)
 
     def _unseen(self, tier: Prepared, bench: QueryBench, error: ScribenginError) -> Problem:
-        """What a Query has committed, and readers do not see yet."""
+        """Warnings for committed output that readers do not see yet."""
         message = f"query {bench.plan.name}: {error.message}"
         remedy = f"{error.remedy}; then: {flow_command('maintain', '--flush')}"
         return Problem(error.code, tier.place_of(bench.plan.name), message, self.prepared.named(remedy))
@@ -341,12 +341,12 @@ class FlowRun:
         return Problem("channel-mismatch", tier.place_of(channel.id), text, self.prepared.named(MISMATCH_REMEDY))
 
     def _failure(self, live: LiveQuery, error: ScribenginError) -> Problem:
-        """What failed, where it is written, how far it came, and where the traceback is."""
+        """The problem with the error, its place in the flow file, the progress so far, and the path of the log."""
         name = live.bench.plan.name
         through = live.meter.last + 1
         came = f"the query has committed {through:,} Batch{'es' * (through != 1)}"
         if live.bench.totals().last > live.meter.last:
-            came += ", and one more is decided, but not yet published"
+            came += ", and one more is decided but not published yet"
         remedy = "; ".join(filter(None, [self.prepared.named(error.remedy), f"all of it is in {live.tier.scratch / 'run.log'}"]))
         return Problem(error.code, live.tier.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
 
@@ -397,14 +397,14 @@ class FlowRun:
 
 
 def left_behind(tier: Prepared) -> list[str]:
-    """Of Queries that the flow does not make any more: letters that were asked to be replayed there. Who asked one that was moved to
-    another tier was told so: no sink brings it back."""
+    """Of Queries that the flow does not make any more: dead letters that were asked to be replayed there. Who asked one that was moved to
+    another tier was reported so: no sink brings it back."""
     made = {query.name for query in tier.plan.queries}
     gone = (folder for folder in tier.folder.queries() if folder.name not in made and not has_moved(folder))
     left = {folder.name: letters_waiting(folder) for folder in gone}
     see = flow_command("dead list")
     return [
-        f'{letters(count)} to be replayed in Query "{name}", which no sink makes any more, until one does again: {see}'
+        f'{letters(count)} for replay in Query "{name}", which no sink uses any more; to list them: {see}'
         for name, count in left.items()
         if count
     ]

@@ -1,4 +1,4 @@
-"""Gates: how much waits in each channel, how fast it comes and goes, and what that means for the Query that feeds it.
+"""Back-pressure control: the backlog and rates of each channel, and what follows for the Query that feeds it.
 
 How much waits is what acknowledgements say of the channel (`state.acks`, looked at by `local.levels`), the figures of `status`: rows of
 earlier lineages of the feeder are among them. Here they are only weighed, without a look at any file.
@@ -31,7 +31,7 @@ _RATE_S = 10.0
 _BYTES_A_ROW = 200
 """a guess"""
 _FULL = 0.95
-"""what the feeder's rate falls by at most, before it pauses"""
+"""maximum reduction of the upstream's rate before it pauses"""
 
 
 @dataclass
@@ -51,15 +51,15 @@ class ChannelThrottle:
     """(when, lineage, rows ever put in, rows that wait)"""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     paused: bool = False
-    """the feeder waits until less is there than `low_water`"""
+    """the upstream waits until the channel holds less than `low_water`"""
 
     def put(self, lineage: str, batch: int, rows: int, size: int) -> None:
-        """The feeder, which runs in this process, has committed a Batch that puts so much in: it counts before anybody looks."""
+        """Record a committed Batch of the upstream in this process: its rows and bytes count before the next look at the channel."""
         with self._lock:
             self._put.append((lineage, batch, rows, size))
 
     def look(self) -> GateView:
-        """What is there now."""
+        """The present view of the channel."""
         with self._lock:
             return self._looked()
 
@@ -90,7 +90,7 @@ class ChannelThrottle:
         )
 
     def full_text(self) -> str:
-        """Why there is no room now; empty where there is."""
+        """Why the channel has no room now; empty if it has."""
         view, capacity = self.look(), self.channel.edge.capacity or Depth()
         figures = ((view.rows, capacity.rows), (view.bytes, capacity.bytes), (view.age_s, capacity.age_s))
         return f"full: {depth_text(view)}" if any(most is not None and there >= most for there, most in figures) else ""
@@ -107,7 +107,7 @@ class ChannelThrottle:
 
 @dataclass
 class QueryBackPressure:
-    """What holds back one feeding Query: the depth of its channels, and the rates that its edges allow. For the Query's thread."""
+    """Back-pressure on one Query: from the depth of its channels and the rate limits of its edges. For the Query's thread."""
 
     gates: Sequence[ChannelThrottle]
     limits: Mapping[str, BatchLimits]
@@ -121,11 +121,11 @@ class QueryBackPressure:
     """channel → rows and bytes that a Batch of full size puts into it"""
 
     def begun(self) -> None:
-        """A Batch begins."""
+        """Record the start of a Batch."""
         self._begun_s = self.now()
 
     def committed(self, batch: CommittedBatch) -> None:
-        """It is through."""
+        """Record that the Batch is committed."""
         now_s = self.now()
         self._batch_s = now_s - self._begun_s
         due_s = 0.0
@@ -174,7 +174,7 @@ class QueryBackPressure:
                     share = min(share, most / there)
         wait_s = self._ready_s - self.now()
         if wait_s > 0:
-            why = "its edges let no more through now"
+            why = "the rate limit of its edges is reached"
         return BatchAdmission(max(0.0, wait_s), share, why)
 
     def _admitted(self, gate: ChannelThrottle) -> BatchAdmission:
@@ -192,7 +192,7 @@ class QueryBackPressure:
         name = " and ".join(gate.channel.names)
         if gate.paused:
             return BatchAdmission(
-                LOOK_S, why=f"{name} is full: {depth_text(view)}; goes on below {_shown(low)}{_when(view, low)}", paused=True
+                LOOK_S, why=f"{name} is full: {depth_text(view)}; resumes below {_shown(low)}{_when(view, low)}", paused=True
             )
         room = self._room(gate, view, capacity)
         if room <= 0.0:
@@ -204,11 +204,11 @@ class QueryBackPressure:
         over = min(over, _FULL)
         since_s = self.now() - self._begun_s - self._batch_s
         wait_s = self._batch_s * over / (1.0 - over) - since_s
-        why = f"slowed to {1.0 - over:.0%}: {depth_text(view)} in {name} (slows from {_shown(high)}, stops at {_shown(capacity)})"
+        why = f"throttled to {1.0 - over:.0%}: {depth_text(view)} in {name} (throttled from {_shown(high)}, paused at {_shown(capacity)})"
         return BatchAdmission(max(0.0, wait_s), room, why)
 
     def _room(self, gate: ChannelThrottle, view: GateView, capacity: Depth) -> float:
-        """Which share of a full Batch the channel has room for."""
+        """The share of a full Batch that the channel has room for."""
         rows, size = self._given.get(gate.channel.id) or self._guessed()
         share = 1.0
         for there, most, comes in ((view.rows, capacity.rows, rows), (view.bytes, capacity.bytes, size)):
@@ -217,7 +217,7 @@ class QueryBackPressure:
         return share
 
     def _guessed(self) -> tuple[int, int]:
-        """What a full Batch puts into a channel, before there was one: all that it reads."""
+        """An estimate of (rows, bytes) that a full Batch writes to a channel, before the first: all that it reads."""
         rows = size = 0
         for limits in self.limits.values():
             rows += limits.max_rows or (limits.max_bytes or 0) // _BYTES_A_ROW
@@ -226,7 +226,7 @@ class QueryBackPressure:
 
 
 def _over(there: float, most: float | None, full: float | None) -> float:
-    """How far on the way from high water to the limit, 0 to 1."""
+    """The position between `high_water` and the capacity, 0 to 1."""
     if most is None or there <= most:
         return 0.0
     return (there - most) / max((2 * most if full is None else full) - most, 1e-9)
@@ -245,7 +245,7 @@ def _shown(depth: Depth) -> str:
 
 
 def _when(view: GateView, low: Depth) -> str:
-    """When the feeder goes on, as things go."""
+    """Text with the estimated time until the upstream resumes."""
     if view.out_per_s < 1:
         return f"; nothing reads it now ({view.reading})"
     if low.rows is None:

@@ -1,4 +1,4 @@
-"""Going back to an earlier Batch or time, and beginning anew, of whole Queries: where that leads, what it repeats, and doing it.
+"""Rewind whole Queries to an earlier Batch or time, or start them over: compute the positions and repeated rows, and do it.
 
 `positions` moves one source by hand; here all sources of a Query go to where they were together.
 """
@@ -60,16 +60,16 @@ class Back:
         ]
         for sink, rows in self.doubled.items():
             if sink in flow.sinks and flow.sinks[sink].type == SUMMARY:
-                said.append(f"summary {sink} begins anew: it counts what is read from there on")
+                said.append(f"summary {sink} is computed again from that position")
             elif sink in flow.sinks:
-                said.append(f"sink {sink} ({flow.sinks[sink].place}) gets up to {rows:,} rows again{_twice(flow.sinks[sink])}")
+                said.append(f"sink {sink} ({flow.sinks[sink].place}) receives up to {rows:,} rows again{_twice(flow.sinks[sink])}")
             else:
                 ends = [f"{end} ({flow.sinks[end].place}){_twice(flow.sinks[end])}" for end in self.behind.get(sink, ())]
-                said.append(f"up to {rows:,} rows go through channel {sink} again, to sink {'; to sink '.join(ends)}")
+                said.append(f"up to {rows:,} rows pass through channel {sink} again, to sink {'; to sink '.join(ends)}")
         return said
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """One JSON object."""
         moved = [each.as_json() for each in self.moved]
         rows = {"doubled": dict(self.doubled), "behind": {channel: list(sinks) for channel, sinks in self.behind.items()}}
         return {"tier": self.tier, "query": self.query, "starts": dict(self.starts), "sources": moved, **rows}
@@ -79,7 +79,7 @@ def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = 
     """What going back means: to how it was after the last Batch decided until `at`, or after Batch number `batch` (-1: before the first).
 
     Of the Queries that read what comes from outside; those behind channels follow by what they are handed. Changes nothing. Raises Refused
-    where there is no such Query, or it cannot go back: it keeps state, it does not know the Batch in detail any more, what it would read is
+    if there is no such Query, or it cannot go back: it keeps state, it does not know the Batch in detail any more, what it would read is
     gone.
     """
     found: list[Back] = []
@@ -97,7 +97,7 @@ def back_to(prepared: PreparedFlow, query: str | None, *, at: datetime | None = 
                 starts = {source: starts.get(source, 0) for source in outside}
                 found += _back(prepared, tier, folder, starts)
     if query is not None and query not in seen:
-        have = f"Queries that read sources and have run are {', '.join(seen)}" if seen else "none has run yet"
+        have = f"Queries that read sources and have run are {', '.join(seen)}" if seen else "no Query has run yet"
         raise Refused(f'flow "{prepared.name}" has no Query "{query}" that can go back', remedy=have, code="query-unknown")
     return found
 
@@ -119,7 +119,7 @@ def _back(prepared: PreparedFlow, tier: Prepared, folder: QueryFolder, starts: M
 
 
 def _behind(prepared: PreparedFlow, channel: str) -> tuple[str, ...]:
-    """The sinks of the flow that what goes through a channel comes to."""
+    """The sinks of the flow that the rows of a channel reach."""
     waiting, passed, ends = [channel], set[str](), dict[str, None]()
     while waiting:
         id_ = waiting.pop()
@@ -144,7 +144,7 @@ def _starts_after(folder: QueryFolder, number: int) -> Mapping[str, int]:
     if newest is None or number > newest.batch.number:
         last = "none" if newest is None else f"{newest.batch.number}"
         raise Refused(
-            f'query "{folder.name}" has no Batch {number}: its newest is {last}', remedy="name an earlier one", code="batch-unknown"
+            f'query "{folder.name}" has no Batch {number}; its newest Batch is {last}', remedy="name an earlier Batch", code="batch-unknown"
         )
     decision = None if number <= decisions.pruned_mark() else decisions.read(number)
     if decision is None:
@@ -168,29 +168,29 @@ def _forgotten(folder: QueryFolder, decisions: Decisions) -> Refused:
     oldest = decisions.read(decisions.pruned_mark() + 1)
     since = "" if oldest is None else f", decided at {oldest.decided_at}"
     return Refused(
-        f'query "{folder.name}" does not know in detail any more what it had read then',
-        remedy=f"the oldest Batch that it can go back to is {decisions.pruned_mark() + 1}{since}",
+        f'query "{folder.name}" no longer has the positions of that Batch',
+        remedy=f"go back to Batch {decisions.pruned_mark() + 1} or later{since}",
         code="batch-forgotten",
     )
 
 
 def _check_there(tier: Prepared, folder: QueryFolder, source: str, streams: Sequence[SourceStream]) -> None:
-    """Raise Refused where what would be read again is not there any more."""
+    """Raise Refused if what would be read again is not there any more."""
     flow = tier.plan.flow
     opened = open_sources(flow)[source]
     if flow.sources[source].type == "files" and isinstance(opened, FilesSource):
         for stream in streams:
             if not stream.skipped and (gone := opened.gone(stream)):
-                raise _gone(folder, source, f"file {gone}", "put it back where it was, or go back less far")
+                raise _gone(folder, source, f"file {gone}", "restore the file, or go back to a later position")
         return
     reader = opened.reader()
     if rechecks(reader):
         try:
             lost = [stream.label for stream in reader.recheck(streams) if stream.lost]
         except SourceError as error:
-            raise _gone(folder, source, error.message, "go back less far") from error
+            raise _gone(folder, source, error.message, "go back to a later position") from error
         if lost:
-            raise _gone(folder, source, ", ".join(lost), "go back less far")
+            raise _gone(folder, source, ", ".join(lost), "go back to a later position")
 
 
 def read_again(tier: Prepared, query: str) -> Iterator[str]:
@@ -206,23 +206,21 @@ def read_again(tier: Prepared, query: str) -> Iterator[str]:
         much = f"{files:,} file{'s' * (files != 1)}, {show_bytes(size)}" if files else f"{end:,} entries of its log"
         opened = open_sources(flow)[source]
         if not isinstance(opened, FilesSource):
-            there = "whether it still has them is seen when they are read"
+            there = "not checked whether they still exist"
         else:
             looked = streams[:_LOOKED_FOR]
             gone = next((path for stream in looked if (path := opened.gone(stream))), "")
-            there = f"{gone} is not there any more" if gone else "all of them are there" if looked == streams else "the first are there"
+            there = f"{gone} no longer exists" if gone else "all of them exist" if looked == streams else "the first ones exist"
         yield f"{source} from its start, {much}: {there}"
 
 
 def _gone(folder: QueryFolder, source: str, what: str, remedy: str) -> Refused:
-    return Refused(
-        f'query "{folder.name}" cannot read source "{source}" again: {what} is not there any more', remedy=remedy, code="rewind-gone"
-    )
+    return Refused(f'query "{folder.name}" cannot read source "{source}" again: {what} no longer exists', remedy=remedy, code="rewind-gone")
 
 
 def begin_anew(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -> Lineage | None:
     """Under the lease: leave the checkpoint with what it remembers, and begin a new lineage: `again` from the start of all sources but
-    channels, which go on where they are, `lost` at the present positions. None where it has just begun so. Raises as `go_back`."""
+    channels, which go on where they are, `lost` at the present positions. None if it has just begun so. Raises as `go_back`."""
     lineage = read_lineage(query)
     if lineage is None:
         return None
@@ -238,7 +236,7 @@ def begin_anew(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -
 def _twice(sink: Sink) -> str:
     if sink.type == SUMMARY:
         return ", which counts them again"
-    return ", printed again" if sink.type == "console" else f", beside those that are there{closed_text(sink)}"
+    return ", printed again" if sink.type == "console" else f", which duplicates existing rows{closed_text(sink)}"
 
 
 def _label(tier: str, query: str) -> str:

@@ -1,4 +1,4 @@
-"""Looks at a flow without running it: what a plan would change, the audit. Spark-free, so that `plan` answers at once."""
+"""Inspects a flow without running it: the changes of a plan, and the audit. Does not need Spark, so that `plan` is fast."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run_advice(prepared: PreparedFlow) -> tuple[str, ...]:
             if prepared.plan.flow.tiers:
                 counted[tier.plan.tier, query.name] = read_totals(folder)
             if (newest := Decisions(folder.decisions).newest()) is not None:
-                orders |= dict.fromkeys(f"as the last Batch of {query.name} has left it, {text}" for text in order_texts(newest.orders))
+                orders |= dict.fromkeys(f"as of the last Batch of {query.name}, {text}" for text in order_texts(newest.orders))
     return (*orders, *cut_advice(prepared.plan, counted)) if prepared.plan.flow.tiers else tuple(orders)
 
 
@@ -90,20 +90,20 @@ class FlowAudit:
 
     @property
     def balanced(self) -> bool:
-        """True where every Query balances."""
+        """True if every Query balances."""
         return all(report.balanced for report in self.reports)
 
 
 def audit_flow(prepared: PreparedFlow) -> FlowAudit:
-    """Read outputs, dead letters and ledger of every Query again. Raises Refused where nothing ever ran."""
+    """Read outputs, dead letters and ledger of every Query again. Raises Refused if nothing ever ran."""
     known = known_lineages(prepared.root, prepared.name)
     audits = [_audit_left(prepared), *(_audit_tier(tier, known) for tier in prepared.tiers)]
     reports = tuple(report for audit in audits for report in audit.reports)
     if not reports:
         if any(audit.running for audit in audits):
-            begun = f'flow "{prepared.name}" runs, and none of its Batches is committed yet'
-            raise Refused(begun, remedy="ask again when one is", code="state-missing")
-        remedy = Trash(prepared.root, prepared.name).hint() or "run it first"
+            begun = f'flow "{prepared.name}" is running and has not committed a Batch yet'
+            raise Refused(begun, remedy="repeat the command after the first Batch is committed", code="state-missing")
+        remedy = Trash(prepared.root, prepared.name).hint() or "run the flow first"
         raise Refused(f'flow "{prepared.name}" has no state in {prepared.folder}', remedy=remedy, code="state-missing")
     channels = tuple(audit_channels(topology_of(prepared.plan, prepared.root)))
     told = mismatches_by_query(prepared.plan, prepared.root, channels)
@@ -114,7 +114,7 @@ def audit_flow(prepared: PreparedFlow) -> FlowAudit:
 
 
 def _with_others(report: AuditReport, sinks: Mapping[str, SinkConnector], known: Collection[str], channels: Collection[str]) -> AuditReport:
-    """With what the places of its sinks hold besides; those of channels are the flow's own."""
+    """Add what the targets of its sinks contain besides; those of channels are the flow's own."""
 
     def others(id_: str) -> tuple[Unaccounted, ...] | None:
         if id_ in channels:

@@ -30,7 +30,8 @@ class _Door:
 
 
 class Lateness:
-    """Of one Query as it stands now. What is in time now may be late when a run takes it; steps on the way may give a row another time."""
+    """The lateness check of one Query as of now. A row that is in time now may be late when a run processes it; steps on the way may give a
+    row another time."""
 
     def __init__(self, entrances: Entrances, folder: QueryFolder) -> None:
         self._entrances = entrances
@@ -41,11 +42,11 @@ class Lateness:
 
     @property
     def watermark(self) -> str:
-        """The Query's, in ISO 8601."""
+        """The watermark of the Query, in ISO 8601."""
         return instant_text(pa.array([self._watermark_us], pa.timestamp("us", tz="UTC")))
 
     def is_late(self, source: str, row: pa.RecordBatch) -> bool:
-        """True where a letter that enters at its source, which makes this row of it, would be late there now."""
+        """True if a dead letter that enters at its source, which makes this row of it, would be late there now."""
         for door in self._of(source):
             times = row.column(door.column).drop_null().cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
             at = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)

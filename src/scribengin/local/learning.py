@@ -87,15 +87,15 @@ def read_noticed(query: QueryFolder) -> list[Noticed]:
 
 def why_dropped(flow: Flow, source: str, field: Field) -> str:
     """Why a flow goes on without a column that its data have: with it it could not start, and a start must not fail for what data
-    held. Empty where it can be taken in."""
+    held. Empty if it can be taken in."""
     schema = flow.sources[source].schema
     assert schema is not None
     name = field.name.lower()
     if may_not_learn(field.name):
-        return "names that begin with _sg_ are Scribengin's own"
+        return "names that begin with _sg_ are reserved"
     same = [other.name for other in schema.fields.fields if other.name.lower() == name]
     if same:
-        return f'the schema has "{same[0]}", and SQL tells them not apart'
+        return f'the schema has "{same[0]}", which differs only in case'
     more = _with(flow, source, field)
     before = _errors(flow)
     new = [problem for problem in _errors(more) if problem not in before]
@@ -123,9 +123,9 @@ def _clash(flow: Flow, source: str, name: str) -> str:
     for id_ in graph.downstream([source]):
         columns, node = resolved.of(id_), graph.nodes[id_]
         if columns is not None and [column.name.lower() for column in columns].count(name) > 1:
-            return f'"{id_}" has a column of that name already'
+            return f'"{id_}" already has a column of that name'
         if columns is None and isinstance(node, Step) and isinstance(node.action, Sql) and name in _words(node.action.text):
-            return f'the query of step "{id_}" has that name for something else'
+            return f'the query of step "{id_}" already uses that name'
     return ""
 
 
@@ -152,7 +152,7 @@ class Learning:
         """by the present lineage"""
 
     def begin(self, totals: Totals, noticed: Iterable[Noticed] = ()) -> None:
-        """What was decided before, `noticed` also by lineages that rewinds have left: nothing of it is told again, and what a kill kept
+        """What was decided before, `noticed` also by lineages that rewinds have left: nothing of it is reported again, and what a kill kept
         from being learned is learned now."""
         self._here = set(totals.noticed)
         self.seen = {each.notice.key: each for each in noticed} | totals.noticed
@@ -197,14 +197,14 @@ def why_new_dropped(flow: Flow, notice: FormatNotice) -> str:
     if notice.kind != "new" or node is None or node.schema is None or node.schema.evolve != "add":
         return ""
     field = column_of(notice)
-    return "a schema cannot hold its name or type" if field is None else why_dropped(flow, notice.source, field)
+    return "its name or type is not possible in a schema" if field is None else why_dropped(flow, notice.source, field)
 
 
 def rewritten_text(file: str) -> str:
     """What it means that a growing file was edited, and what to do. `file` is its path."""
     return (
-        f"{file} was written again, not appended to: it is read from its start, and rows that it held before and still holds come "
-        "again; put new records into a new file, or append lines to this one"
+        f"{file} was rewritten, not appended to: it is read again from its start, and rows that it still contains are read "
+        "twice; put new records into a new file, or append lines to this one"
     )
 
 
@@ -213,33 +213,39 @@ def sentence(notice: FormatNotice, evolve: Evolve, why: str = "", key_use: str =
     at = notice.file if notice.line is None else f"{notice.file}:{notice.line}"
     match notice.kind:
         case "new":
-            then = "it is taken in at the next start" if evolve == "add" else "it is dropped; name it in `schema:` to have it"
+            then = "it is added at the next start" if evolve == "add" else "it is dropped; to keep it, add it to `schema:`"
             then = f"it is dropped: {why}" if why else then
-            return f'source {notice.source}: the data have a column "{notice.column}" ({notice.type}), first seen in {at}; {then}'
+            return f'source {notice.source}: the data has a column "{notice.column}" ({notice.type}), first seen in {at}; {then}'
         case "field":
             what = f'objects have a field "{notice.column}" ({notice.type}), first seen in {at}'
-            return f"source {notice.source}: {what}; it is dropped; name it in the column's type to have it"
+            return f"source {notice.source}: {what}; it is dropped; to keep it, add it to the column's type"
         case "missing":
             which = f", which is {key_use}" if key_use else ""
-            return f'source {notice.source}: {at} has no column "{notice.column}"{which}; null there, or dead letters where it is NOT NULL'
+            return (
+                f'source {notice.source}: {at} has no column "{notice.column}"{which}; its value is null, '
+                "or the rows become dead letters if it is NOT NULL"
+            )
         case "renamed":
             what = f'"{notice.column}" has no value in {at} ({_looked_at(notice.records)}), which has a field "{notice.type}"'
-            return f"source {notice.source}: {what}; if that is the same, use its name in `schema:` and in the steps"
+            return f"source {notice.source}: {what}; if both are the same, use that name in `schema:` and in the steps"
         case "null":
             what = f'"{notice.column}" ({notice.type}) has no value in a whole Batch ({_looked_at(notice.records)})'
-            return f"source {notice.source}: {what}; check which name it has in the data"
+            return f"source {notice.source}: {what}; check its name in the data"
         case "lines":
-            what = "a cell in quotes goes over several lines, in a file with tabs"
-            return f"source {notice.source}: {what}, first in {at}; if quotes mean nothing there: quote: none"
+            what = "a quoted cell spans several lines in a tab-separated file"
+            return f"source {notice.source}: {what}, first in {at}; if quotes have no meaning there, set quote: none"
         case "empty":
-            return f"source {notice.source}: {at} has bytes and no record: all of it was taken for the line that names the columns"
+            return f"source {notice.source}: {at} has no records: its whole content was read as the header line"
         case "again":
             return f"source {notice.source}: {rewritten_text(at)}"
-    return f'source {notice.source}: values of "{notice.column}" are no {notice.type}, the first in {at}; they become null, and are counted'
+    return (
+        f'source {notice.source}: values of "{notice.column}" are not of type {notice.type}, first in '
+        f"{at}; they become null and are counted"
+    )
 
 
 def _looked_at(records: int) -> str:
-    return f"{records:,} record{'s' * (records != 1)} looked at"
+    return f"{records:,} record{'s' * (records != 1)} checked"
 
 
 def noticed_rows(
@@ -307,18 +313,21 @@ def noticed_text(row: Mapping[str, Any]) -> str:
         case "field":
             return f"{column} ({row['type']}) is a new field of objects, first in {at}: {row['now']}"
         case "missing":
-            return f"{column} is not in {at}: null there"
+            return f"{column} is missing in {at}: its value is null"
         case "renamed":
             return f'{column} has no value in {at}, which has a field "{row["type"]}"'
         case "null":
             return f"{column} ({row['type']}) has no value in Batch {row['batch']} ({_looked_at(row['records'])})"
         case "lines":
-            return f"source {row['source']}: cells in quotes go over several lines in a file with tabs, first in {at}; perhaps quote: none"
+            return (
+                f"source {row['source']}: quoted cells span several lines in a tab-separated file, first "
+                f"in {at}; if quotes have no meaning there, set quote: none"
+            )
         case "empty":
-            return f"source {row['source']}: {at} has bytes and no record"
+            return f"source {row['source']}: {at} has no records after its header line"
         case "again":
-            return f"source {row['source']}: {at} was written again: it is read from its start"
-    return f"{column}: {row['records']:,} values are no {row['type']}, the first in {at}: null"
+            return f"source {row['source']}: {at} was rewritten: it is read again from its start"
+    return f"{column}: {row['records']:,} values are not of type {row['type']}, first in {at}: null"
 
 
 def _now(notice: FormatNotice, evolve: Evolve, *, declared: bool) -> str:

@@ -73,7 +73,7 @@ class LedgerLine:
     dead: int = 0
     late: int = 0
     held: int | None = None
-    """groups or rows in the state now, beside the sum; None where the node keeps none"""
+    """groups or rows in the state now, beside the sum; None if the node keeps none"""
     replayed: int = 0
     lookup: bool = False
     """a table that each Batch reads again: it comes from no stream"""
@@ -111,7 +111,7 @@ def ledger_lines(counts: Mapping[str, Counts], plan: QueryPlan, flow: Flow) -> t
 
 
 def plain_lines(counts: Mapping[str, Counts]) -> tuple[LedgerLine, ...]:
-    """The same where nobody knows the plan: as the decisions count."""
+    """The same without a known plan: as the decisions count."""
     return _with_parts(counts, partial(_line, looked_up=0))
 
 

@@ -1,4 +1,4 @@
-"""Dead letters of a flow: counted, and page by page. Works while the flow runs and while it does not."""
+"""Dead letters of a flow: counted, and page by page. Works whether the flow runs or not."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from scribengin.state.replays import Key
 
 KEY = re.compile(r"[a-z][a-z0-9_]*:\d+:\d+")
-"""of a letter: `key_text`"""
+"""of a dead letter: `key_text`"""
 _FIGURES = ("count", "asked", "replayed", "repaired")
 _LOOK_S = 20.0
-"""how long is looked for the letters of one page"""
+"""how long is looked for the dead letters of one page"""
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Those that are meant: of a Query, of a step (or one utility, `step.name`), of a reason, or whose id begins so, or whose record is
-    called so, or whose key that is (`key_text`). Empty: of any.
-    `since` and `until`: of Batches decided then, ISO 8601, the second not included."""
+    """A selection of dead letters: of a Query, of a step (or one utility, `step.name`), of a reason, or whose id begins so, or whose record
+    is called so, or whose key that is (`key_text`). Empty: of any. `since` and `until`: of Batches decided then, ISO 8601, the second not
+    included."""
 
     query: str = ""
     step: str = ""
@@ -45,16 +45,16 @@ class Which:
     until: str = ""
 
     def fits(self, letter: DeadLetter) -> bool:
-        """Whether this one is meant; of which Query it is, of which Batch, and by which key, is asked apart."""
+        """Whether this dead letter is selected; its Query, Batch and key are checked separately."""
         named = letter.id.startswith(self.prefix) or letter.record == self.prefix or KEY.fullmatch(self.prefix) is not None
         return named and self.step in ("", letter.step, base(letter.step)) and self.reason in ("", letter.reason)
 
     def fits_key(self, query: str, key: Key) -> bool:
-        """False where another letter's key was said."""
+        """False if the selection names the key of another dead letter."""
         return KEY.fullmatch(self.prefix) is None or self.prefix == key_text(query, key)
 
     def fits_batch(self, letters: BatchDeadLetters) -> bool:
-        """Whether letters of that Batch may be meant."""
+        """Whether dead letters of that Batch may be selected."""
         if not self.since and not self.until:
             return True
         at = moment(letters.decided_at)
@@ -62,13 +62,13 @@ class Which:
 
 
 def key_text(query: str, key: Key) -> str:
-    """`kept:12:3`: letter 3 of Batch 12 of that Query, in its present lineage."""
+    """`kept:12:3`: dead letter 3 of Batch 12 of that Query, in its present lineage."""
     return f"{query}:{key[0]}:{key[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Letters, the oldest Batch of a Query first. `after` goes on behind them; empty where there are no more."""
+    """Dead letters, the oldest Batch of a Query first. `after` continues after them; empty if there are no more."""
 
     letters: tuple[DeadLetter, ...]
     after: str
@@ -122,7 +122,7 @@ def count_letters(
 
 
 class LetterStates:
-    """What became of letters of a Query since they died."""
+    """The states of the dead letters of a Query: requested, replayed, repaired."""
 
     def __init__(self, query: QueryFolder) -> None:
         lineage = read_lineage(query)
@@ -137,12 +137,12 @@ class LetterStates:
         return request is not None and request.number not in self._waiting
 
     def asked(self, key: Key) -> bool:
-        """Whether it was asked for, come through or not."""
+        """Whether its replay was requested, done or not."""
         return key in self._asked
 
     def of(self, key: Key) -> str:
         """`asked` where its replay waits for a run, `replayed` where it has come through, each with `, repaired` where it was; `repaired`
-        alone where that waits to be asked for; empty where nothing has been done."""
+        alone where that waits to be asked for; empty if nothing has been done."""
         request = self._asked.get(key)
         if request is not None:
             said = "replayed" if self.came_through(key) else "asked"
@@ -153,10 +153,10 @@ class LetterStates:
 def read_page(
     queries: Sequence[QueryFolder], which: Which, *, after: str = "", limit: int = 100, now: Callable[[], float] = time.monotonic
 ) -> Page:
-    """The next letters behind `after`, which an earlier page gave. It may hold fewer than `limit`, and even none, where it has taken long
-    to find them and there may be more: `after` says so.
+    """The next dead letters behind `after`, which an earlier page gave. It may hold fewer than `limit`, and even none, where it has taken
+    long to find them and there may be more: `after` says so.
 
-    Raises Refused where `after` is none that a page gave, or there is no such Query any more.
+    Raises Refused if no page ended at `after`, or there is no such Query any more.
     """
     begin_query, begin_batch, begin_place = _begin(queries, after)
     until_s = now() + _LOOK_S
@@ -180,15 +180,13 @@ def read_page(
 
 
 def _begin(queries: Sequence[QueryFolder], after: str) -> tuple[int, int, int]:
-    """(index of the Query, Batch, how many of its letters were told)."""
+    """(index of the Query, Batch, how many of its dead letters were reported)."""
     if not after:
         return 0, 0, 0
     name, *numbers = after.split(":")
     names = [query.name for query in queries]
     if name not in names or len(numbers) != 2 or not all(each.isascii() and each.isdecimal() and len(each) < 16 for each in numbers):
-        raise Refused(
-            f'no page of letters ended at "{after[:200]}"', remedy="begin at the first page: without `after`", code="page-unknown"
-        )
+        raise Refused(f'no page of dead letters ends at "{after[:200]}"', remedy="omit `after` to get the first page", code="page-unknown")
     return names.index(name), int(numbers[0]), int(numbers[1])
 
 

@@ -1,4 +1,5 @@
-"""One look at the state of a cut flow for all in this process who ask how much waits: gates, displays, releases and the lag of Queries.
+"""One shared look at the state of a flow with tiers, for all users of the backlog in this process: back-pressure, displays, releases and
+the lag of Queries.
 
 `status` looks in the same way. It does not matter in which process the other tiers run.
 """
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from scribengin.state.checksums import Mismatch
 
 LOOK_S = 0.25
-"""how long a look at the state is believed"""
+"""seconds for which a look at the state is reused"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class ChannelLevel:
 
 
 class Levels:
-    """Thread-safe. A look is believed for a moment, so that it costs the same however many ask."""
+    """Thread-safe. A look is reused for `LOOK_S` seconds, so that its cost does not depend on the number of callers."""
 
     def __init__(self, topology: QueryTopology, now: Callable[[], float] = time.monotonic) -> None:
         self.topology = topology
@@ -49,7 +50,7 @@ class Levels:
         self._links: dict[str, ChannelLink] = {link.channel: link for link in topology.links}
 
     def look(self, *, fresh: bool = True) -> FlowAcks:
-        """How the flow stands: now, or a moment ago. Raises what reading the state raises."""
+        """The progress of the flow, at most `LOOK_S` seconds old. Raises what reading the state raises."""
         with self._lock:
             if fresh or self._standing is None or self._now() - self._looked_s >= LOOK_S:
                 self._looked_s = self._now()
@@ -58,7 +59,7 @@ class Levels:
             return self._standing
 
     def mismatches(self) -> list[Mismatch]:
-        """What was found since this was asked last."""
+        """The mismatches found since the last call."""
         with self._lock:
             found, self._mismatches = self._mismatches, []
             return found
@@ -69,7 +70,7 @@ class Levels:
             self._acks.keep(key)
 
     def level(self, channel: str) -> ChannelLevel:
-        """How full a channel is; of several readers the one counts for which most waits."""
+        """The fill level of a channel; of several readers, that of the one with the largest backlog."""
         link, standing = self._links[channel], self._last()
         if standing is None:
             return ChannelLevel()
@@ -79,7 +80,7 @@ class Levels:
         return ChannelLevel(standing.waiting(link), put_rows, at.lineage, at.decided)
 
     def waiting_for(self, reading: QueryReading) -> ChannelBacklog:
-        """What a Query has before it in a channel."""
+        """The backlog of a Query in a channel."""
         standing = self._last()
         at = None if standing is None else next((each for (_, who), each in standing.links.items() if who == reading), None)
         return ChannelBacklog() if at is None else at.waiting

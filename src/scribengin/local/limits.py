@@ -1,4 +1,4 @@
-"""How fast a flow may go, as somebody says while it runs: rows and bytes a second of the flow, of a source, of an edge.
+"""Rate limits that are set while a flow runs: rows and bytes a second of the flow, of a source, of an edge.
 
 What a Batch took tells when the next may begin; what one took in full tells how much of that the next may take, so that about a second's
 worth comes at once. What the flow file says of its edges holds too: the stricter of the two.
@@ -30,13 +30,13 @@ _LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """At most so much a second; None: as much as comes."""
+    """A rate limit in rows and bytes a second; None: unlimited."""
 
     rows_per_s: float | None = None
     bytes_per_s: float | None = None
 
     def due_s(self, rows: float, size: float) -> float:
-        """How long so much takes at this pace."""
+        """The seconds that so many rows and bytes take at this rate."""
         by_rows = rows / self.rows_per_s if self.rows_per_s else 0.0
         return max(by_rows, size / self.bytes_per_s if self.bytes_per_s else 0.0)
 
@@ -68,7 +68,7 @@ class FlowLimits:
 
 @dataclass
 class Paced:
-    """Holds one Query to the limits that hold just now, and to what `inner` knows. For the Query's thread."""
+    """Applies the present rate limits, and those of `inner`, to one Query. For the Query's thread."""
 
     query: QueryPlan
     plan: FlowPlan
@@ -99,13 +99,13 @@ class Paced:
         self._names = {channel.id: {channel.id, *channel.names} for channel in self.plan.channels if channel.id in self.query.sinks}
 
     def begun(self) -> None:
-        """A Batch begins."""
+        """Record the start of a Batch."""
         self._begun_s = self.now()
         if self.inner is not None:
             self.inner.begun()
 
     def committed(self, batch: CommittedBatch) -> None:
-        """It is through."""
+        """Record that the Batch is committed."""
         if self.inner is not None:
             self.inner.committed(batch)
         counts = batch.decision.counts
@@ -148,7 +148,7 @@ class Paced:
     def _held(self) -> Iterator[tuple[str, RateLimit, list[str]]]:
         """(what is limited, how, the names of what counts for it) of all limits that hold for this Query."""
         now = self.limits()
-        for what, whole in (("the flow", now.flow), (f"by quota {now.quota} the flow", now.share)):
+        for what, whole in (("the flow", now.flow), (f"the flow (quota {now.quota})", now.share)):
             if whole and self._outside:
                 rows, size = whole.rows_per_s, whole.bytes_per_s
                 part = RateLimit(rows * self._part if rows else None, size * self._part if size else None)
@@ -171,7 +171,7 @@ class Paced:
         return min(1.0, max(shares))
 
     def _guessed(self, name: str) -> tuple[float, float]:
-        """What a full Batch takes of a source, before there was one."""
+        """An estimate of what a full Batch reads of a source, before the first one."""
         most = self.batch.get(name)
         if most is None:
             return 0.0, 0.0
@@ -184,7 +184,7 @@ def _share_of(held: FeedShare) -> float:
 
 
 def shown(pace: RateLimit) -> str:
-    """For people."""
+    """The rate limit as text."""
     parts = [f"{pace.rows_per_s:,g} rows/s"] if pace.rows_per_s else []
     parts += [f"{pace.bytes_per_s:,.0f} bytes/s"] if pace.bytes_per_s else []
     return " and ".join(parts) or "no limit"

@@ -1,4 +1,4 @@
-"""What a Query has done in this process, as figures for displays and metrics: fed by commits, read several times a second."""
+"""Figures of a Query in this process, for displays and metrics: fed by commits, read several times a second."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Meter:
         self.nodes: dict[str, Counts] = {}
 
     def begun(self, streams: Mapping[str, Sequence[SourceStream]]) -> None:
-        """A Batch reads these from now on."""
+        """Record the start of a Batch and the streams that it reads."""
         with self._lock:
             self._streams = streams
             self._moved = self._batch_begun = self._now()
@@ -124,11 +124,11 @@ class Meter:
             self._done_rows += sum(batch.decision.counts[source].rows_in for source in self._channels if source in batch.decision.counts)
 
     def end(self) -> None:
-        """The Query has ended: its seconds stand still."""
+        """Record the end of the Query: its run time no longer rises."""
         self._ended = self._now()
 
     def seconds(self) -> float:
-        """How long the Query runs or ran; Spark's start is none of it."""
+        """How long the Query runs or ran; without the start of Spark."""
         return (self._ended or self._now()) - self._begun
 
     def view(self, name: str, run: QueryRun | None) -> QueryView:
@@ -202,7 +202,7 @@ class Meter:
         return EndView(self._ends[end], rate, *lag, looked_s=self._now() - self._looked_at, clear_at=looked.get("clear_at"))
 
     def _still(self, run: QueryRun | None, tasks: tuple[int, int] | None, now: float) -> float:
-        """Since when nothing of the Batch under way has moved."""
+        """Seconds without progress of the current Batch."""
         if run is None or run.state not in ("running", "stopping"):
             self._moved = None
         if self._moved is None:
@@ -246,7 +246,7 @@ class Meter:
         return self._with_channels(before, looked)
 
     def _with_channels(self, outside: Mapping[str, Any], looked: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """What waits outside the flow, and in channels. Of these rows are told, and files only beside those of others."""
+        """What waits outside the flow, and in channels. Of these rows are reported, and files only beside those of others."""
         if not self._channels:
             return dict(outside)
         parts = {"outside": outside} if "more" in outside else {}
@@ -275,11 +275,11 @@ class Meter:
         return taken
 
     def _amount(self, streams: Mapping[str, Sequence[SourceStream]]) -> dict[str, int]:
-        """Of what comes from outside the flow."""
+        """The backlog of sources outside of the flow."""
         return _amount({source: each for source, each in streams.items() if source not in self._channels})
 
     def _level_in(self, state: str, backlog: Mapping[str, Any], now: float) -> float | None:
-        """Seconds until nothing waits, infinity for never; None where the Batch under way takes all there is. A Query that has ended
+        """Seconds until nothing waits, infinity for never; None if the Batch under way takes all there is. A Query that has ended
         keeps what it had."""
         figure = _finest(backlog)
         if state in ("waiting", "finished") or figure is None or backlog[figure] <= self._under_way(figure):
@@ -290,7 +290,7 @@ class Meter:
         return self._catch_up_s
 
     def _left(self, backlog: Mapping[str, Any], share: float) -> tuple[float | None, float | None]:
-        """(share that is left, share that is done), by the finest figure the sources give; None where no end is known.
+        """(share that is left, share that is done), by the finest figure the sources give; None if no end is known.
 
         `share` is how far the Batch under way has come, which waits until it is through.
         """
@@ -316,7 +316,7 @@ def _amount(streams: Mapping[str, Sequence[SourceStream]]) -> dict[str, int]:
 
 
 def _finest(backlog: Mapping[str, Any]) -> str | None:
-    """What tells best how much waits; None where neither is known."""
+    """The most exact figure of the backlog; None if none is known."""
     return next((figure for figure in ("rows", "bytes") if backlog.get(figure) is not None), None)
 
 
@@ -331,7 +331,7 @@ def _sum(backlogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _slowest_of(seconds: Mapping[str, float]) -> tuple[str, float] | None:
-    """The node that took most, and its share of all."""
+    """The node that took most time, and its share of the total."""
     total = sum(seconds.values())
     if not total:
         return None

@@ -28,7 +28,7 @@ _LABELS = ("flow", "query")
 def serve_metrics(port: int) -> Iterator[Callable[[RunView], None]]:
     """Serve until the block ends; the function that it gives takes each new view, from any thread.
 
-    Raises EnvironmentFault where the port is taken or forbidden.
+    Raises EnvironmentFault if the port is taken or forbidden.
     """
     views = _Views()
     registry = CollectorRegistry()
@@ -36,9 +36,9 @@ def serve_metrics(port: int) -> Iterator[Callable[[RunView], None]]:
     try:
         server, thread = start_http_server(port, addr=_HOST, registry=registry)
     except OSError as error:
-        why = "is taken by another process" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror}"
+        why = "is in use by another process" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror}"
         raise EnvironmentFault(
-            f"metrics: port {port} of {_HOST} {why}", remedy="name another port: --metrics PORT", code="port-taken"
+            f"metrics: port {port} of {_HOST} {why}", remedy="pass another port: --metrics PORT", code="port-taken"
         ) from error
     try:
         yield views.take
@@ -69,11 +69,11 @@ class _Views(Collector):
         self._view = view
 
     def collect(self) -> Iterator[Metric]:
-        """All of it from one view, so that the figures of a scrape belong together."""
+        """Make all metrics from one view, so that the figures of a scrape are consistent."""
         view = self._view
         if view is None:
             return
-        phase = GaugeMetricFamily("scribengin_run_phase", "1 for the phase that the run is in.", labels=("flow", "phase"))
+        phase = GaugeMetricFamily("scribengin_run_phase", "1 for the current phase of the run.", labels=("flow", "phase"))
         phase.add_metric((view.flow, view.phase), 1)
         yield phase
         yield _rows(view)
@@ -106,21 +106,21 @@ class _Views(Collector):
 
 
 _COUNTERS: tuple[tuple[str, str, Callable[[QueryView], float]], ...] = (
-    ("scribengin_batches", "Batches that were committed.", lambda query: query.batches),
-    ("scribengin_restarts", "Starts after a passing failure.", lambda query: query.restarts),
-    ("scribengin_lost", "Records that were gone before they were read, at most.", lambda query: query.lost),
-    ("scribengin_lost_unknown", "Losses of which nobody knows the number of records.", lambda query: query.lost_unknown),
+    ("scribengin_batches", "Committed Batches.", lambda query: query.batches),
+    ("scribengin_restarts", "Restarts after a temporary failure.", lambda query: query.restarts),
+    ("scribengin_lost", "Maximum number of records that were deleted before they were read.", lambda query: query.lost),
+    ("scribengin_lost_unknown", "Losses with an unknown number of records.", lambda query: query.lost_unknown),
 )
 _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
-    ("scribengin_rows_per_second", "Rows read, over the last ten seconds.", lambda query: query.rows_per_s),
-    ("scribengin_lag_rows", "Rows that wait, where they can be counted.", lambda query: query.lag_rows),
-    ("scribengin_lag_files", "Files that wait.", lambda query: query.lag_files),
-    ("scribengin_lag_bytes", "Bytes that wait.", lambda query: query.lag_bytes),
-    ("scribengin_lag_seconds", "Age of the oldest thing that waits.", lambda query: query.lag_s),
-    ("scribengin_batch_still_seconds", "Time in which nothing of the Batch under way has moved.", lambda query: query.still_s),
+    ("scribengin_rows_per_second", "Rows read per second, over the last ten seconds.", lambda query: query.rows_per_s),
+    ("scribengin_lag_rows", "Rows in the backlog, if they can be counted.", lambda query: query.lag_rows),
+    ("scribengin_lag_files", "Files in the backlog.", lambda query: query.lag_files),
+    ("scribengin_lag_bytes", "Bytes in the backlog.", lambda query: query.lag_bytes),
+    ("scribengin_lag_seconds", "Age of the oldest item in the backlog.", lambda query: query.lag_s),
+    ("scribengin_batch_still_seconds", "Time without progress of the current Batch.", lambda query: query.still_s),
     (
         "scribengin_catch_up_seconds",
-        "Time until nothing waits, as things go; +Inf where more arrives than is read.",
+        "Estimated time until the backlog is empty; +Inf if more arrives than is read.",
         lambda query: inf if query.falls_behind else query.catch_up_s,
     ),
 )
@@ -128,25 +128,33 @@ _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
 _HELD_BACK: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
     (
         "scribengin_watermark_behind_seconds",
-        "By how much the input that holds the watermark back is behind the next slowest.",
+        "How far the input that holds back the watermark is behind the next slowest input.",
         lambda query: query.behind_s,
     ),
-    ("scribengin_watermark_silent_seconds", "How long the input that holds it back has brought no rows.", lambda query: query.silent_s),
+    (
+        "scribengin_watermark_silent_seconds",
+        "Time without rows from the input that holds back the watermark.",
+        lambda query: query.silent_s,
+    ),
 )
 
 
 _GATES: tuple[tuple[str, str, Callable[[GateView], float]], ...] = (
-    ("scribengin_channel_rows", "Rows that wait in the channel.", lambda gate: gate.rows),
-    ("scribengin_channel_bytes", "Bytes that wait in the channel.", lambda gate: gate.bytes),
-    ("scribengin_channel_age_seconds", "Age of the oldest row that waits in the channel.", lambda gate: gate.age_s),
-    ("scribengin_channel_in_rows_per_second", "Rows that come into the channel.", lambda gate: gate.in_per_s),
-    ("scribengin_channel_out_rows_per_second", "Rows that are read from the channel.", lambda gate: gate.out_per_s),
-    ("scribengin_channel_paused", "1 while what feeds the channel waits because it is full.", lambda gate: float(gate.paused)),
+    ("scribengin_channel_rows", "Rows in the backlog of the channel.", lambda gate: gate.rows),
+    ("scribengin_channel_bytes", "Bytes in the backlog of the channel.", lambda gate: gate.bytes),
+    ("scribengin_channel_age_seconds", "Age of the oldest row in the backlog of the channel.", lambda gate: gate.age_s),
+    ("scribengin_channel_in_rows_per_second", "Rows per second written to the channel.", lambda gate: gate.in_per_s),
+    ("scribengin_channel_out_rows_per_second", "Rows per second read from the channel.", lambda gate: gate.out_per_s),
+    (
+        "scribengin_channel_paused",
+        "1 while the upstream of the channel is paused because the channel is full.",
+        lambda gate: float(gate.paused),
+    ),
 )
 
 
 def _rows(view: RunView) -> Metric:
-    rows = CounterMetricFamily("scribengin_rows", "Rows of committed Batches, by what came of them.", labels=(*_LABELS, "kind"))
+    rows = CounterMetricFamily("scribengin_rows", "Rows of committed Batches, by outcome.", labels=(*_LABELS, "kind"))
     for query in view.queries:
         kinds = {"in": query.rows_in, "out": query.rows_out, "filtered": query.filtered, "dead": query.dead, "late": query.late}
         for kind, count in kinds.items():
@@ -155,7 +163,7 @@ def _rows(view: RunView) -> Metric:
 
 
 def _phases(view: RunView) -> Metric:
-    seconds = CounterMetricFamily("scribengin_batch_seconds", "Time that Batches took, by phase.", labels=(*_LABELS, "phase"))
+    seconds = CounterMetricFamily("scribengin_batch_seconds", "Duration of Batches, by phase.", labels=(*_LABELS, "phase"))
     for query in view.queries:
         for phase, spent in query.phases_total_s.items():
             seconds.add_metric((view.flow, query.name, phase), spent)
@@ -164,7 +172,7 @@ def _phases(view: RunView) -> Metric:
 
 def _states(view: RunView) -> Metric:
     states = GaugeMetricFamily(
-        "scribengin_query_state", "1 for the state that a Query is in, 0 for the others.", labels=(*_LABELS, "state")
+        "scribengin_query_state", "1 for the current state of a Query, 0 for the others.", labels=(*_LABELS, "state")
     )
     for query in view.queries:
         for state in get_args(QueryState):

@@ -1,10 +1,22 @@
-"""Moves Queries from the tiers where they ran to those where they are going to run, when a flow was cut, fused or cut otherwise.
+"""Moves Queries from the tiers where they ran to those where they are going to run, when the tier layout of a flow was changed.
 
-Under the leases, before any lineage is opened, and in this order: finish what the old Queries have decided; write down what is going to
-be done; give way to what was asked of them meanwhile, or confirm what was written; lift the state that goes on elsewhere; leave the
-lineages that stand in the way; copy the logs of the sources; begin the new lineages where the old ones ended; set down the state; let the
-new ones take over the sinks; mark what was left; remember how the flow is cut; strike out what was written down. A start that finds
-something confirmed completes it first, whatever the flow looks like by then; what is only written down it strikes out, and begins anew.
+It runs under the leases, before any lineage is opened. The steps, in this order:
+
+1. Finish what the old Queries have decided.
+2. Record the planned migration.
+3. Withdraw it if replays were requested meanwhile; otherwise confirm the record.
+4. Take over the state that continues in another tier.
+5. Leave the lineages whose folders are needed.
+6. Copy the logs of the sources.
+7. Begin the new lineages where the old ones ended.
+8. Store the state there.
+9. Make the new lineages the owners of the sinks.
+10. Mark the lineages that were left.
+11. Record the new tier layout.
+12. Delete the record of the migration.
+
+A start that finds a confirmed record completes it first, whatever the flow looks like by then. It deletes a record that is not confirmed,
+and starts over.
 """
 
 from __future__ import annotations
@@ -60,8 +72,8 @@ def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple
     name = prepared.name
     if Journal(prepared.root, name).there:
         raise Refused(
-            f'flow "{name}": a move of its Queries to other tiers is under way, or was cut short',
-            remedy="wait for its end; if it was cut short, the next run completes it",
+            f'flow "{name}": a state migration to another tier layout is in progress or was interrupted',
+            remedy="wait until it ends; if it was interrupted, the next run completes it",
             code="move-unfinished",
         )
     stored = read_stored(prepared.root, prepared.plan)
@@ -70,9 +82,9 @@ def changes_and_moves(prepared: PreparedFlow, *, drained: bool = False) -> tuple
 
 
 def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
-    """Under the leases of the tiers that are going to run: make the state fit the way in which the flow is cut.
+    """Under the leases of the tiers that are going to run: adapt the state to the tier layout of the flow.
 
-    Takes for a moment the leases of other tiers that have a part in it. Raises Refused where one of them runs, and, with reason and
+    Takes for a moment the leases of other tiers that have a part in it. Raises Refused if one of them runs, and, with reason and
     remedy, where the flow cannot go on as it is cut now.
     """
     with ExitStack() as stack:
@@ -117,19 +129,19 @@ def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
 
 
 def _give_way(prepared: PreparedFlow, journal: Journal, body: Mapping[str, Any]) -> None:
-    """Where letters wait after all: who asks needs no lease, writes, and then looks for the journal, so that of the two one sees the
+    """Where dead letters wait after all: who asks needs no lease, writes, and then looks for the journal, so that of the two one sees the
     other. What has come through is noted, before the logs that say so are left."""
     for each in body["leaving"]:
         folder = StateFolder(prepared.root, prepared.name, each["tier"]).query(each["query"])
         if each["to"] and (count := letters_waiting(folder)):
             journal.remove()
-            says = f'{letters(count)} to be replayed in "{label_of(each["tier"], each["query"])}", which was asked just now'
+            says = f'{letters(count)} to be replayed in "{label_of(each["tier"], each["query"])}", requested a moment ago'
             raise Refused(f'flow "{prepared.name}": {says}', remedy=DRAIN, code="tiers-changed")
         settle(folder)
 
 
 def first_refusal(flow: str, changes: PlanChanges) -> Refused:
-    """The first thing that is refused, in the words of `plan`."""
+    """The first refusal, as `plan` reports it."""
     refused: list[tuple[str, QueryChange | ChannelChange]] = [("query", each) for each in changes.queries]
     refused += [("channel", each) for each in changes.channels]
     what, change = next(each for each in refused if each[1].fate == "refused")
@@ -211,7 +223,7 @@ def _parent(stored: StoredFlow, arrival: MovedQuery) -> str:
 
 
 def _tiers(body: Mapping[str, Any]) -> list[str]:
-    """Those that have a part in it: where Queries come, leave, and have logs to give."""
+    """The tiers that take part: those that Queries enter or leave, or that have logs to copy."""
     givers = [tier for each in body["arrivals"] for tier, *_ in each["logs"].values()]
     return list(dict.fromkeys([*(each["tier"] for each in (*body["arrivals"], *body["leaving"])), *givers]))
 
@@ -264,7 +276,7 @@ def open_left_sinks(
 
 
 def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[str], Lease]) -> None:
-    """All steps, each of which may have been done. May be killed at any point and done again."""
+    """Perform all steps, each of which may already be done. May be killed at any point and repeated."""
     root, flow = prepared.root, prepared.name
     for tier in _tiers(body):
         take(tier)
@@ -334,7 +346,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _adopt(prepared: PreparedFlow, arrival: Mapping[str, Any], channels: Mapping[str, KnownChannel]) -> None:
-    """Let the new lineage take over the sinks' places. A sink that the flow has lost meanwhile is nobody's any more."""
+    """Make the new lineage the owner of the sinks' places. A sink that was removed from the flow has no owner any more."""
     flow, root, name = prepared.plan.flow, prepared.root, arrival["tier"]
     folder = StateFolder(root, flow.name, name)
     plan = next((tier for tier in prepared.plan.tiers if tier.tier == name), None)
@@ -348,7 +360,7 @@ def _adopt(prepared: PreparedFlow, arrival: Mapping[str, Any], channels: Mapping
 
 
 def _take_over(sink: OpenSink, lineage: Lineage, earlier: Iterable[str]) -> None:
-    """Claim the place for the lineage, from one of the earlier ones alone. Raises Refused where another has it by now."""
+    """Claim the place for the lineage, from one of the earlier ones alone. Raises Refused if another has it by now."""
     try:
         sink.prepare(owner=lineage.owner, lineage=lineage.id)
         return

@@ -1,4 +1,4 @@
-"""Everything one Query needs to run here: sources and sinks opened, lineage, recovery, the deep check."""
+"""Everything that one Query needs to run in this process: sources and sinks opened, lineage, recovery, the deep check."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class QueryBench:
         pressure: BackPressure | None = None,
         helpers: Helpers | None = None,
     ) -> QueryRun:
-        """A run of it in this process."""
+        """Create a run of the Query in this process."""
         return QueryRun(
             self.spark,
             self.parts,
@@ -99,14 +99,14 @@ class QueryBench:
         return read_totals(self.folder)
 
     def balance(self) -> tuple[str, ...]:
-        """What does not balance, over the whole lineage."""
+        """The ledger violations of the whole lineage."""
         return tuple(
             f"query {self.plan.name}: {text}"
             for text in balance(self.totals().nodes, stateful=stateful_runs(self.totals().nodes, self.plan))
         )
 
     def place_of(self, sink: str) -> str:
-        """Where a sink's rows stand, for people."""
+        """The place of a sink's rows, as text."""
         return self.parts.plan.flow.sinks[sink].place
 
 
@@ -122,7 +122,7 @@ def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, setting
 def query_parts(
     plan: Plan, query: QueryPlan, folder: QueryFolder, code: UserCode, sources: Mapping[str, OpenSource], sinks: Mapping[str, SinkConnector]
 ) -> QueryParts:
-    """What stays the same over all Batches."""
+    """The parts of a Query that are the same in all Batches."""
     used = [*query.sources, *query.static_sources]
     keys = key_columns(plan.flow)
     refs = {
@@ -167,12 +167,12 @@ def _bench(
 
 
 def limits_by_source(parts: QueryParts) -> dict[str, BatchLimits]:
-    """What one Batch takes of each streaming source."""
+    """The limits of one Batch for each streaming source."""
     return {id_: limits_of(parts.sources[id_].place.options) for id_ in parts.query.sources}
 
 
 def static_by_source(query: QueryPlan, sources: Mapping[str, OpenSource]) -> dict[str, tuple[SourceStream, ...]]:
-    """What each static source holds now; pinned until the Query starts again."""
+    """The present contents of each static source; fixed until the Query restarts."""
     return {id_: static_streams(sources[id_]) for id_ in query.static_sources}
 
 

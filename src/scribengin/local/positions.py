@@ -1,4 +1,4 @@
-"""Positions of sources, set by hand while nothing runs: forward over what shall never be read, back to what is read again."""
+"""Source positions that are set by an operator while the flow is stopped: forward to skip entries, back to read them again."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class MovedPosition:
 
     @property
     def back(self) -> bool:
-        """True where records are read again."""
+        """True if records are read again."""
         return self.after < self.before
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """One JSON object."""
         return asdict(self) | {"lineage": self.lineage or None, "doubled": dict(self.doubled or {})}
 
 
@@ -92,7 +92,10 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
         number += 1
     if position is not None and number < position:
         raise Refused(
-            f'query "{query.name}": source "{source}" has no entry {position} yet; what is there now ends at {number}, and was skipped',
+            (
+                f'query "{query.name}": source "{source}" has no entry {position} yet; its log ends at {number}; '
+                "the existing entries were skipped"
+            ),
             remedy=f"see: {flow_command('source show')}",
             code="position-unknown",
         )
@@ -103,15 +106,15 @@ def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str
     """What a rewind to `position`, which is behind the present one, would read and write again; changes nothing. `starts`: where
     all sources go, if not this one alone.
 
-    Raises Refused for a Query that keeps state: what it remembers cannot be unlearned; and where replays are among it whose letters are
-    gone by now, though the rewind does not read their records.
+    Raises Refused for a Query that keeps state: what it remembers cannot be unlearned; and where replays are among it whose dead letters
+    are gone by now, though the rewind does not read their records.
     """
     lineage = read_lineage(query)
     assert lineage is not None
     ends = decided_ends(query)
     if lineage.state_fingerprint:
         raise Refused(
-            f'query "{query.name}" keeps state, which has met all that is committed of source "{source}", up to position {ends[source]}: '
+            f'query "{query.name}" keeps state that includes all committed data of source "{source}", up to position {ends[source]}: '
             f"it cannot go back to {position}",
             remedy=f"to read everything again, {start_over()}",
             code="position-back",
@@ -119,8 +122,8 @@ def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str
     streams = SourceLog(query.sources, source).range(position, ends[source])
     if gone := missing_lines(query, streams, {**ends, source: position} if starts is None else starts):
         raise Refused(
-            f'query "{query.name}" cannot read source "{source}" again: the letters of {", ".join(gone)} are not there any more',
-            remedy="go back to before they died, or less far",
+            f'query "{query.name}" cannot read source "{source}" again: the dead letters of {", ".join(gone)} no longer exist',
+            remedy="go back to a position before those dead letters, or to a later one",
             code="rewind-gone",
         )
     return replace(_moved(query, source, ends[source], position, streams), doubled=_written_since(query, source, position))
@@ -144,7 +147,9 @@ def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], l
     lineage = read_lineage(query)
     assert lineage is not None
     if planned is None:
-        raise Refused(f'no sink of the flow makes query "{query.name}" any more', remedy="name another with --query", code="query-gone")
+        raise Refused(
+            f'no sink of the flow uses query "{query.name}" any more', remedy="name another Query with --query", code="query-gone"
+        )
     owner = prepared.folder.read_owner()
     opened = open_sinks(prepared.plan.flow, prepared.plan, prepared.folder)
     sinks = {id_: opened[id_] for id_ in planned.sinks}
@@ -154,11 +159,15 @@ def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], l
     for id_, sink in sinks.items():
         if isinstance(sink, OutboxSink):
             sink.upkeep()
-            waits = left_text(id_, replace(sink.left(), dropped_rows=0)) or ("" if sink.is_claimed else f"{id_}: the channel is away")
+            waits = left_text(id_, replace(sink.left(), dropped_rows=0)) or (
+                "" if sink.is_claimed else f"{id_}: the channel is unavailable"
+            )
             if waits:
                 raise Refused(
                     f'query "{query.name}" cannot go back yet: {waits}',
-                    remedy=f"bring the channel back, and run the flow until all went over: {flow_command('run', '--once')}",
+                    remedy=(
+                        f"make the channel available, then run the flow until all rows passed through it: {flow_command('run', '--once')}"
+                    ),
                     code="outbox-waits",
                 )
     begun = rewind(query, starts)
@@ -168,13 +177,13 @@ def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], l
 
 
 def closed_text(sink: Sink) -> str:
-    """What becomes of rows that are read again for folders by time that are closed; empty where none is."""
+    """What happens to rows that are read again for closed time folders; empty if no folder is closed."""
     close = sink.options.get("close")
     if not close:
         return ""
     if close.get("late", "dead") == "dead":
-        return "; rows for folders that are closed are not added, they are dead letters (late)"
-    return "; folders that are closed lose their marker when rows come, until they are closed again"
+        return "; rows for closed folders become dead letters (late)"
+    return "; a closed folder that receives rows loses its completion marker until it is closed again"
 
 
 def _written_since(query: QueryFolder, source: str, position: int) -> dict[str, int]:

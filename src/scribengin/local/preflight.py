@@ -1,6 +1,6 @@
 """What a run would refuse before its first Batch, as far as it is known without Spark and without a connection: `plan` and `run` ask here.
 
-Everything here only reads: nothing is made, claimed or changed, so that it can be asked of a flow that runs.
+These checks only read: they create, claim and change nothing, so that they can be used on a running flow.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def blaming(tier: Prepared, node: str) -> Iterator[None]:
         role, code = ("source", "source-folder") if of_source else ("sink", "sink-folder")
         path = f" {error.filename}" if error.filename else ""
         fault = (SourceError if of_source else SinkError)(
-            f'{role} "{node}": the system refuses{path}: {error.strerror or error}',
-            remedy="correct the node's path, or what is there",
+            f'{role} "{node}": the operating system refuses access{path}: {error.strerror or error}',
+            remedy="correct the path of the node, or the file or folder at that path",
             code=code,
             node=node,
         )
@@ -175,8 +175,8 @@ def empty_lookups(prepared: PreparedFlow) -> list[Problem]:
                 files = Discovery(path)
                 headed = flow.sources[id_].options.get("format") == "csv" and flow.sources[id_].options.get("header", True)
                 if not any(_has_record(files.root / name, headed=headed) for name in files.changed() or ()):
-                    message = f'lookup table "{id_}": {shown_path(path)} has no file with a record, so that nothing is found in it'
-                    remedy = "put the table there before the flow starts"
+                    message = f'lookup table "{id_}": {shown_path(path)} has no records, so no lookup finds a match'
+                    remedy = "create the table before the flow starts"
                     found.append(Problem("lookup-empty", tier.place_of(id_, _WHERE), message, remedy, "warning"))
     return found
 
@@ -211,7 +211,7 @@ def _repeated(tier: Prepared, step: Step, keys: int, value: Sequence[object], ro
     )
     dedupe = f"once: {{from: {right}, dedupe: {{key: [{names}]}}}}"
     remedy = (
-        "if one row is meant, remove the others from the table; or keep any one of them by a step of its own, "
+        "if one row per key is expected, remove the duplicates from the table; or keep any one of them with an extra step, "
         f'{dedupe}, and write from: [{left}, once] in step "{step.id}"'
     )
     return Problem("lookup-repeated", tier.place_of(step.id), message, remedy, "warning")
@@ -265,12 +265,12 @@ def _key_columns(source: OpenSource, key: Sequence[str]) -> pa.Table | None:
 
 
 def _files_of(source: Source, flow: Flow) -> Path:
-    """The path of a source of files."""
+    """The path of a files source."""
     return flow.folder.resolve() / Path(source.options["path"]).expanduser()
 
 
 def _has_record(path: Path, *, headed: bool) -> bool:
-    """Whether there may be one. `headed`: the first line of a file names its columns."""
+    """Whether the file may have a record. `headed`: the first line of a file names its columns."""
     size = path.stat().st_size
     if not headed or size > _HEADER_BYTES:
         return size > 0
@@ -292,7 +292,7 @@ def unmatched_patterns(prepared: PreparedFlow) -> dict[str, Problem]:
                 if not files.changed() and (others := files.unwanted()):
                     shown = f"{len(others):,} other file{'s' * (len(others) != 1)}, such as {others[0]}"
                     message = f'source "{id_}": no file matches {shown_path(path)}; {shown_path(files.root)} has {shown}'
-                    remedy = "correct `path`, if these are meant"
+                    remedy = "if these files are the input, correct `path`"
                     found[id_] = Problem("pattern-unmatched", tier.place_of(id_, _WHERE), message, remedy, "warning")
     return found
 
@@ -317,7 +317,7 @@ def state_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]]
 
 
 def query_refusal(tier: Prepared, query: QueryPlan, lineage: Lineage, owner: str) -> Refused | None:
-    """Why the state of one Query does not fit what the flow is now; None where it does."""
+    """Why the state of one Query does not fit what the flow is now; None if it does."""
     types = {sink: tier.plan.flow.sinks[sink].type for sink in query.sinks}
     try:
         check_lineage(tier.folder.query(query.name), lineage, owner=owner, state_fingerprint=query.state_fingerprint, types=types)
@@ -329,7 +329,7 @@ def query_refusal(tier: Prepared, query: QueryPlan, lineage: Lineage, owner: str
 
 
 def _check_names(tier: Prepared, query: QueryPlan, lineage: Lineage) -> None:
-    """Raise Refused where a source has another id than before, and nothing else is changed: its records would be read a second time."""
+    """Raise Refused if a source has another id than before, and nothing else is changed: its records would be read a second time."""
     left = {id_: lineage.parts[id_] for id_ in lineage.sources if id_ not in query.sources and id_ in lineage.parts}
     fresh = [id_ for id_ in query.sources if id_ not in lineage.sources and tier.plan.flow.sources[id_].type != CHANNEL]
     if not (left and fresh) or Decisions(tier.folder.query(query.name).decisions).newest() is None:
@@ -338,7 +338,7 @@ def _check_names(tier: Prepared, query: QueryPlan, lineage: Lineage) -> None:
         before = renamed_source(tier.plan.flow, id_, left, catalog.source_types(internal=True))
         if before:
             raise Refused(
-                f'query "{query.name}": the source "{id_}" is "{before}" under another id, and would be read from its start again',
+                f'query "{query.name}": the source "{id_}" is "{before}" under another id and would be read again from its start',
                 remedy=f"{call_again('source', before)}; or {write_beside(query.sinks[0])}; or {start_over()}",
                 code="source-renamed",
                 node=id_,
@@ -384,7 +384,7 @@ def sink_refusals(prepared: PreparedFlow, arriving: Collection[tuple[str, str]] 
 def claimants(
     prepared: PreparedFlow, arriving: Collection[tuple[str, str]] = (), *, adopt: bool = False
 ) -> dict[tuple[str, str], Claimant] | None:
-    """(tier, sink) → as whom a run would claim its place, but for those of Queries that are `arriving`; None where the state does not say
+    """(tier, sink) → as whom a run would claim its place, but for those of Queries that are `arriving`; None if the state does not say
     whose it is. The other arguments are those of `sink_refusals`."""
     try:
         owner = known_owner(prepared.root)
@@ -440,7 +440,7 @@ def what_is_added_to(prepared: PreparedFlow) -> Iterator[str]:
     """For a run that may write beside what others have written: a line for each sink of a Query that begins there, of what it holds. What
     the run reads again is duplicated by it."""
     known = known_lineages(prepared.root, prepared.name)
-    again = "it stays, and what this run reads again is written beside it"
+    again = "it is kept, and the rows that this run reads again are duplicated"
     for tier in prepared.tiers:
         flow = tier.plan.flow
         begun = [sink for query in tier.plan.queries if _lineage(tier, query.name) is None for sink in query.sinks]
@@ -454,7 +454,7 @@ def what_is_added_to(prepared: PreparedFlow) -> Iterator[str]:
             except ScribenginError:  # preparing the sink says it, or waits until it answers
                 held = None
             if held is None:
-                yield f'sink "{id_}": what {place} holds was not counted; {again}'
+                yield f'sink "{id_}": the contents of {place} were not counted; {again}'
             yield from (f'sink "{id_}": {place} holds {each}; {again}' for each in held or ())
 
 

@@ -1,4 +1,4 @@
-"""From a flow file to something that can run: checked, planned, its state folder found, its sinks claimed."""
+"""From a flow file to a flow that can run: checked, planned, its state folder found, its sinks claimed."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ class PreparedFlow:
 
     @property
     def name(self) -> str:
-        """The flow's."""
+        """The name of the flow."""
         return self.plan.flow.name
 
     @property
     def folder(self) -> Path:
-        """Where its state lies: the tier's, where there is one only."""
+        """Where its state lies: the tier's, if there is one only."""
         return self.tiers[0].folder.path if len(self.plan.tiers) == 1 else self.root / self.name
 
     def named(self, remedy: str) -> str:
@@ -117,7 +117,7 @@ class PreparedFlow:
         return for_flow(remedy, str(self.path), *settings)
 
     def again(self) -> PreparedFlow:
-        """Planned with what is known by now of the channels' columns."""
+        """The flow planned again with the columns of channels that are known by now."""
         plan = _planned(self.plan.flow, self.root, self.here)
         chosen = {tier.plan.tier for tier in self.tiers}
         return replace(self, plan=plan, tiers=_tiers(self.path, plan, self.root, self.here, self.warnings, chosen))
@@ -128,7 +128,7 @@ def prepare(path: Path, *, state: Path | None, tier: str | None = None, base: Pa
     says where; by default the folder of the file, in which its code always lies. Where the state lies elsewhere, `here` is where this
     machine keeps logs; by default beside the code.
 
-    Raises InputError with every Problem, Refused where it has no such tier.
+    Raises InputError with every Problem, Refused if it has no such tier.
     """
     return prepare_valid(path, *validate_file(path, os.environ, execute=True, base=base), state=state, tier=tier, base=base, here=here)
 
@@ -186,7 +186,7 @@ def open_sources(flow: Flow) -> dict[str, OpenSource]:
 
 
 def is_begun(tier: Prepared, source: str) -> bool:
-    """True where a Query of the tier has taken something of the source, or of one that is static has started."""
+    """True if a Query of the tier has taken something of the source, or of one that is static has started."""
     for query in tier.plan.queries:
         folder = tier.folder.query(query.name)
         if source in query.sources and SourceLog(folder.sources, source).length():
@@ -197,7 +197,7 @@ def is_begun(tier: Prepared, source: str) -> bool:
 
 
 def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterator[SourceError | Unreachable]:
-    """What sources say of the files that they are going to read first, where nobody has begun to read them; each with its place.
+    """What sources say of the files that they are going to read first, if no Query has started to read them; each with its place.
 
     A lookup table is read whole at each start, so that its keys are looked for in each of its files, begun or not.
 
@@ -225,7 +225,7 @@ def first_file_faults(flow: PreparedFlow, types: Collection[str] = ()) -> Iterat
 
 
 def source_place(flow: Flow, id_: str) -> ConnectorContext:
-    """What the source's connector is built with."""
+    """The Place with which the source's connector is created."""
     node = flow.sources[id_]
     options = catalog.source_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
     schema = node.schema.fields if node.schema else None
@@ -244,7 +244,7 @@ def source_place(flow: Flow, id_: str) -> ConnectorContext:
 
 
 def sink_place(flow: Flow, id_: str) -> ConnectorContext:
-    """What the sink's connector is built with, to look at its place; it can write with what `open_sinks` adds."""
+    """The Place with which the sink's connector is created to check its target; `open_sinks` adds what it needs for writing."""
     node = flow.sinks[id_]
     options = catalog.sink_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
     return ConnectorContext(
@@ -274,13 +274,13 @@ def open_sinks(
 
 
 def limits_of(options: Mapping[str, object]) -> BatchLimits:
-    """What one Batch takes of a source."""
+    """The limits of one Batch for a source."""
     given = {name: value for name in ("max_files", "max_bytes", "max_rows") if (value := options.get(name)) is not None}
     return BatchLimits(**({"max_bytes": DEFAULT_BATCH_BYTES} | given))  # type: ignore[arg-type]
 
 
 def static_streams(source: OpenSource, *, looking: bool = False) -> tuple[SourceStream, ...]:
-    """All there is of a static source now. `looking`: they are not for a Batch, so that others may delete them meanwhile."""
+    """The present contents of a static source. `looking`: they are not for a Batch, so that others may delete them meanwhile."""
     reader = source.reader()
     if looking and isinstance(reader, FilesReader):
         reader.holds, reader.quiet = False, True

@@ -1,4 +1,4 @@
-"""`preview`: a sample of each source through the flow's steps, one after the other, with what became of each row.
+"""`preview`: a sample of each source through the flow's steps, one after the other, with the outcome of each row.
 
 Nothing is written but in a scratch folder of its own, which goes with it: no state folder, no sink, no lease, nothing acknowledged. So it
 can be had beside a flow that runs. A flow that is cut is looked at as the whole that it is.
@@ -149,7 +149,7 @@ def _places(path: Path, flow: Flow) -> Places:
 
 
 class _Walk:
-    """One way down the stream."""
+    """One pass of the sample through the flow."""
 
     def __init__(
         self, flow: Flow, graph: Graph, places: Places, settings: PreviewSettings, files: Mapping[str, Path], steps: LoneSteps
@@ -168,7 +168,7 @@ class _Walk:
         self.exit = Exit.DONE
 
     def nodes(self) -> list[NodePreview]:
-        """Those that are asked for."""
+        """The requested nodes."""
         at = self._settings.at
         wanted = self._graph.upstream([base(at)]) if at is not None else frozenset(self._graph.nodes)
         shown = [self._node(self._graph.nodes[id_]) for id_ in self._graph.order if id_ in wanted]
@@ -227,12 +227,10 @@ class _Walk:
         self._samples[node.id] = sample
         notes = list(found.notes)
         if not found.records:
-            self._warn(
-                node, "preview-empty", f'source "{node.id}" has no records to look at', "put some there, or name a file: --from FILE"
-            )
+            self._warn(node, "preview-empty", f'source "{node.id}" has no records', "add records, or pass a file: --from FILE")
         elif not len(sample):
-            said = f'none of the {found.records} records of source "{node.id}" can be read, such as: {unread[0].message}'
-            self._warn(node, "preview-unread", said, "mind the format and the schema; the records may be another flow's")
+            said = f'none of the {found.records} records of source "{node.id}" can be read; first error: {unread[0].message}'
+            self._warn(node, "preview-unread", said, "check the format and the schema; the records may belong to another flow")
         rows = [PreviewedRow("kept", None, (("", row),)) for row in batch_to_rows(sample.rows.slice(0, self._settings.rows))]
         rows += unread[: self._settings.rows]
         return NodePreview(
@@ -290,7 +288,7 @@ class _Walk:
         keeping = [id_ for id_ in self._graph.order if id_ in below and id_ in self._resolved.stateful]
         if not keeping or all(died.reason != "sql-error" for died in outcome.died):
             return []
-        return [f"on the way to {', '.join(keeping)}, which keeps state, a run stops at a sql-error; elsewhere it is a dead letter"]
+        return [f"upstream of {', '.join(keeping)}, which keeps state, a run stops at a sql-error; elsewhere the row becomes a dead letter"]
 
     def _sink(self, node: Sink) -> NodePreview:
         samples = [(id_, self._samples[id_]) for id_ in node.inputs]
@@ -299,7 +297,7 @@ class _Walk:
         self.problems += [replace(problem, severity="warning") for problem in held]
         rows = [row for _, sample in samples for row in batch_to_rows(sample.rows.select(schema.names))]
         shown = tuple(PreviewedRow("kept", None, (("", row),)) for row in rows[: self._settings.rows])
-        notes = (f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'} would be written to {node.place}; nothing is",)
+        notes = (f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'} would be written to {node.place}; preview writes nothing",)
         return NodePreview(
             node.id, "sink", _about(node), node.inputs, schema, schema, len(rows), {"": len(rows)}, 0, rows=shown, notes=notes
         )
@@ -316,11 +314,11 @@ def _about(node: Node) -> str:
 def _notes(step: Step, *, stateful: bool) -> list[str]:
     if not stateful:
         return []
-    said = "it sees the sample as one Batch"
+    said = "the sample is processed as one Batch"
     match step.action:
         case Aggregate() | Sql():
-            return [f"{said}, and no watermark: windows that a run would hold open are here, and no row is late"]
-    return [f"{said}, and no watermark: no row is late"]
+            return [f"{said} without a watermark: windows that a run would keep open are shown, and no row is late"]
+    return [f"{said} without a watermark: no row is late"]
 
 
 def _unread(found: SourcePreview) -> list[PreviewedRow]:
@@ -342,7 +340,7 @@ def _text(payload: bytes) -> str:
 
 
 def _before(inputs: list[tuple[str, RowSample]]) -> list[tuple[dict[str, Any], str]]:
-    """Each row that comes in, and where its record stood."""
+    """Each input row, and the place of its record."""
     return [
         (row, "" if root is None else show_place(root.place))
         for _, sample in inputs
@@ -380,7 +378,7 @@ def _untraced(outcome: StepOutcome) -> list[PreviewedRow]:
 
 
 def _chosen(rows: list[PreviewedRow], count: int) -> list[PreviewedRow]:
-    """So many, in their order: half of them that came through, where there are; and as many dead ones, for these a person looks for."""
+    """So many, in their order: half of them that came through, if there are; and as many dead ones, for these a person looks for."""
     dead = [index for index, row in enumerate(rows) if row.fate == "dead"][:count]
     through = [index for index, row in enumerate(rows) if row.fate in ("kept", "made")]
     dropped = [index for index, row in enumerate(rows) if row.fate == "dropped"]

@@ -1,4 +1,4 @@
-"""What a preview shows of a flow: each node with some of its rows, before and after. Spark-free values."""
+"""The values of a preview: each node with some of its rows, before and after. Does not need Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Fate = Literal["kept", "dropped", "dead", "made"]
 
 @dataclass(frozen=True, slots=True)
 class PreviewSettings:
-    """What to look at. `sample` records are taken of each stream, `rows` of them shown at each node."""
+    """The settings of a preview. `sample` records are taken of each stream, `rows` of them shown at each node."""
 
     rows: int = 20
     sample: int = 20
@@ -39,7 +39,7 @@ class PreviewSettings:
 
 @dataclass(frozen=True, slots=True)
 class PreviewedRow:
-    """One row on its way through a node. `before` is None where none stands behind it, `after` holds (branch, row), several where a step
+    """One row on its way through a node. `before` is None if none stands behind it, `after` holds (branch, row), several where a step
     makes several. Of a dead one `reason` and `message` say why, `code_line` where in a person's code, `place` where the record stood, and
     `payload` what it was where it is no row yet, `utility` which of the step's it was."""
 
@@ -69,7 +69,7 @@ class PreviewedRow:
 @dataclass(frozen=True, slots=True)
 class NodePreview:
     """A node. `rows_in` counts what came in (of a source what was looked at), `out` what each branch gave, the node itself under "".
-    `dropped` is None where rows in and rows out cannot be matched. `failure` says why there is nothing behind it."""
+    `dropped` is None if rows in and rows out cannot be matched. `failure` says why there is nothing behind it."""
 
     node: str
     kind: str
@@ -91,7 +91,7 @@ class NodePreview:
     """(input, row): the first rows of each input, where rows in and rows out cannot be matched"""
 
     def as_json(self) -> dict[str, Any]:
-        """As docs/json.md shows it."""
+        """The object that docs/json.md shows."""
         columns = [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in self.columns.fields] if self.columns else None
         return {
             "node": self.node,
@@ -121,7 +121,7 @@ class Preview:
     exit: Exit = Exit.DONE
 
     def as_json(self) -> dict[str, Any]:
-        """As docs/json.md shows it."""
+        """The object that docs/json.md shows."""
         return {"flow": self.flow, "nodes": [node.as_json() for node in self.nodes]}
 
 

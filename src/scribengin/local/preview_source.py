@@ -78,7 +78,7 @@ def look(flow: Flow, id_: str, records: int, file: Path | None = None) -> Source
         notes += said
     elif place.options.get("start") == "latest":
         place = replace(place, options={**place.options, "start": "earliest"})
-        notes.append("a run begins behind the newest record (start: latest); looked at are the oldest that are there")
+        notes.append("a run starts after the newest record (start: latest); the preview uses the oldest existing records")
     limit = STATIC_RECORDS if node.static else records
     if type_ == "sequence":  # which may be endless, and is as slow as its rate
         rows = place.options["rows"]
@@ -92,7 +92,7 @@ def look(flow: Flow, id_: str, records: int, file: Path | None = None) -> Source
     found, noticed = _first(source, SourceRef(id_, type_, place, 0, evolve, node.schema.learned if node.schema else ()), limit)
     if node.static and found.records:
         all_of_it = found.records < limit
-        notes.append("static: all of it" if all_of_it else f"static: its first {limit:,} records, so that joins find what they look for")
+        notes.append("static: the whole table" if all_of_it else f"static: its first {limit:,} records, so that joins find matches")
     notes += [sentence(notice, evolve, why_new_dropped(flow, notice)) for notice in noticed]
     return replace(found, schema=schema, notes=tuple(notes))
 
@@ -161,7 +161,7 @@ def stand_ins(flow: Flow, given: Mapping[str, Path]) -> dict[str, Path]:
             raise InputError([Problem("preview-source", Place("--from"), f'flow "{flow.name}" has no source "{source}"', remedy)])
         name = source or _only_stream(flow, file)
         if not file.is_file():
-            what = "this is a folder" if file.is_dir() else "there is no such file"
+            what = "it is a folder" if file.is_dir() else "the file does not exist"
             near = [str(other) for other in file.parent.glob("*") if other.is_file()] if file.parent.is_dir() else []
             raise InputError([Problem("preview-file", Place(str(file)), what, did_you_mean(str(file), near) or "name a file of records")])
         found[name] = file
@@ -171,8 +171,8 @@ def stand_ins(flow: Flow, given: Mapping[str, Path]) -> dict[str, Path]:
 def _only_stream(flow: Flow, file: Path) -> str:
     streams = [source.id for source in flow.sources.values() if not source.static] or list(flow.sources)
     if len(streams) != 1:
-        remedy = f"name the one that it stands for: --from {streams[0]}={file}"
-        message = f'flow "{flow.name}" reads {", ".join(streams)}, and --from names none of them'
+        remedy = f"name the source that it replaces: --from {streams[0]}={file}"
+        message = f'flow "{flow.name}" reads {", ".join(streams)}, and --from does not name one of them'
         raise InputError([Problem("preview-source", Place(str(file)), message, remedy)])
     return streams[0]
 
@@ -185,7 +185,7 @@ def _of_file(flow: Flow, id_: str, place: SourcePlace, file: Path) -> tuple[str,
     declared = catalog.source_types()["files"]
     option = declared.option("format")
     if option is None or format_ not in option.choices:
-        remedy = f"give it a suffix that says how to read it: {', '.join(f'.{suffix}' for suffix in _FORMATS)}"
+        remedy = f"give it a suffix of a known format: {', '.join(f'.{suffix}' for suffix in _FORMATS)}"
         raise InputError([Problem("preview-format", Place(str(file)), f'records of format "{format_}" cannot be read from a file', remedy)])
     kept = {name: place.options[name] for name in (*READ_AS, "max_record") if place.options.get(name) is not None}
     if suffixes[-1:] == ["tsv"]:
@@ -196,7 +196,7 @@ def _of_file(flow: Flow, id_: str, place: SourcePlace, file: Path) -> tuple[str,
     schema = place.schema or _schema_there(flow, id_, place, format_)
     notes = [f"from {file}" + (f", read as {format_} by its suffix; the source is {own}" if format_ != own else "")]
     if place.options.get("metadata"):
-        notes.append(f"of a record's metadata a file knows nothing: {', '.join(place.options['metadata'])} are looked for in the record")
+        notes.append(f"a file has no record metadata: {', '.join(place.options['metadata'])} are read from the record itself")
     return "files", replace(place, options=options, schema=schema, members=()), notes
 
 
@@ -207,5 +207,5 @@ def _schema_there(flow: Flow, id_: str, place: SourcePlace, format_: str) -> Sch
     try:
         return catalog.open_source(flow.sources[id_].type, place).resolve_schema()
     except SourceError as error:
-        message = f'source "{id_}" declares no columns, and its place cannot be asked: {error.message}'
+        message = f'source "{id_}" declares no columns, and they cannot be read from its system: {error.message}'
         raise InputError([Problem("preview-schema", Place("--from"), message, "add `schema:` to the source")]) from error

@@ -1,4 +1,4 @@
-"""Purging dead letters: deleted where they died, counted in the ledger for ever, and kept in the trash for a week."""
+"""Purging dead letters: they are deleted, stay counted in the ledger, and are kept in the trash for a week."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Doomed:
-    """Letters that are meant: by Query; how many of them nobody has replayed; and where they are."""
+    """Selected dead letters: by Query; how many of them were not replayed; and where they are."""
 
     count: int = 0
     unreplayed: int = 0
@@ -34,12 +34,12 @@ class Doomed:
     places: dict[tuple[QueryFolder, int], tuple[tuple[LineSegment, ...], set[int]]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """One JSON object."""
         return {"purged": self.count, "unreplayed": self.unreplayed, "queries": dict(self.by_query)}
 
 
 def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool) -> Doomed:
-    """The letters that are meant; with `replayed` those whose replay has come through."""
+    """The dead letters that are meant; with `replayed` those whose replay has come through."""
     found = Doomed()
     for query in queries:
         states = LetterStates(query)
@@ -55,8 +55,8 @@ def find_doomed(queries: Sequence[QueryFolder], which: Which, *, replayed: bool)
 
 
 def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
-    """Under the leases: delete letters, after a copy to the trash; None where there are none. What was asked to be replayed and waits
-    comes through all the same. May be killed at any point and done again: each letter is either there, or in the trash."""
+    """Under the leases: delete dead letters, after a copy to the trash; None if there are none. What was asked to be replayed and waits
+    comes through all the same. May be killed at any point and done again: each dead letter is either there, or in the trash."""
     trash.drop_expired()
     if not doomed.count:
         return None
@@ -82,14 +82,14 @@ def purge(doomed: Doomed, trash: Trash) -> Discarded | None:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What an undo has brought back: letters by Query. `expired` letters have outlived `retain` meanwhile, and stay away."""
+    """What an undo has brought back: dead letters by Query. `expired` dead letters have outlived `retain` meanwhile, and stay away."""
 
     discarded: Discarded
     by_query: Mapping[str, int]
     expired: int
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """One JSON object."""
         count = sum(self.by_query.values())
         return {"id": self.discarded.id, "restored": count, "expired": self.expired, "queries": dict(self.by_query)}
 
@@ -97,7 +97,7 @@ class Undone:
 def undo_purge(trash: Trash, id_: str = "") -> Undone:
     """Under the leases: bring back what the newest purge has deleted, or the one of that id. May be killed at any point and done again.
 
-    Raises Refused where there is none, and where the Query has begun anew since.
+    Raises Refused if there is none, and if the Query has begun anew since.
     """
     found = trash.find(id_)
     back: set[tuple[str, int, int]] = set()

@@ -1,4 +1,4 @@
-"""Whether every source and sink of a flow is there: its place, login, topic, table, and nobody else's. Connects, side by side; changes
+"""Checks that every source and sink of a flow exists: its place, login, topic, table, and its owner. Connects, side by side; changes
 nothing."""
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _listed(value: object) -> str:
 
 def _silent(tier: Prepared, node: str, shape: Callable[..., NodeReach], within_s: float) -> NodeReach:
     said = f"no answer within {within_s:g} s"
-    problem = Problem("unreachable", tier.place_of(node), f'"{node}": {said}', "look whether its server is up", "warning")
+    problem = Problem("unreachable", tier.place_of(node), f'"{node}": {said}', "check that its server is running", "warning")
     return shape("unreached", said, problem)
 
 
@@ -156,9 +156,9 @@ def _looked(prepared: PreparedFlow, tier: Prepared, node: str, shape: Callable[.
         problem = Problem(error.code, place, error.message, prepared.named(error.remedy), "warning" if transient else "error")
         return shape("unreached" if transient else "wrong", error.message, problem)
     except Exception as error:  # a client's own, which a run would meet too: one that hides the others would be worse
-        said = f'"{node}" cannot be looked at: {type(error).__name__}: {error}'
-        return shape("unreached", said, Problem("unreachable", tier.place_of(node), said, "run the flow to see more", "warning"))
-    return shape("ok" if says else "unchecked", says or "cannot be looked at before a run")
+        said = f'"{node}" cannot be checked: {type(error).__name__}: {error}'
+        return shape("unreached", said, Problem("unreachable", tier.place_of(node), said, "run the flow to see the full error", "warning"))
+    return shape("ok" if says else "unchecked", says or "cannot be checked before a run")
 
 
 def _look_at_source(tier: Prepared, id_: str) -> str:
@@ -166,9 +166,9 @@ def _look_at_source(tier: Prepared, id_: str) -> str:
     node = flow.sources[id_]
     place = source_place(flow, id_)
     if node.type in _TAKES_NO_PLACE:
-        return "makes its rows itself"
+        return "generates its rows"
     if catalog.look_at_source(node.type, place):
-        return "is there"
+        return "exists"
     source = catalog.open_source(node.type, place)
     if is_looked_at(source):
         source.look_at_place()
@@ -176,7 +176,7 @@ def _look_at_source(tier: Prepared, id_: str) -> str:
         source.reader()
     if source.schema is None:
         source.resolve_schema()
-    return "answers, and can be read"
+    return "answers and is readable"
 
 
 def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Claimant | None) -> str:
@@ -184,10 +184,10 @@ def _look_at_sink(prepared: PreparedFlow, tier: Prepared, id_: str, claimant: Cl
     node = flow.sinks[id_]
     place = sink_place(flow, id_)
     if node.type in _TAKES_NO_PLACE:
-        return "needs no place"
+        return "needs no external system"
     with saying_what_is_in_the_trash(prepared.root, prepared.name):
         if catalog.look_at_sink(node.type, place, claimant):
-            return "can be written to"
+            return "is writable"
     sink = catalog.open_sink(node.type, place)
     if not can_be_looked_at(sink):
         return ""

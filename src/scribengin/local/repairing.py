@@ -1,4 +1,4 @@
-"""Dead letters in a person's hands: written to a file whole, read from one, one of them repaired."""
+"""Export, import and repair of dead letters."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from scribengin.state.replays import Key
 
 _BESIDE = ("key", "lineage", "state", "place", "decided_at")
-"""what a line of an exported file holds beside the letter"""
+"""what a line of an exported file holds beside the dead letter"""
 
 
 def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) -> Iterator[dict[str, Any]]:
-    """The letters that are meant, as lines of a file: all fields, `key` and `lineage` by which they are known, `state` of what was done.
+    """The dead letters that are meant, as lines of a file: all fields, `key` and `lineage` by which they are known, `state` of what was
+    done.
 
     Of one that is repaired and waits, as it will be replayed.
     """
@@ -53,7 +54,7 @@ def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) ->
 
 
 def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Given]:
-    """(Query, letter) → what a file says of it. Raises Refused for a line that is no exported letter; `name` is the file's."""
+    """(Query, dead letter) → what a file says of it. Raises Refused for a line that is no exported dead letter; `name` is the file's."""
     found: dict[tuple[str, Key], Given] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -66,8 +67,8 @@ def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Gi
             came = letter.came if isinstance(letter.came, str) else msgspec.json.encode(letter.came).decode()
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Refused(
-                f"{name}:{number}: this is no letter that was exported: {type(error).__name__}: {error}",
-                remedy=f"change only `payload` or `came` in lines that were written by: {flow_command('dead export', '--to', 'FILE')}",
+                f"{name}:{number}: not an exported dead letter: {type(error).__name__}: {error}",
+                remedy=f"change only `payload` or `came` in lines written by: {flow_command('dead export', '--to', 'FILE')}",
                 code="letters-file",
             ) from None
         found[key] = Given(lineage, letter.payload, came)
@@ -76,7 +77,7 @@ def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Gi
 
 @dataclass(frozen=True, slots=True)
 class Editing:
-    """A letter that is to be repaired. `text` is its record, or the row that came to `at`, as a repair before has left it."""
+    """A dead letter that is to be repaired. `text` is its record, or the row that came to `at`, as a repair before has left it."""
 
     tier: Prepared
     query: QueryPlan
@@ -89,12 +90,12 @@ class Editing:
 
     @property
     def is_row(self) -> bool:
-        """True where it is a row as JSON."""
+        """True if it is a row as JSON."""
         return bool(self.at) or self.letter.form == "row"
 
     @property
     def digest(self) -> str:
-        """Of the letter, the step that it enters and the text."""
+        """Of the dead letter, the step that it enters and the text."""
         return hashlib.sha256(msgspec.json.encode((self.letter.id, self.at, self.text))).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
@@ -106,18 +107,18 @@ class Editing:
             return told | {"text": None, "text_base64": base64.b64encode(self.text).decode()}
 
     def with_columns(self, values: Mapping[str, str]) -> bytes:
-        """The text with other values of columns. A value is JSON, or else text. Raises Refused where it has no columns."""
+        """The text with other values of columns. A value is JSON, or else text. Raises Refused if it has no columns."""
         extra = self.letter.extra
         if not self.at and "delimiter" in extra:
             return self._csv(values, extra["header"])
         try:
             row = msgspec.json.decode(self.text)
             if not isinstance(row, dict):
-                raise msgspec.DecodeError("it is no object")
+                raise msgspec.DecodeError("not a JSON object")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Refused(
-                f"{self.letter.id} is not a JSON object, so that no column of it can be set: {error}",
-                remedy="give it whole: --with FILE, or edit it without --set",
+                f"{self.letter.id} is not a JSON object, so no column can be set: {error}",
+                remedy="pass the whole record: --with FILE, or edit it without --set",
                 code="letter-columns",
             ) from None
         entrances = Entrances(self.tier, self.query)
@@ -137,21 +138,25 @@ class Editing:
         try:
             text = self.text.decode()
         except UnicodeDecodeError:
-            raise Refused(f"{self.letter.id} is no UTF-8", remedy="give it whole: --with FILE", code="letter-columns") from None
+            raise Refused(
+                f"{self.letter.id} is not valid UTF-8", remedy="pass the whole record: --with FILE", code="letter-columns"
+            ) from None
         cells = split_cells(text, dialect) or []
         unknown = [name for name in values if name not in names]
         if unknown or len(cells) != len(names):
             what = f'no column "{unknown[0]}"; it has {", ".join(names)}' if unknown else f"{len(cells)} cells under {len(names)} columns"
-            raise Refused(f"{self.letter.id} has {what}", remedy="give it whole: --with FILE", code="letter-columns")
+            raise Refused(f"{self.letter.id} has {what}", remedy="pass the whole record: --with FILE", code="letter-columns")
         record = join_cells([values.get(name, cell) for name, cell in zip(names, cells, strict=True)], dialect)
         if record is None:
             raise Refused(
-                f"a value of {self.letter.id} has no form in this CSV", remedy="give it whole: --with FILE", code="letter-columns"
+                f"a value of {self.letter.id} cannot be written in this CSV format",
+                remedy="pass the whole record: --with FILE",
+                code="letter-columns",
             )
         return record.encode()
 
     def keep(self, text: bytes) -> bool:
-        """Keep this as the letter's repair; False where nothing was changed. Raises Refused where the flow does not take it."""
+        """Keep this as the dead letter's repair; False if nothing was changed. Raises Refused if the flow does not take it."""
         repair = self.repair(text)
         if repair is not None:
             write_repair(self.folder, self.key, repair)
@@ -165,20 +170,24 @@ class Editing:
         try:
             repair = Repair(came=text.decode().strip()) if self.at else Repair(payload=text)
         except UnicodeDecodeError:
-            why = f"{self.letter.id} was not changed: the row is no UTF-8"
+            why = f"{self.letter.id} was not changed: the row is not valid UTF-8"
             raise Refused(why, remedy="write it as JSON in UTF-8", code="letter-refused") from None
         entrances = Entrances(self.tier, self.query)
         mended = with_repair(self.letter, repair)
         cannot = entrances.taken(mended, entrances.at(self.at, mended), key_text(self.query.name, self.key))
         if isinstance(cannot, Cannot):
-            raise Refused(f"{self.letter.id} was not changed: {cannot.why}", remedy="change it so that it fits", code="letter-refused")
+            raise Refused(
+                f"{self.letter.id} was not changed: {cannot.why}",
+                remedy="change the row so that it fits the columns",
+                code="letter-refused",
+            )
         return repair
 
 
 def new_text(editing: Editing, columns: Mapping[str, str], text: str | None, text_base64: str | None) -> bytes | None:
-    """What a client says that the letter shall be: other values of columns, or all of it; None where it says nothing. Raises Refused."""
+    """What a client says that the dead letter shall be: other values of columns, or all of it; None if it says nothing. Raises Refused."""
     if (text is not None) + (text_base64 is not None) + bool(columns) > 1:
-        raise Refused("columns, text and text_base64 cannot be told together", remedy="say one of them", code="body")
+        raise Refused("columns, text and text_base64 exclude each other", remedy="send only one of them", code="body")
     if columns:
         return editing.with_columns(columns)
     if text_base64 is None:
@@ -190,7 +199,8 @@ def new_text(editing: Editing, columns: Mapping[str, str], text: str | None, tex
 
 
 def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:
-    """Keep this as the repair of one letter in all its Queries, or in none; the Queries where that changed it. Raises Refused as `keep`."""
+    """Keep this as the repair of one dead letter in all its Queries, or in none; the Queries where that changed it. Raises Refused as
+    `keep`."""
     changed = [each for each in found if each.repair(text) is not None]
     for each in changed:
         each.keep(text)
@@ -209,11 +219,12 @@ def repair_letter(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, 
 
 
 def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: str = "") -> list[Editing]:
-    """The letter of that id, in each Query that has refused it so. `record`: what its source gave is edited, and replayed from the start.
+    """The dead letter of that id, in each Query that has refused it so. `record`: what its source gave is edited, and replayed from the
+    start.
 
-    Raises Refused where there is none, where several ids begin so, where it was replayed, or can never be, and where Queries would take
-    different texts for it: it enters them at different steps, or was repaired for one. With `digest` also where it is no more the letter
-    that somebody saw: he has changed its text, and not that of another.
+    Raises Refused if there is none, where several ids begin so, where it was replayed, or can never be, and if Queries would take
+    different texts for it: it enters them at different steps, or was repaired for one. With `digest` also where it is no longer the
+    dead letter that the editor read, so that only the text of that one is changed.
     """
     found: list[Editing] = []
     replayed = ""
@@ -242,46 +253,50 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: 
     if digest:
         exact = [each for each in found if each.digest == digest]
         if not exact:
-            why = f"what was seen of {which.prefix} has changed since: it was repaired, or asked to be replayed"
-            raise Refused(why, remedy="look at it again", code="letter-changed")
+            why = f"{which.prefix} has changed since it was read: it was repaired, or its replay was requested"
+            raise Refused(why, remedy="read it again", code="letter-changed")
     if not exact:
-        why = f"no letter is called {which.prefix}"
+        why = f"no dead letter has the id or key {which.prefix}"
         if replayed:
-            why = f"{replayed} was asked to be replayed: if it dies again, that is a letter of its own"
+            why = f"the replay of {replayed} is requested: if it fails again, it becomes a new dead letter"
         raise Refused(why, remedy=f"see: {flow_command('dead show')}", code="letter-unknown")
     different = {each.letter.id for each in exact}
     if len(different) > 1:
         some = ", ".join(sorted(different)[:3])
-        raise Refused(f"{len(different)} letters begin so: {some}", remedy="say the whole id, or the key of one", code="letter-unknown")
+        raise Refused(
+            f"{len(different)} dead letters begin with that prefix: {some}",
+            remedy="pass the whole id, or the key of one dead letter",
+            code="letter-unknown",
+        )
     by_query = {each.query.name for each in exact}
     if len(by_query) < len(exact):
         keys = ", ".join(key_text(each.query.name, each.key) for each in exact[:5])
-        raise Refused(f"{len(exact)} letters have this id", remedy=f"say the key of one: {keys}", code="letter-unknown")
+        raise Refused(f"{len(exact)} dead letters have this id", remedy=f"pass the key of one: {keys}", code="letter-unknown")
     _check_alike(exact)
     return exact
 
 
 def _check_alike(found: Sequence[Editing]) -> None:
-    """Raise Refused where one text does not do for a letter in all its Queries."""
+    """Raise Refused if one text does not do for a dead letter in all its Queries."""
     if len({(each.at, each.text) for each in found}) == 1:
         return
     each_alone = "; ".join(flow_command("dead edit", key_text(each.query.name, each.key)) for each in found)
-    remedy = f"edit it for each query by its key: {each_alone}"
+    remedy = f"edit it for each query with its key: {each_alone}"
     if len({each.at for each in found}) > 1:
         ways = ", ".join(f"{each.query.name} at {each.at or each.letter.source}" for each in found)
         why = f"a replay of {found[0].letter.id} enters its queries at different steps: {ways}"
-        remedy += f"; or for all of them the record that they read: {flow_command('dead edit', found[0].letter.id, '--from-start')}"
+        remedy += f"; or edit the source record for all of them: {flow_command('dead edit', found[0].letter.id, '--from-start')}"
     else:
         ways = ", ".join(f"{each.query.name} ({'repaired' if each.is_repaired else 'not repaired'})" for each in found)
-        why = f"{found[0].letter.id} has been repaired for one query and not, or otherwise, for another: {ways}"
+        why = f"{found[0].letter.id} was repaired differently for its queries: {ways}"
     raise Refused(why, remedy=remedy, code="letter-unknown")
 
 
 def _at(entrances: Entrances, letter: DeadLetter, *, record: bool) -> str:
-    """The step at whose row it is edited; empty for its record. Raises Refused where a replay can begin at neither."""
+    """The step at whose row it is edited; empty for its record. Raises Refused if a replay can begin at neither."""
     entrance = entrances.of(letter, from_start=record)
     if isinstance(entrance, Cannot):
-        remedy = entrance.remedy.replace("replay it with --from-start", "edit it with --from-start, and then replay it so")
+        remedy = entrance.remedy.replace("replay it with --from-start", "edit it with --from-start, then replay it with --from-start")
         raise Refused(f"{letter.id} cannot be replayed: {entrance.why}", remedy=remedy, code="letter-refused")
     return entrance.at
 

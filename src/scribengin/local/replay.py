@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 _LETTERS, _BYTES = 10_000, 32 * 2**20
 """what one request holds at most: it is one Batch"""
 _LISTED, _LISTED_IN_ALL = 20, 200
-"""letters that are listed one by one, of one reason and in all"""
+"""dead letters that are listed one by one, of one reason and in all"""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a file of letters says of one: its lineage, record and row, changed or not."""
+    """What a file of dead letters says of one: its lineage, record and row, changed or not."""
 
     lineage: str
     payload: bytes
@@ -58,27 +58,27 @@ class Replayed:
     asked: int = 0
     repaired: int = 0
     before: int = 0
-    """letters that were asked for already: nothing more happens to them"""
+    """dead letters that were asked for already: nothing more happens to them"""
     refused: list[dict[str, str]] = field(default_factory=list)
     refusals: int = 0
     listed: Counter[str] = field(default_factory=Counter)
-    """why → letters that stay"""
+    """why → dead letters that stay"""
     entering: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(Query, where) → letters; a source where they begin at the start"""
+    """(Query, where) → dead letters; a source where they begin at the start"""
     late: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(Query, its watermark now) → letters behind it: they come back as letters"""
+    """(Query, its watermark now) → dead letters behind it: they come back as dead letters"""
     unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(Query, step) → letters that enter at a step whose columns only Spark knows"""
+    """(Query, step) → dead letters that enter at a step whose columns only Spark knows"""
     requests: list[str] = field(default_factory=list)
     running: bool = False
     dry: bool = False
 
     def refuse(self, query: str, key: Key, letter: DeadLetter, cannot: Cannot) -> None:
-        """One letter that stays where it is."""
+        """One dead letter that stays where it is."""
         self.note(letter.id, key_text(query, key), cannot)
 
     def note(self, id_: str, key: str, cannot: Cannot) -> None:
-        """Count a letter that stays; the first ones of each reason are listed."""
+        """Count a dead letter that stays; the first ones of each reason are listed."""
         self.refusals += 1
         self.listed[cannot.why] += 1
         if self.listed[cannot.why] <= _LISTED and len(self.refused) < _LISTED_IN_ALL:
@@ -111,10 +111,10 @@ def replay(
     as_they_were: bool = False,
     dry_run: bool = False,
 ) -> Replayed:
-    """Ask for the letters that are meant, and have not been asked for; `given`: only those, as it says. Needs no lease, and may
-    be done while the flow runs, by several at once, again, and after a kill: a letter is in one request.
+    """Ask for the dead letters that are meant, and have not been asked for; `given`: only those, as it says. Needs no lease, and may
+    be done while the flow runs, by several at once, again, and after a kill: a dead letter is in one request.
 
-    `as_they_were`: without what `dead edit` has made of them. Raises Refused where the flow has no such Query with state.
+    `as_they_were`: without what `dead edit` has made of them. Raises Refused if the flow has no such Query with state.
     """
     done = Replayed(prepared.name, dry=dry_run)
     there, owner = False, ""
@@ -149,33 +149,36 @@ def replay(
         _not_left(prepared, asked, done.requests)
     if not there:
         what = f'Query "{which.query}" of flow "{prepared.name}"' if which.query else f'flow "{prepared.name}"'
-        raise Refused(f"{what} has no state in {prepared.folder}", remedy="run it first, or name its state folder", code="state-missing")
+        raise Refused(
+            f"{what} has no state in {prepared.folder}", remedy="run the flow first, or name its state folder", code="state-missing"
+        )
     for name, key in (given or {}).keys() - seen:
-        gone = Cannot("there is no such letter, or it is of a lineage that was left", f"export the letters anew: {EXPORT}")
+        gone = Cannot("the dead letter does not exist, or belongs to an earlier lineage", f"export the dead letters again: {EXPORT}")
         done.note("", key_text(name, key), gone)
     return done
 
 
 def _no_move(prepared: PreparedFlow, written: Sequence[str] = ()) -> None:
-    """Raise Refused while Queries are moved to other tiers: nobody can say whose the letters are, and requests `written` by now."""
+    """Raise Refused while Queries are moved to other tiers: the owner of the dead letters and of the requests in `written` is unknown
+    then."""
     if Journal(prepared.root, prepared.name).there:
-        says = f"; written, and perhaps left behind: {_requests(written)}" if written else ""
+        says = f"; written, and possibly without effect: {_requests(written)}" if written else ""
         raise Refused(
-            f'flow "{prepared.name}": a move of its Queries to other tiers is under way, or was cut short{says}',
-            remedy="wait for its end, and ask again; if it was cut short, the next run completes it",
+            f'flow "{prepared.name}": a state migration to another tier layout is in progress or was interrupted{says}',
+            remedy="wait until it ends, then repeat the command; if it was interrupted, the next run completes it",
             code="move-unfinished",
         )
 
 
 def _not_left(prepared: PreparedFlow, asked: Iterable[tuple[QueryFolder, Lineage]], written: Sequence[str]) -> None:
-    """Raise Refused where a move has begun and ended while the letters were asked for, and left a Query that was asked."""
+    """Raise Refused if a move has begun and ended while the dead letters were asked for, and left a Query that was asked."""
     for folder, lineage in asked:
         now = read_lineage(folder)
         if now is None or now.id != lineage.id or has_moved(folder):
             raise Refused(
-                f'flow "{prepared.name}": Query "{folder.name}" was moved, or sent back, while its letters were asked for; '
-                f"written, and perhaps left behind: {_requests(written)}",
-                remedy="ask again: what is answered says which letters no run takes any more, of which a copy can be taken",
+                f'flow "{prepared.name}": Query "{folder.name}" was moved or rewound while its replay was requested; '
+                f"written, and possibly without effect: {_requests(written)}",
+                remedy="repeat the command: its answer lists the dead letters that no run replays any more, which can be exported",
                 code="move-unfinished",
             )
 
@@ -186,7 +189,7 @@ def _requests(written: Sequence[str]) -> str:
 
 
 def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tuple[str, Key]], asked: Cannot, why: Cannot) -> None:
-    """The letters that are meant of a Query that no run goes on with; `asked`: why those stay that were asked for."""
+    """The dead letters that are meant of a Query that no run goes on with; `asked`: why those stay that were asked for."""
     states = LetterStates(folder)
     for batch, place, letter in dated_letters(folder, wanted=which.fits_batch):
         key = (batch.batch, place)
@@ -198,9 +201,9 @@ def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tup
                 done.refuse(folder.name, key, letter, asked if states.asked(key) else why)
 
 
-_GONE = Cannot("no sink of the flow makes its Query any more", f"write the sink again as it was, or take a copy: {EXPORT}")
-_WAITS = Cannot("it was asked for, and waits for its Query, which no sink makes any more", _GONE.remedy)
-_MOVED = Cannot("its Query goes on in another tier, and has left it", f"take a copy: {EXPORT}")
+_GONE = Cannot("no sink of the flow uses its Query any more", f"restore the sink in the flow, or export the dead letters: {EXPORT}")
+_WAITS = Cannot("its replay is requested, and waits for its Query, which no sink uses any more", _GONE.remedy)
+_MOVED = Cannot("its Query was moved to another tier without it", f"export it: {EXPORT}")
 
 
 @dataclass
@@ -275,7 +278,7 @@ class _Asking:
             drop_repair(self.folder, key)
 
     def _entering(self, asked: set[Key]) -> Iterator[tuple[Key, str, Entering]]:
-        """(key, the source in whose log it stands, as it enters) of the letters that are meant and can be replayed."""
+        """(key, the source in whose log it stands, as it enters) of the dead letters that are meant and can be replayed."""
         entrances = Entrances(self.tier, self.query)
         lateness = Lateness(entrances, self.folder)
         self.watermark = lateness.watermark
@@ -318,16 +321,16 @@ class _Asking:
 
 
 _OF_ROW = Cannot(
-    "the row that came to the step was repaired, and it enters at its source, which takes the record",
-    f"repair the record ({flow_command('dead edit', 'ID', '--from-start')}), or say --as-is to send it as it was",
+    "the input row of the step was repaired, but the replay enters at the source, which uses the record",
+    f"repair the record ({flow_command('dead edit', 'ID', '--from-start')}), or pass --as-is to replay it unchanged",
 )
 
 
 def _late_again(watermark: str) -> Cannot:
-    """Of a letter that was late, and would be nothing else."""
+    """Of a dead letter that was late, and would be nothing else."""
     return Cannot(
-        f"its time is still behind the watermark of its Query ({watermark}): it would be late again",
-        f"repair its time: {flow_command('dead edit', 'ID')}; or {start_over()}",
+        f"its time is still before the watermark of its Query ({watermark}): it would be late again",
+        f"correct its time: {flow_command('dead edit', 'ID')}; or {start_over()}",
     )
 
 
@@ -340,7 +343,7 @@ def _changed(letter: DeadLetter, given: Given, at: str) -> Repair | None:
 
 
 def with_repair(letter: DeadLetter, repair: Repair) -> DeadLetter:
-    """The letter as a person has made it."""
+    """The dead letter as a person has made it."""
     if repair.payload is not None:
         # what had come to the step was made of the record as it was
         return replace(letter, payload=repair.payload, came="", truncated=False, repaired=True)

@@ -56,9 +56,9 @@ class LostQuery:
     dead_letters: int
     replays: int
     repairs: int = 0
-    """letters that a person has changed, and that are not replayed yet"""
+    """dead letters that a person has changed, and that are not replayed yet"""
     made: bool = True
-    """False where no sink of the flow makes it any more: then what it wrote is not looked for"""
+    """False if no sink of the flow makes it any more: then what it wrote is not looked for"""
     damaged: str = ""
     """why it cannot be counted"""
 
@@ -83,15 +83,15 @@ class LostQuery:
         if self.repairs:
             said.append(f"{self.repairs:,} repair{'s' * (self.repairs != 1)} of dead letters, not replayed yet")
         if self.replays:
-            said.append(f"{self.replays:,} replay{'s' * (self.replays != 1)} that no Batch has taken yet")
-        stays = "" if self.made else "; no sink of the flow makes it any more, and what it wrote stays"
+            said.append(f"{self.replays:,} replay{'s' * (self.replays != 1)} that no Batch has processed yet")
+        stays = "" if self.made else "; no sink of the flow uses it any more, and its output is kept"
         what = f"of {', '.join(said)}" if not self.damaged else f"which cannot be counted: {self.damaged}"
         return f"query {self.query}: the ledger and state {what}{stays}"
 
 
 @dataclass(frozen=True, slots=True)
 class LostOutput:
-    """What a sink has written, and would be removed. `items` are files, or rows where there are no files; `restorable`: `undo` brings it
+    """What a sink has written, and would be removed. `items` are files, or rows if there are no files; `restorable`: `undo` brings it
     back."""
 
     sink: str
@@ -108,7 +108,7 @@ class LostOutput:
     def __str__(self) -> str:
         what = f"{self.items:,} {'files' if self.restorable else 'files or rows'}"
         earlier = f", among them {' and '.join(map(str, self.earlier))}" if self.earlier else ""
-        return f"sink {self.sink}: {what} in {self.place}{earlier}" + ("" if self.restorable else ", which are deleted for good")
+        return f"sink {self.sink}: {what} in {self.place}{earlier}" + ("" if self.restorable else ", which are deleted permanently")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Reset:
         return Trash(self.root, self.flow.name)
 
     def lost(self) -> tuple[list[LostQuery], list[LostOutput]]:
-        """What would be removed, without changing anything. Raises Refused where a sink's place holds what others have written."""
+        """What would be removed, without changing anything. Raises Refused if a sink's place holds what others have written."""
         owner = _owner(self.root)
         queries = [replace(_lost(tier, query), made=query.name in self.made) for tier in self.tiers for query in tier.queries()]
         try:
@@ -170,19 +170,19 @@ class Reset:
         return queries, outputs
 
     def run(self, lost: Sequence[Mapping[str, Any]]) -> Discarded:
-        """Under leases, which it takes: remove it. Raises Refused where a tier runs. May be killed at any point and done again."""
+        """Under leases, which it takes: remove it. Raises Refused if a tier runs. May be killed at any point and done again."""
         with take_leases(self.tiers):
             return self._run(lost)
 
     def undo(self, id_: str = "") -> Discarded:
-        """Under leases, which it takes: bring back what the newest reset has removed, or the one of that id. Raises Refused where there is
+        """Under leases, which it takes: bring back what the newest reset has removed, or the one of that id. Raises Refused if there is
         none, where the flow has run since, or where a tier runs."""
         self.trash.find(id_)  # where there is nothing to bring back the leases leave no folder
         with take_leases(self.tiers):
             found = self.trash.find(id_)
             if found.owner != _owner(self.root):
                 raise Refused(
-                    f"what {found.id} has removed belongs to another installation: this state folder was a copy",
+                    f"the data removed by {found.id} belongs to another installation: this state folder is a copy",
                     remedy="run the flow from the original folder",
                     code="state-foreign",
                 )
@@ -196,13 +196,13 @@ class Reset:
         return found
 
     def _kept_sink(self, output: KeptOutput, found: Discarded) -> TrashSink:
-        """The sink that an output is of. Raises Refused where the flow has it no more, or elsewhere."""
+        """The sink that an output is of. Raises Refused if the flow has it no more, or elsewhere."""
         sink = _sink_of(self.sinks, output)
         if sink is None:
             raise Refused(
-                f'what {found.id} has removed of sink "{output.sink}" is in the trash of {output.place}, where the flow has no such sink '
-                "any more",
-                remedy="write the sink with that place into the flow again",
+                f'the output of sink "{output.sink}" removed by {found.id} is in the trash of {output.place}, and the flow no longer has '
+                "that sink there",
+                remedy="add the sink with that place to the flow again",
                 code="trash-missing",
             )
         return sink
@@ -275,8 +275,8 @@ def empty_trash(prepared: PreparedFlow) -> None:
 
 
 def _drop_outputs(sinks: Callable[[], Mapping[str, SinkConnector]], expired: Discarded) -> bool:
-    """Delete for good what sinks' places hold of it; False where a store does not let it go now. Of a sink that the flow has no more it
-    stays there: nothing says how the place is reached. `sinks` is called where there is something."""
+    """Delete for good what sinks' places hold of it; False if a store does not let it go now. Of a sink that the flow has no more it
+    stays there: nothing says how the place is reached. `sinks` is called if there is something."""
     try:
         for output in expired.outputs:
             if (sink := _sink_of(sinks(), output)) is not None:
@@ -287,7 +287,7 @@ def _drop_outputs(sinks: Callable[[], Mapping[str, SinkConnector]], expired: Dis
 
 
 def _sink_of(sinks: Mapping[str, SinkConnector], output: KeptOutput) -> TrashSink | None:
-    """The one that an output is of; None where the flow has it no more, or elsewhere."""
+    """The one that an output is of; None if the flow has it no more, or elsewhere."""
     sink = sinks.get(output.sink)
     return sink if sink is not None and has_trash(sink) and sink.place == output.place else None
 
@@ -319,8 +319,8 @@ def _counted(tier: StateFolder, query: QueryFolder) -> LostQuery:
 
 
 def _owner(root: Path, read: Callable[[Path], str] = known_owner) -> str:
-    """Whose outputs may be removed; those of a copied state folder belong to the original, those of one whose record is damaged to nobody
-    that is known. Changes nothing unless `read` does."""
+    """Whose outputs may be removed; those of a copied state folder belong to the original, those of one whose record is damaged have no
+    owner that is known. Changes nothing unless `read` does."""
     try:
         return read(root)
     except NewerRecord:

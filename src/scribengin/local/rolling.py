@@ -1,7 +1,9 @@
-"""The roller while a flow runs: in a thread of its own, for the folders that nobody else keeps; and once more where a Query ends.
+"""The roller while a flow runs: in a thread of its own, for the folders that no maintenance owner maintains; and once more where a Query
+ends.
 
-A Query that ends leaves nothing hidden, though somebody else keeps the folder: who asks what came of a run, and who reads what it wrote,
-finds all of it. So it is for `--once`, and for one that was stopped or drained: nobody may be there who would show the rest later.
+A Query that ends leaves nothing hidden, even if another host maintains the folder: a caller that checks the result of a run, and a reader
+of its output, finds all of it. So it is for `--once`, and for a flow that was stopped or drained: there may be no process that publishes
+the rest later.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ class BackgroundCompaction:
             elif wants_rolling([folder]):
                 due_s = keep_folder(place, _may).due_s
         except Exception as error:  # whatever is wrong with one folder: the others are kept, and it is tried again
-            text = f"{folder} is not kept: {error.message if isinstance(error, ScribenginError) else error}"
+            text = f"{folder} is not maintained: {error.message if isinstance(error, ScribenginError) else error}"
             if text not in self._said:
                 self._said.add(text)
                 self.say(text)
@@ -102,7 +104,7 @@ class BackgroundCompaction:
 
 
 def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
-    """Let readers see all that these sinks have committed; what is in the way, or None."""
+    """Make all committed output of these sinks visible. Returns the error that prevents it, or None."""
     try:
         folders = kept_folders(flow, sinks)
         if not any(
@@ -117,10 +119,10 @@ def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
     except ScribenginError as error:
         return error
     except OSError as error:
-        return EnvironmentFault(f"not all that was committed is visible: {error}", remedy="mend it")
+        return EnvironmentFault(f"not all committed output is visible: {error}", remedy="fix the cause, then run the flow again")
     except Exception as error:
         return StateError(
-            f"not all that was committed is visible: {type(error).__name__}: {error}",
-            remedy=f"nothing is lost; to see what is wrong there: {flow_command('audit')}",
+            f"not all committed output is visible: {type(error).__name__}: {error}",
+            remedy=f"nothing is lost; to check the output: {flow_command('audit')}",
         )
     return None

@@ -1,6 +1,6 @@
 """`run`: whole flows in this process, until they are through, stopped, or failed.
 
-This module imports neither PySpark nor Arrow: what is wrong with a flow is told without them, and Java boots while they are imported.
+This module imports neither PySpark nor Arrow: what is wrong with a flow is reported without them, and Java boots while they are imported.
 """
 
 from __future__ import annotations
@@ -110,14 +110,14 @@ def run_flows(
 
 
 def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
-    """Raises Refused where a tier of a flow is in two of the files, InputError where flows feed each other in a circle."""
+    """Raises Refused where a tier of a flow is in two of the files, InputError if flows feed each other in a circle."""
     seen: dict[str, PreparedFlow] = {}
     for flow in flows:
         if flow.name in seen:
             tiers = " and ".join(f'"{tier.plan.tier}"' for tier in flow.tiers)
             raise Refused(
-                f'tier {tiers} of flow "{flow.name}" stands in two files: {seen[flow.name].path} and {flow.path}',
-                remedy="give one of the flows another name, or run them one after the other",
+                f'tier {tiers} of flow "{flow.name}" is defined in two files: {seen[flow.name].path} and {flow.path}',
+                remedy="rename one of the flows, or run them one after the other",
                 code="tier-two-flows",
             )
         seen[flow.name] = flow
@@ -125,8 +125,8 @@ def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
     if way := circle(seen, met):
         reading = seen[way[-1].reading]
         tier = next(tier for tier in reading.tiers if way[-1].source in tier.plan.flow.sources)
-        message = f"flows feed each other in a circle: {way_text(way)}"
-        raise InputError([Problem("flows-circle", tier.place_of(way[-1].source), message, "let one of them write elsewhere")])
+        message = f"flows form a cycle: {way_text(way)}"
+        raise InputError([Problem("flows-circle", tier.place_of(way[-1].source), message, "change the sink of one of them")])
     return met
 
 
@@ -138,7 +138,12 @@ def _check_here(flow: PreparedFlow, settings: RunSettings) -> None:
         if endless:
             raise InputError(
                 [
-                    Problem("source", tier.place_of(id_), f'sequence "{id_}" has no end, so `--once` has none', "give it `rows:`")
+                    Problem(
+                        "source",
+                        tier.place_of(id_),
+                        f'sequence "{id_}" is unlimited, so `--once` would never end',
+                        "set `rows:` on the sequence",
+                    )
                     for tier, id_ in endless
                 ]
             )
@@ -152,7 +157,7 @@ def is_endless(source: Source) -> bool:
 
 
 def look_at_sources(prepared: PreparedFlow) -> None:
-    """What is not there is told before Spark starts. Raises SourceError or Unreachable, with its place."""
+    """What is not there is reported before Spark starts. Raises SourceError or Unreachable, with its place."""
     for tier in prepared.tiers:
         for node, source in open_sources(tier.plan.flow).items():
             if not is_handed_over(source):
@@ -161,8 +166,8 @@ def look_at_sources(prepared: PreparedFlow) -> None:
 
 
 def look_at_first_files(prepared: PreparedFlow, *, any_columns: bool) -> None:
-    """Files of other columns than the flow names, that nobody has begun to read, are told before any is read; Java boots meanwhile. With
-    `any_columns` somebody has agreed to them. Raises SourceError or Unreachable, with its place."""
+    """Files of other columns than the flow names, that no Query has started to read, are reported before any is read; Java starts in the
+    meantime. With `any_columns` they were accepted. Raises SourceError or Unreachable, with its place."""
     for error in first_file_faults(prepared) if not any_columns else ():
         raise error
 

@@ -1,5 +1,5 @@
 """A second look at a channel's Batch that did not come out as it went in: what the reader has taken is read again, and says which packs
-and which records stand there now. Nothing is changed by it."""
+and which records it contains now. Changes nothing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from scribengin.state.checksums import Mismatch
 
 MISMATCH_REMEDY = (
-    "see who else writes there or deletes from it, and stop that; then run again, which goes on with what was taken: the rows named "
-    f"stay lost or doubled behind the channel, and `audit` tells them; or {start_over()}"
+    "find and stop any other process that writes to the channel or deletes from it; then run again, which "
+    "continues with the rows taken: the rows named "
+    f"stay lost or duplicated downstream, and `audit` reports them; or {start_over()}"
 )
 _MOST_ROWS = 2_000_000
 """of a Batch that are compared with each other: some 24 bytes each in memory"""
@@ -39,12 +40,12 @@ _MOST_ROWS = 2_000_000
 
 @dataclass(slots=True)
 class _Unit:
-    """What stands there of one unit: (its rows before the pack, or None; the pack's rows; where the pack stands)."""
+    """The record batches of one task output: (its rows before the record batch, or None; the record batch's rows; its place)."""
 
     packs: list[tuple[int | None, int, str]] = field(default_factory=list)
 
     def missing(self, put: int) -> list[str]:
-        """Which rows of the `put` ones are in no pack, counted from 1; empty where packs do not say it."""
+        """Which rows of the `put` ones are in no pack, counted from 1; empty if packs do not say it."""
         gaps, reached = [], 0
         for first, rows, _ in sorted((first, rows, "") for first, rows, _ in self.packs if first is not None):
             if first > reached:
@@ -107,14 +108,12 @@ def mismatch_text(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
 
 
 def mismatches_by_query(plan: FlowPlan, root: Path, channels: Iterable[ChannelAudit]) -> dict[str, list[str]]:
-    """Query that reads → what is told of each mismatch, in the words of a run that finds one."""
+    """Query that reads → what is reported of each mismatch, in the words of a run that finds one."""
     told: dict[str, list[str]] = {}
     for channel in channels:
         texts = [mismatch_text(plan, root, mismatch) for mismatch in channel.mismatches]
         if channel.more:
-            texts.append(
-                f"channel {channel.channel}: and {channel.more:,} more Batches of its feeder that {channel.reading} took otherwise"
-            )
+            texts.append(f"channel {channel.channel}: and {channel.more:,} more Batches of its upstream that differ in {channel.reading}")
         told.setdefault(channel.reading.query.query, []).extend(texts)
     return told
 
@@ -123,7 +122,7 @@ def second_look(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
     """What stands in the channel now of what its reader has taken of that Batch, in a sentence. Raises nothing: what cannot be read again
     is said."""
     if not mismatch.taken_by:
-        return "no Batch of the reader has taken a pack of it"
+        return "no Batch of the reader has taken a record batch of it"
     found = _Found()
     try:
         for block in _read_again(plan, root, mismatch):
@@ -134,7 +133,7 @@ def second_look(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
                 found.add(block)
     except (ScribenginError, OSError) as error:
         why = error.message if isinstance(error, ScribenginError) else str(error)
-        return f"what was taken cannot be read again now: {why}"
+        return f"the channel cannot be read again now: {why}"
     return "; ".join(_sentences(found, mismatch))
 
 
@@ -161,27 +160,29 @@ def _streams(root: Path, flow: str, mismatch: Mismatch) -> Iterator[SourceStream
 
 def _sentences(found: _Found, mismatch: Mismatch) -> Iterator[str]:
     if not found.rows:
-        yield "read again now, nothing of it is there"
+        yield "on re-read, none of its rows exist"
     elif (found.rows, found.digest) == mismatch.put:
-        yield f"read again now, all {found.rows:,} rows are there as they were put in: what was read then was something else"
+        yield f"on re-read, all {found.rows:,} rows are as they were written: the first read returned other data"
     else:
-        yield f"read again now, {found.rows:,} rows of it are there, from {found.first} to {found.last}"
+        yield f"on re-read, {found.rows:,} of its rows exist, from {found.first} to {found.last}"
     for sums in mismatch.units:
         there = found.units.get(sums.unit, _Unit())
         missing = there.missing(sums.put[0]) if sums.unit >= 0 and sums.put[0] else []
         if missing:
-            yield f"of unit {sums.unit} there is no pack with its rows {named(missing)}"
+            yield f"task output {sums.unit} has no record batch with rows {named(missing)}"
         elif sums.unit >= 0 and not sums.put[0]:
-            yield f"unit {sums.unit} has put nothing in, and its packs stand at {named([place for _, _, place in there.packs])}"
+            yield (
+                f"task output {sums.unit} wrote nothing, but record batches of it exist at {named([place for _, _, place in there.packs])}"
+            )
     ids, count, places = found.twice()
     if count:
         more = f" and {count - len(ids):,} more" if count > len(ids) else ""
         are = "records are" if count != 1 else "record is"
-        yield f"{count:,} {are} there more than once: {', '.join(ids)}{more}; at {named(places)}"
+        yield f"{count:,} {are} duplicated: {', '.join(ids)}{more}; at {named(places)}"
     if found.rows > found.compared:
-        yield f"only the first {found.compared:,} rows were compared with each other"
+        yield f"only the first {found.compared:,} rows were checked for duplicates"
     if found.bad:
-        yield f"no whole pack stands at {named(found.bad)}"
+        yield f"incomplete record batches at {named(found.bad)}"
 
 
 def _place(block: PackBlock) -> str:

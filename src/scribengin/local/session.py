@@ -72,7 +72,7 @@ def _resources(flows: Sequence[PreparedFlow]) -> Resources:
 
 
 def _given(resources: Resources, settings: RunSettings) -> tuple[str, str]:
-    """(Spark's master, heap): what the run is told, else what the tier gets."""
+    """(Spark's master, heap): what the run is reported, else what the tier gets."""
     master = settings.master or (f"local[{resources.cores},3]" if resources.cores else "")
     here = not master.startswith("spark://")  # else it is the executors' memory, which the launcher has asked for
     memory = settings.memory or (f"{max(1, resources.memory // 2**20)}m" if resources.memory and here else "")

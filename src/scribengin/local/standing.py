@@ -84,7 +84,7 @@ def _tier(
 
 
 def _of_newest(plan: Plan, query: QueryPlan, folder: QueryFolder, now_s: float | None) -> dict[str, Any]:
-    """How utilities run, where there are any, and how far its watermark is, where it keeps state."""
+    """How utilities run, if there are any, and how far its watermark is, where it keeps state."""
     newest = Decisions(folder.decisions).newest()
     if newest is None:
         return {}
@@ -93,7 +93,7 @@ def _of_newest(plan: Plan, query: QueryPlan, folder: QueryFolder, now_s: float |
 
 
 def _watermark(plan: Plan, query: QueryPlan, newest: Decision, now_s: float | None) -> dict[str, Any]:
-    """How far each input has come, which of them holds the others back, by how much and since when. `now_s`: None where nothing runs:
+    """How far each input has come, which of them holds the others back, by how much and since when. `now_s`: None if nothing runs:
     then it is as the newest Batch has left it."""
     at_s = moment(newest.decided_at).timestamp() if now_s is None else now_s
     nodes = {id_: plan.flow.node(id_) for id_ in newest.clocks if id_ in {*query.sources, *(node.id for node in query.nodes)}}

@@ -45,7 +45,7 @@ _BEFORE = "summary-before"
 @dataclass(slots=True)
 class Kept:
     """One summary as far as it goes: what Batches `since` to `through` (-1: none yet) have handed to it, all of them. `since` is
-    not 0 where the question, its `keep` or the columns' types changed in between, where the sink was added, or was not there for a while,
+    not 0 if the question, its `keep` or the columns' types changed in between, where the sink was added, or was not there for a while,
     and where older parts are forgotten."""
 
     sink: str
@@ -144,7 +144,7 @@ def _before_file(folder: QueryFolder, sink: str, lineage: str) -> Path:
 
 
 def _earlier(asked: SummaryForm, folder: QueryFolder, sink: str, lineage: str) -> Kept | None:
-    """The table that a lineage goes on with, where a move has made it; None where it is not there."""
+    """The table that a lineage goes on with, where a move has made it; None if it is not there."""
     file = _before_file(folder, sink, lineage)
     data = read_or_none(file)
     if data is None:
@@ -159,11 +159,11 @@ def _earlier(asked: SummaryForm, folder: QueryFolder, sink: str, lineage: str) -
 
 
 def load(flow: Flow, reference: str) -> Any:
-    """What `module:name` stands for in the flow's folder, read anew: no archive is active where nothing runs. Raises StepError."""
+    """What `module:name` stands for in the flow's folder, read anew: no archive is active if nothing runs. Raises StepError."""
     module, _, name = reference.partition(":")
     file = find_module(module, flow.code_folder)
     if file is None:
-        message = f"cannot load {reference}: there is no module {module} in {flow.code_folder}"
+        message = f"cannot load {reference}: module {module} does not exist in {flow.code_folder}"
         raise StepError(message, remedy="restore it, or correct `python`")
     folder = str(flow.code_folder.resolve())
     sys.path.insert(0, folder)
@@ -175,14 +175,16 @@ def load(flow: Flow, reference: str) -> Any:
         spec.loader.exec_module(loaded)
         return getattr(loaded, name)
     except Exception as error:
-        raise StepError(f"cannot load {reference}: {type(error).__name__}: {error}", remedy="correct it, then ask again") from error
+        raise StepError(
+            f"cannot load {reference}: {type(error).__name__}: {error}", remedy="correct it, then repeat the command"
+        ) from error
     finally:
         sys.path.remove(folder)
 
 
 class SummaryKeeper:
     """Keeps the summaries of one Query current while it runs, and their snapshots young. A person's class that fails in it holds no Batch
-    up: `say` hears why, and who reads the summary is told; once it is corrected nothing is missing."""
+    up: `say` hears why, and who reads the summary is reported; once it is corrected nothing is missing."""
 
     def __init__(self, flow: Flow, folder: QueryFolder, sinks: Iterable[str], say: Callable[[str], None]) -> None:
         self._folder = folder
@@ -217,11 +219,11 @@ class SummaryKeeper:
                 raise  # of the place, not of the question
             self._kept.pop(sink, None)
             why = error.message if isinstance(error, StepError) else f"{type(error).__name__}: {error}"
-            self._say(f"summary {sink} is not kept current: {why}; its parts stay in the decisions")
+            self._say(f"summary {sink} is not up to date: {why}; no data is lost")
 
 
 def read_summaries(prepared: PreparedFlow, sink: str = "") -> dict[str, Any]:
-    """All summaries of a flow, or that of one sink, as `summary --json` prints them. Raises Refused where there is none of the name."""
+    """All summaries of a flow, or that of one sink, as `summary --json` prints them. Raises Refused if no summary has that name."""
     rows = summaries_of(prepared, sink)
     if not rows:
         named = f'no summary "{sink}"' if sink else "no sink of `type: summary`"
@@ -232,7 +234,7 @@ def read_summaries(prepared: PreparedFlow, sink: str = "") -> dict[str, Any]:
 
 
 def summaries_of(prepared: PreparedFlow, sink: str = "", *, unread: list[StepError] | None = None) -> list[dict[str, Any]]:
-    """The same, without the flow; [] where there is none. Why one of them cannot be read goes into `unread`, where that is given."""
+    """The same, without the flow; [] if there is none. Why one of them cannot be read goes into `unread`, where that is given."""
     rows = []
     for tier in prepared.tiers:
         flow = tier.plan.flow
@@ -274,10 +276,10 @@ def _shown(sink: str, row: Mapping[Any, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in row.items():
         if not isinstance(name, str):
-            raise StepError(f"summary {sink}: result() gave a row with the key {name!r}", remedy="give each row names that are texts")
+            raise StepError(f"summary {sink}: result() returned a row with the key {name!r}", remedy="use text for the keys of each row")
         try:
             made[name] = shown(value)
         except (TypeError, RecursionError) as error:
-            what = f'summary {sink}: result() gave "{name}" a value that cannot be shown: {error}'
-            raise StepError(what, remedy="give numbers, texts, dates, or lists and dicts of them") from error
+            what = f'summary {sink}: result() returned a value for "{name}" that cannot be shown: {error}'
+            raise StepError(what, remedy="return numbers, texts, dates, or lists and dicts of these") from error
     return made

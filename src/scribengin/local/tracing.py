@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ID = re.compile(r"(?P<label>(?P<source>[a-z][a-z0-9_]*)/(?P<place>.+)(?P<sign>[+@]))(?P<sequence>\d+)(?P<nth>\.\d+)?", re.DOTALL)
-_KEEP_ALL = "write `defaults: {trace: 1}` to keep the way of every record from now on"
+_KEEP_ALL = "set `defaults: {trace: 1}` to keep the provenance of every record from now on"
 MOST_FOUND = 1000
 
 
@@ -43,7 +43,7 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
     """One object, as `trace --json` prints it, of the record of that id, or of the dead letter of that key (`kept:0:2`) or id, or, where
     it is no whole one, of those whose id begins so.
 
-    At most MOST_FOUND arrivals and dead letters, and a note where there are more."""
+    At most MOST_FOUND arrivals and dead letters, and a note if there are more."""
     topology = topology_of(prepared.plan, prepared.root)
     prefix = without_ways(_record_of(topology, prefix) or prefix)
     told: list[str] = []
@@ -62,13 +62,13 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
     rate = prepared.plan.flow.defaults.trace
     notes = _notes(prefix, rate, arrived=bool(arrivals), buried=bool(dead), read=bool(read), went=bool(went)) + list(dict.fromkeys(told))
     if more:
-        notes.append(f"there are more than these {MOST_FOUND:,}: write more of the id")
+        notes.append(f"more than {MOST_FOUND:,} found: write more of the id")
     said = {"flow": prepared.name, "record": prefix, "trace": rate, "arrivals": arrivals, "dead": dead, "read": read}
     return said | {"notes": notes, "came": came, "went": went}
 
 
 def _record_of(topology: QueryTopology, key: str) -> str:
-    """The id of the record of a dead letter that is named by its key, or by its own id; empty where none is."""
+    """The id of the record of a dead letter that is named by its key, or by its own id; empty if none is."""
     by_key = KEY.fullmatch(key) is not None
     if not by_key and "#" not in key:  # which a letter's id has
         return ""
@@ -134,11 +134,11 @@ def _beyond(
 
 
 def _asked(what: Callable[[], Iterator[T]], told: list[str]) -> Iterator[T]:
-    """What it gives, until a place does not answer, which is told."""
+    """What it gives, until a place does not answer, which is reported."""
     try:
         yield from islice(what(), MOST_FOUND)
     except ScribenginError as error:
-        told.append(f"where it is beyond this flow is not known: {error.message}")
+        told.append(f"its provenance beyond this flow is not known: {error.message}")
 
 
 def _whole(prepared: PreparedFlow, id_: str) -> re.Match[str] | None:
@@ -178,19 +178,23 @@ def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool,
     if arrived or went or (whole is None and buried):
         return []
     if whole is None:
-        return [f'"{prefix}" is no whole id, and begins none that is kept; a whole one looks so: tweets/part-1.jsonl[0:4096]+17', _KEEP_ALL]
+        return [
+            (
+                f'"{prefix}" is not a complete id and not the beginning of a kept one; example of a complete id: '
+                "tweets/part-1.jsonl[0:4096]+17"
+            ),
+            _KEEP_ALL,
+        ]
     notes = [] if read or buried else ["no committed Batch has read such a record"]
     chosen = len(Origins.of(whole["label"], np.array([int(whole["sequence"])])).chosen(rate)) > 0
     if rate == 0:
-        notes.append(f"the way of records is not kept, but for dead letters (`trace` is 0): {_KEEP_ALL}")
+        notes.append(f"provenance is kept only for dead letters (`trace` is 0): {_KEEP_ALL}")
     elif not chosen:
         notes.append(
-            f"it is not among the {rate:.6%}".rstrip("%").rstrip("0").rstrip(".") + f" % of records whose way is kept: {_KEEP_ALL}"
+            f"it is not among the {rate:.6%}".rstrip("%").rstrip("0").rstrip(".") + f" % of records whose provenance is kept: {_KEEP_ALL}"
         )
     elif read and not buried:
-        notes.append(
-            "its way is kept, and it has reached no sink: a step filtered it out or made other rows of it, or it is still on its way"
-        )
+        notes.append("its provenance is kept, but it has not reached a sink: a step filtered or changed it, or it is still being processed")
     return notes
 
 
@@ -247,7 +251,7 @@ def _holds(stream: SourceStream, whole: re.Match[str]) -> bool:
 
 
 def _batch_of(folder: QueryFolder, source: str, entry: int) -> Decision | None:
-    """The decided Batch that took that entry, by halving; None where there is none, or its details are gone."""
+    """The decided Batch that took that entry, by halving; None if there is none, or its details are gone."""
     decisions = Decisions(folder.decisions)
     newest = decisions.newest()
     low, high = decisions.pruned_mark() + 1, -1 if newest is None else newest.batch.number

@@ -44,7 +44,7 @@ _ROWS = 100
 
 
 def main(arguments: list[str]) -> int:
-    """0 where an archive is there now, or is not wanted; 1 where it could not be made. Neither is a fault: Spark starts without one."""
+    """0 if an archive is there now, or is not wanted; 1 where it could not be made. Neither is a fault: Spark starts without one."""
     background = "--background" in arguments
     if background:
         os.nice(19)
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         if not claimed:
             return 0
         if not background:
-            print("setup: an archive of Spark's classes, for starts in half the time (half a minute, once)", flush=True)
+            print("setup: creating an archive of Spark's classes (30 s, once), which halves the start time", flush=True)
         with tempfile.TemporaryDirectory(prefix="scribengin-training-") as name:
             folder = Path(name)
             _write(folder)

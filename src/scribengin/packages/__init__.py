@@ -1,1 +1,1 @@
-"""Flows with their code as one file, known by its hash: made, kept, and unpacked where they run. No Spark."""
+"""Packages: flows with their code as one file, identified by its hash. Creates, stores and unpacks them, without Spark."""

@@ -1,4 +1,4 @@
-"""Packages that a host does not have yet, by their hash from whoever has them: `GET <address>/v1/packages/<sha256>`."""
+"""Fetches packages that a host does not have, by their hash, from a host that has them: `GET <address>/v1/packages/<sha256>`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ _BAD = ("package-hash", "package-damaged", "package-size")
 
 
 class FetchedPackages:
-    """A store that is filled as it is asked. `addresses` says who may have a package, the likeliest first; asked again at each fetch."""
+    """A store that fetches missing packages. `addresses` returns the hosts that may have a package, the most likely first; called at each
+    fetch."""
 
     def __init__(
         self, store: PackageStore, addresses: Callable[[], Sequence[str]], *, token: Secret | None = None, certificates: Path | None = None
     ) -> None:
-        """`token` is shown to all of them; `certificates` is a PEM file of who signs theirs."""
+        """`token` is sent to all of them; `certificates` is a PEM file with CA certificates."""
         self._store = store
         self._addresses = addresses
         self._token = token
         self._certificates = certificates
 
     def get(self, id: str) -> Path:
-        """The folder with what is in the package, verified, fetched and unpacked where it was not here.
+        """The folder with the verified content of the package; fetched and unpacked first if needed.
 
         Raises as `PackageStore.get`, and as `fetch`.
         """
@@ -45,10 +46,10 @@ class FetchedPackages:
         return self._store.get(id)
 
     def fetch(self, id: str) -> None:
-        """Have the package's file here, whole.
+        """Fetch the package's file, if it is not stored here.
 
-        Raises Unreachable where somebody who may have it does not answer; Refused where all say that they have not (`package-missing`), or
-        where what came is not what the hash says (`package-hash`): nothing of it is kept then.
+        Raises Unreachable if a host that may have it does not answer; Refused if no host has it (`package-missing`), or
+        if the received bytes do not match the hash (`package-hash`); they are then discarded.
         """
         if self._is_here(id):
             return
@@ -67,17 +68,17 @@ class FetchedPackages:
             raise failure
         if not addresses:
             raise Unreachable(
-                f"package {id} is not on this host, and no master is there to ask",
-                remedy="start a master, with its API: scribengin master --registry ADDRESS",
+                f"package {id} is not on this host, and no master is available to fetch it from",
+                remedy="start a master with its API: scribengin master --registry ADDRESS",
             )
         raise Refused(
-            f"nobody has package {id}; asked: {', '.join(addresses)}",
+            f"no master has package {id}; tried: {', '.join(addresses)}",
             remedy="submit the flow again: scribengin apply FILE",
             code="package-missing",
         )
 
     def _is_here(self, id: str) -> bool:
-        """False also where its file is damaged: it is fetched anew."""
+        """False also if its file is damaged, so that it is fetched again."""
         if not self._store.file(id).is_file():
             return False
         with suppress(Refused):
@@ -95,17 +96,17 @@ class FetchedPackages:
                 client.stream("GET", f"{address.rstrip('/')}/v1/packages/{id}") as response,
             ):
                 if response.status_code == _MISSING:
-                    raise Refused(f"{address} has no package {id}", code="package-missing")
+                    raise Refused(f"{address} does not have package {id}", code="package-missing")
                 if response.status_code != _FOUND:
                     raise Unreachable(
-                        f"{address} does not give package {id}: it answers {response.status_code} {response.reason_phrase}",
-                        remedy="look into its log; where it asks for a token, give one to the node: SCRIBENGIN_TOKEN",
+                        f"{address} did not return package {id}: it answered {response.status_code} {response.reason_phrase}",
+                        remedy="check its log; if it requires a token, set SCRIBENGIN_TOKEN for the node",
                     )
                 self._store.put(_pieces(response), id)
         except httpx2.HTTPError as error:
             raise Unreachable(
-                f"{address} does not give package {id}: {error or type(error).__name__}",
-                remedy="see that it is up, and can be reached from here",
+                f"{address} did not return package {id}: {error or type(error).__name__}",
+                remedy="check that the master runs, and that this host can reach it",
             ) from error
 
 

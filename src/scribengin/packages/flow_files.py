@@ -1,4 +1,4 @@
-"""Which files of a folder are flows, told from their text: nothing is executed, and a flow with mistakes is one too."""
+"""Finds the flow files of a folder by their text: nothing is executed, and a flow with errors counts too."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _BRACES = re.compile(r"(?:#[^\n]*\n|\s)*\{(?:.*[\s,{])?[\"']?(?:sources|sinks)[\
 
 
 def flow_files(folder: Path) -> tuple[list[Path], list[Problem]]:
-    """The flow files that lie in `folder` itself, by name; and a Problem for each file that could be one and cannot be read.
+    """The flow files directly in `folder`, by name; and a Problem for each possible flow file that cannot be read.
 
     A `.yaml` or `.yml` file is one that has `sources` or `sinks` at its top; a `.py` file that imports `scribengin` and sets
     `flow`, or `app`, at its top.
     """
     if not folder.is_dir():
-        found = "this is a file, not a folder" if folder.exists() else "there is no such folder"
-        return [], [Problem("package-folder", Place(str(folder)), found, "name the folder in which the flow files lie")]
+        found = "this is a file, not a folder" if folder.exists() else "the folder does not exist"
+        return [], [Problem("package-folder", Place(str(folder)), found, "pass the folder that contains the flow files")]
     flows, problems = [], []
     for path in sorted(folder.iterdir()):
         if path.suffix not in (".yaml", ".yml", ".py") or path.name.startswith(".") or path.is_dir():
@@ -32,7 +32,7 @@ def flow_files(folder: Path) -> tuple[list[Path], list[Problem]]:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             message = f"the file cannot be read: {error.strerror}"
-            problems.append(Problem("package-file", Place(str(path)), message, "make it readable, or take it away"))
+            problems.append(Problem("package-file", Place(str(path)), message, "make it readable, or remove it"))
             continue
         except UnicodeDecodeError:  # validate says where, of a flow; modules may be written in other ways
             if path.suffix != ".py":

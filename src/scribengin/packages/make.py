@@ -1,4 +1,4 @@
-"""`scribengin package`: from a folder of flow files to a package, with every problem at once."""
+"""`scribengin package`: makes a package from a folder of flow files, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 REQUIREMENTS = ("requirements.lock", "requirements.txt")
-"""beside the flows; taken along as text, nothing is installed"""
+"""beside the flows; included as text, nothing is installed"""
 _ELSEWHERE = ("env-missing", "secret-missing")
-"""what need not be there where a package is made, only where its flows run"""
+"""codes of values that are needed only on the host that runs the flows, not where the package is made"""
 _SECRET_BYTES = 8
-"""shorter values of secrets are not looked for: they stand in many texts by chance"""
+"""shorter values of secrets are not searched for: they occur in many texts by chance"""
 _SECRET = re.compile(r"\$\{secret:(env|file)/([^}]+)\}")
 _PASSWORD = re.compile(r"://[^/\s:@]*:(?!\$\{)[^/\s@]+@")
 """in an address"""
@@ -38,8 +38,8 @@ _PASSWORD = re.compile(r"://[^/\s:@]*:(?!\$\{)[^/\s@]+@")
 
 @dataclass(frozen=True, slots=True)
 class BuiltPackage:
-    """A package with its warnings. `relative` are the places that need a base where the flows run, by flow; None where values that are
-    filled in are not known here."""
+    """A package with its warnings. `relative` are the relative paths, which need a base folder on the host that runs the flows, by flow;
+    None if values that are filled in are not known here."""
 
     package: Package
     relative: Mapping[str, tuple[RelativePlace, ...] | None]
@@ -49,14 +49,14 @@ class BuiltPackage:
 def make_package(
     folder: Path, environment: Mapping[str, str], *, texts: Mapping[str, str] | None = None, asked: str | None = None
 ) -> BuiltPackage:
-    """Pack the flow files that lie in `folder` itself (in no folder below it), the `.py` files under it, the schema files that the flows
+    """Pack the flow files directly in `folder` (not in subfolders), the `.py` files under it, the schema files that the flows
     name, and the requirements. Flows in Python are executed, as by `plan`.
 
-    `asked`: the flow file for whose sake it is made: another one that has errors is left out, with a warning. None: all of them.
+    `asked`: the flow file the package is made for; other flow files with errors are left out, with a warning. None: all are required.
 
     `texts`: file of a flow → what stands for it in the package, under the name of `text_name`; the file itself goes along as code alone.
 
-    Raises InputError with every Problem of every flow, and of what cannot be taken along. Nothing is written.
+    Raises InputError with every Problem of every flow, and of files that cannot be included. Nothing is written.
     """
     making = _Making(folder, environment, asked)
     flows = making.read_flows()
@@ -87,13 +87,13 @@ def text_name(path: str) -> str:
 
 
 def _name(flows: list[PackedFlow]) -> str:
-    """Of the content alone, so that a copy of the folder under another name gives the same package."""
+    """Depends only on the content, so that a copy of the folder under another name gives the same package."""
     names = sorted(flow.name for flow in flows)
     return "+".join(names if len(names) <= 3 else [*names[:2], f"{len(names) - 2}-more"])
 
 
 class _Making:
-    """One reading of one folder; problems are gathered."""
+    """Reads one folder once and collects problems."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], asked: str | None) -> None:
         self._folder = folder
@@ -116,20 +116,22 @@ class _Making:
         for file in sorted(found, key=lambda file: file.name != self._asked):
             flow, told = self._read_flow(file)
             if flow is not None and flow.name in owners:
-                message = f'this file and {owners[flow.name]} are both flow "{flow.name}"'
-                rename = "give one of the flows another name, or take its file away"
+                message = f'this file and {owners[flow.name]} both define flow "{flow.name}"'
+                rename = "give one of the flows another name, or remove its file"
                 told.append(Problem("package-flow-twice", Place(str(file)), message, rename))
             if self._keep(file, told) and flow is not None:
                 owners.setdefault(flow.name, file)
                 flows[file.name] = flow
         if not found and not problems:
             below = sorted({str(file.parent) for file in self._folder.glob("*/*") if file.suffix in (".yaml", ".yml")})
-            remedy = f"name the folder that they lie in, such as {below[0]}" if below else "write one; `scribengin init` makes an example"
+            remedy = (
+                f"pass the folder that contains them, such as {below[0]}" if below else "write one; `scribengin init` writes an example"
+            )
             self._problem("package-empty", self._folder, "there is no flow file in this folder", remedy)
         return dict(sorted(flows.items()))
 
     def _read_flow(self, file: Path) -> tuple[Flow | None, list[Problem]]:
-        """A flow file and what it names, with all that is wrong with it."""
+        """Read a flow file and the files it names, with all problems."""
         flow, told = validate_file(file, self._environment, execute=True)
         if flow is None:
             return None, list(told)
@@ -139,7 +141,7 @@ class _Making:
         return flow, [*told, *(path for path in schemas if isinstance(path, Problem))]
 
     def _keep(self, file: Path, told: Sequence[Problem]) -> bool:
-        """Gather the problems of a file. False where it is left out, for it has errors, and another one is asked for."""
+        """Collect the problems of a file. False if it is left out because it has errors and another file is required."""
         errors = [problem for problem in told if problem.severity == "error"]
         if not errors or self._asked in (None, file.name):
             self.problems += told
@@ -147,17 +149,17 @@ class _Making:
         first = errors[0]
         line = f", in line {first.place.line}" if first.place.line else ""
         count = f"{len(errors)} error{'s' * (len(errors) > 1)}"
-        message = f"the file is left out of the package, for it has {count}; the first{line}: {first.message}"
+        message = f"the file is not in the package, because it has {count}; the first{line}: {first.message}"
         self.problems.append(Problem("flow-left-out", Place(str(file)), message, first.remedy, "warning"))
         return False
 
     def _elsewhere(self, problem: Problem, file: str) -> Problem:
         self.unfilled.add(file)
-        remedy = f"it is asked for where the flow runs; here what depends on it was not checked ({problem.remedy})"
+        remedy = f"it is resolved on the host that runs the flow; values that depend on it were not checked here ({problem.remedy})"
         return replace(problem, severity="warning", remedy=remedy)
 
     def read_files(self, flows: Mapping[str, Flow]) -> dict[str, bytes]:
-        """Path in the package → bytes, of all that goes in."""
+        """Path in the package → bytes, for all included files."""
         try:
             code = code_files(self._folder)
         except EnvironmentFault as error:
@@ -165,28 +167,30 @@ class _Making:
             self._problem("package-size", self._folder, error.message, error.remedy)
         except OSError as error:  # a link to nothing
             code = []
-            self._problem("package-file", self._folder, f"{error.filename} cannot be read: {error.strerror}", "mend it, or take it away")
+            self._problem("package-file", self._folder, f"{error.filename} cannot be read: {error.strerror}", "correct it, or remove it")
         for link in linked_code(self._folder):
-            message = "this is a link to a folder with modules, which would not travel"
-            self._problem("package-link", link, message, "put the folder itself there, or install its modules")
+            message = "this is a link to a folder with modules; the package would not contain the folder"
+            self._problem("package-link", link, message, "replace the link with the folder itself, or install its modules")
         schemas = [path for file in flows for path in self._schema_files[file]]
         beside = [self._folder / name for name in REQUIREMENTS if (self._folder / name).exists()]
         content: dict[str, bytes] = {}
         for path in dict.fromkeys([*(self._folder / name for name in flows), *code, *schemas, *beside]):
             name = path.relative_to(self._folder).as_posix()
             if not is_inside(name) or name == MANIFEST:
-                self._problem("package-file", path, "no package can hold a file of this name", "give it another name")
+                self._problem("package-file", path, "a package cannot contain a file of this name", "give it another name")
             elif (data := self._read(path)) is not None:
                 content[name] = data
         size = sum(map(len, content.values()))
         if size > LIMIT_BYTES or len(content) >= LIMIT_FILES:
-            message = f"{len(content)} files with {size / 2**20:.0f} MiB are more than the {LIMIT_FILES - 1} files and the "
-            remedy = "put the flows in a folder of their own, and data beside it"
-            self._problem("package-size", self._folder, f"{message}{LIMIT_BYTES // 2**20} MiB of a package", remedy)
+            message = (
+                f"the folder has {len(content)} files with {size / 2**20:.0f} MiB; the limit of a package is {LIMIT_FILES - 1} files and "
+            )
+            remedy = "move the flows to a folder of their own, and keep data outside it"
+            self._problem("package-size", self._folder, f"{message}{LIMIT_BYTES // 2**20} MiB", remedy)
         return content
 
     def _schemas(self, file: str, flow: Flow) -> Iterator[Path | Problem]:
-        """The files that belong to the flow's text; a Problem for each that cannot travel."""
+        """The files that the flow's text names; a Problem for each that cannot be included."""
         for types, nodes in ((catalog.source_types(), flow.sources.values()), (catalog.sink_types(), flow.sinks.values())):
             for node in nodes:
                 for option in types[node.type].options if node.type in types else ():
@@ -197,17 +201,17 @@ class _Making:
     def _schema(self, file: str, what: str, text: str) -> Path | Problem:
         path, place = self._folder / text, Place(str(self._folder / file))
         if not is_inside(text):
-            message = f"{what} is {text}, which lies outside of {self._folder} and would not travel"
-            return Problem("package-link", place, message, "put the file beside the flow, and name it without ..")
+            message = f"{what} is {text}, which is outside {self._folder}, so the package would not contain it"
+            return Problem("package-link", place, message, "put the file beside the flow, and write its path without ..")
         if not path.is_file():
-            message = f"{what} is {text}, and there is no such file"
-            return Problem("package-file", place, message, "put it there: its path starts at the flow file's folder")
+            message = f"{what} is {text}, but that file does not exist"
+            return Problem("package-file", place, message, "add the file; its path is relative to the flow file's folder")
         return path
 
     def _read(self, path: Path) -> bytes | None:
         if not path.resolve().is_relative_to(self._top):
-            message = f"this is a link to {path.resolve()}, which lies outside of {self._folder}"
-            self._problem("package-link", path, message, "put the file itself there")
+            message = f"this is a link to {path.resolve()}, which is outside {self._folder}"
+            self._problem("package-link", path, message, "replace the link with the file itself")
             return None
         try:
             return path.read_bytes()
@@ -216,24 +220,24 @@ class _Making:
             return None
 
     def look_for_secrets(self, flows: Mapping[str, Flow], content: Mapping[str, bytes]) -> None:
-        """Nothing secret travels: no file that a secret is read from, no value of one."""
+        """Check that the package contains no secret: no file of a secret, no value of one."""
         for file, flow in flows.items():
             secrets = [found for each in _secrets(flow) for found in _SECRET.findall(each.reference)]
             references = [(path, f"${{secret:file/{path}}}") for kind, path in secrets if kind == "file"]
             keyrings = [(path, "a keyring") for path in _keyrings(flow)]
             for path, what in dict.fromkeys([*references, *keyrings]):
                 if (name := self._name_of(path)) in content:
-                    message = f"{name} is {what} of the flow, and would travel in the package"
-                    self._problem("package-secret", self._folder / file, message, "give it another name, or put it into another folder")
+                    message = f"{name} is {what} of the flow, and the package would contain it"
+                    self._problem("package-secret", self._folder / file, message, "give it another name, or move it to another folder")
             for kind, named in dict.fromkeys(secrets):
                 reference, value = f"${{secret:{kind}/{named}}}", self._value(kind, named)
                 for name in [name for name, data in content.items() if len(value) >= _SECRET_BYTES and value.encode() in data]:
-                    remedy = f"take it out there, and write {reference}"
-                    self._problem("package-secret", self._folder / name, f"the value of {reference} stands in this file", remedy)
+                    remedy = f"remove it from the file, and write {reference}"
+                    self._problem("package-secret", self._folder / name, f"this file contains the value of {reference}", remedy)
         for name in REQUIREMENTS:
             if _PASSWORD.search(content.get(name, b"").decode("utf-8", "replace")):
-                message = "an address in this file has a password, and would travel in the package"
-                self._problem("package-secret", self._folder / name, message, "write ${NAME} for it, which pip fills in")
+                message = "an address in this file contains a password, and the package would contain it"
+                self._problem("package-secret", self._folder / name, message, "write ${NAME} instead; pip replaces it")
 
     def _value(self, kind: str, name: str) -> str:
         """Of a secret that has been filled in; of the part alone that the reference stands for, not of the text around it."""

@@ -1,7 +1,7 @@
-"""A package: the manifest of what is in it, and the one file that holds both.
+"""A package: content with a manifest, in one file.
 
 The file is a ZIP archive of uncompressed entries in a fixed order with a fixed time: the same content gives the same bytes, with any
-version of any library, and what an entry declares is what it holds. Its SHA-256 is the package's id.
+version of any library, and the declared size of an entry is its real size. Its SHA-256 is the package's id.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FORMAT = 1
 MANIFEST = "scribengin-package.json"
 SUFFIX = ".package"
 LIMIT_BYTES = 32 * 2**20
-"""of all files in a package together"""
+"""maximum size of all files in a package together, in bytes"""
 LIMIT_FILES = 10_000
 LIMIT_FILE_BYTES = LIMIT_BYTES + 8 * 2**20
-"""of the file that holds them, with manifest and directory"""
+"""maximum size of the package file, with manifest and directory, in bytes"""
 _TIME = (2020, 1, 1, 0, 0, 0)
-_REMEDY = "fetch it again, or make it again with `scribengin package DIR`"
+_REMEDY = "fetch it again, or create it again with `scribengin package DIR`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Package:
 
     @property
     def file_name(self) -> str:
-        """What the file is called where nobody says."""
+        """The default name of the file."""
         return f"{self.manifest.name}-{self.id[:12]}{SUFFIX}"
 
 
@@ -101,61 +101,61 @@ def build_package(
 
 
 def open_package(data: bytes, where: object, *, expected: str | None = None) -> Package:
-    """Read and verify a package from the bytes of its file, of which `where` is said; `expected` is its id, where that is known.
+    """Read and verify a package from the bytes of its file. `where` names it in messages; `expected` is its id, if known.
 
-    Raises Refused: `package-hash` for another id, or for a file in it that is not what the manifest says; `package-newer` for a newer
-    format; `package-damaged` for what is no package at all.
+    Raises Refused: `package-hash` for another id, or for a file in it that does not match the manifest; `package-newer` for a newer
+    format; `package-damaged` for other invalid bytes.
     """
     found = hashlib.sha256(data).hexdigest()
     if expected is not None and found != expected:
         raise wrong_hash(where, expected, found)
     if len(data) > LIMIT_FILE_BYTES:
-        _damaged(where, f"it has {len(data)} bytes, more than the {LIMIT_FILE_BYTES} that a package may have")
+        _damaged(where, f"it has {len(data)} bytes; the limit of a package is {LIMIT_FILE_BYTES}")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             _check_entries(entries, where)
             content = {entry.filename: archive.read(entry) for entry in entries}
     except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
-        raise _damage(where, f"it is no ZIP archive that can be read: {error}") from error
+        raise _damage(where, f"it is not a readable ZIP archive: {error}") from error
     manifest = _read_manifest(content.pop(MANIFEST, None), where)
     _check_content(manifest, content, where)
     return Package(found, manifest, data, content)
 
 
 def wrong_hash(where: object, expected: str, found: str, what: str = "") -> Refused:
-    """The one error for bytes that are not what their hash says."""
+    """The error for bytes that do not match their hash."""
     return Refused(
         f"{where}: package hash does not match: {what}expected sha256 {expected}, found {found}", remedy=_REMEDY, code="package-hash"
     )
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], where: object) -> None:
-    """Before a byte is read: names, kinds, sizes."""
+    """Check names, kinds and sizes before the content is read."""
     if len(entries) > LIMIT_FILES:
-        _damaged(where, f"it has {len(entries)} entries, more than {LIMIT_FILES}")
+        _damaged(where, f"it has {len(entries)} entries; the limit is {LIMIT_FILES}")
     for entry in entries:
         name = entry.filename
         if not is_inside(name):
-            _damaged(where, f'its entry "{name}" does not lie inside it')
+            _damaged(where, f'its entry "{name}" is a path outside the package')
         mode = S_IFMT(entry.external_attr >> 16)
         if entry.is_dir() or mode not in (0, S_IFREG):
-            _damaged(where, f'its entry "{name}" is no file')
+            _damaged(where, f'its entry "{name}" is not a file')
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size or entry.flag_bits & 1:
-            _damaged(where, f'its entry "{name}" is compressed or encrypted, which those of a package are not')
+            _damaged(where, f'its entry "{name}" is compressed or encrypted; entries of a package must be stored unchanged')
     total = sum(entry.file_size for entry in entries)
     if total > LIMIT_FILE_BYTES:
-        _damaged(where, f"its entries declare {total} bytes, more than the {LIMIT_FILE_BYTES} that a package may have")
+        _damaged(where, f"its entries declare {total} bytes; the limit of a package is {LIMIT_FILE_BYTES}")
     names = [entry.filename for entry in entries]
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         _damaged(where, f'it has the entry "{twice[0]}" twice')
     folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
     if both := folders.intersection(names):
-        _damaged(where, f'its entry "{min(both)}" is a file and a folder')
+        _damaged(where, f'its entry "{min(both)}" is both a file and a folder')
 
 
 def is_inside(name: str) -> bool:
-    """Whether a name in a package is a plain relative path, written in the one way.
+    """Whether a name in a package is a plain relative path in normal form.
 
     >>> [is_inside(name) for name in ("lib/steps.py", "../steps.py", "/steps.py", "a//b", "a\\\\b", "C:/steps.py", "./a")]
     [True, False, False, False, False, False, False]
@@ -174,7 +174,7 @@ def _read_manifest(data: bytes | None, where: object) -> Manifest:
         if said["format"] > FORMAT:
             raise Refused(
                 f"{where} was made by a newer Scribengin (format {said['format']}, this one reads up to {FORMAT})",
-                remedy="install the newer version here, or make it again with this one",
+                remedy="install the newer version here, or create the package again with this version",
                 code="package-newer",
             )
         return msgspec.convert(said, Manifest)
@@ -186,18 +186,18 @@ def _check_content(manifest: Manifest, content: Mapping[str, bytes], where: obje
     listed = {file.path: file for file in manifest.files}
     if len(listed) != len(manifest.files) or listed.keys() != content.keys():
         odd = sorted(listed.keys() ^ content.keys())
-        _damaged(where, f"its {MANIFEST} lists other files than it has: {', '.join(odd[:5]) or 'one of them twice'}")
+        _damaged(where, f"its {MANIFEST} does not match the files in it: {', '.join(odd[:5]) or 'one of them is listed twice'}")
     for path, data in content.items():
         found = hashlib.sha256(data).hexdigest()
         if found != listed[path].sha256 or len(data) != listed[path].size:
             raise wrong_hash(where, listed[path].sha256, found, f'"{path}": ')
     names = Counter(flow.name for flow in manifest.flows)
     if not names or max(names.values()) > 1 or not {flow.path for flow in manifest.flows} <= content.keys():
-        _damaged(where, f"its {MANIFEST} names flows twice, or files that it does not have")
+        _damaged(where, f"its {MANIFEST} names a flow twice, or a file that is not in the package")
 
 
 def _damage(where: object, what: str) -> Refused:
-    return Refused(f"{where} is no whole package: {what}", remedy=_REMEDY, code="package-damaged")
+    return Refused(f"{where} is not a valid package: {what}", remedy=_REMEDY, code="package-damaged")
 
 
 def _damaged(where: object, what: str) -> NoReturn:

@@ -1,11 +1,11 @@
-"""Packages of one host: each as its file, and unpacked, both under its hash. What stands there under its name is whole.
+"""The packages of one host: each as a file and unpacked, both named by its hash. An entry with that name is complete.
 
 ```
 <store>/<sha256>.package     as it came; handed to others
 <store>/<sha256>/            unpacked, read-only: flows run from here
 <store>/.<…>                 drafts, of writers at work or killed
 ```
-Any number of processes may use one store at once. A name appears by one rename of what was written and synced before.
+Any number of processes may use one store at once. Entries are written and synced under a draft name, then renamed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[0-9a-f]{64}")
 _DRAFT = re.compile(r"\.(?:put|[0-9a-f]{64})\.[0-9a-f]{32}")
 _STALE_S = 3600.0
-"""after which a draft that nobody writes to is of a killed process: a package is written in seconds"""
+"""seconds after which an unchanged draft counts as left by a killed process: a package is written in seconds"""
 _CHUNK_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPackage:
-    """One of a store, without a look into it; `size` of its file in bytes."""
+    """A package in a store, without its content; `size` of its file in bytes."""
 
     id: str
     size: int
@@ -45,25 +45,25 @@ class StoredPackage:
 
 
 class PackageStore:
-    """The packages under one folder, which is made when something is put there."""
+    """The packages in one folder, which is created with the first package."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, chunks: Iterable[bytes], id: str | None = None) -> Package:
-        """Keep a package that comes in pieces; `id` is its hash, where that is known. One that is there is replaced by the same bytes.
+        """Store a package that arrives in pieces; `id` is its hash, if known. An existing one is replaced by the same bytes.
 
-        Raises Refused where it is not the one of that hash, or no whole package: then nothing is kept. EnvironmentFault for the disk.
+        Raises Refused if it does not match the hash, or is not a valid package; nothing is stored then. EnvironmentFault for disk errors.
         """
         if id is not None:
             _checked(id)
         make_folder(self.folder)
         draft = self._draft("put")
         try:
-            with explained(f"the package cannot be kept in {self.folder}"):
+            with explained(f"the package cannot be stored in {self.folder}"):
                 data = _received(chunks, draft, id)
             package = open_package(data, f"package {id}" if id else "the package", expected=id)
-            with explained(f"the package cannot be kept in {self.folder}"):
+            with explained(f"the package cannot be stored in {self.folder}"):
                 draft.chmod(0o444)
                 draft.replace(self.file(package.id))
                 sync_folder(self.folder)
@@ -72,7 +72,7 @@ class PackageStore:
             draft.unlink(missing_ok=True)
 
     def file(self, id: str) -> Path:
-        """Where the package's file lies, to be handed to others; it need not be there."""
+        """The path of the package's file, for other hosts; it need not exist."""
         return self.folder / f"{_checked(id)}{SUFFIX}"
 
     def read(self, id: str) -> Package:
@@ -80,9 +80,9 @@ class PackageStore:
         return read_package(self.file(id), expected=id)
 
     def get(self, id: str) -> Path:
-        """The folder with what is in the package, verified; unpacked first, where nobody has done so yet.
+        """The folder with the verified content of the package; unpacked first if needed.
 
-        Raises as `read`, and `package-hash` where an unpacked file is not what it was.
+        Raises as `read`, and `package-hash` if an unpacked file was changed.
         """
         package, folder = self.read(id), self.folder / id
         if not folder.is_dir():
@@ -91,22 +91,22 @@ class PackageStore:
         return folder
 
     def verify(self, id: str) -> None:
-        """Read the package again, and what is unpacked of it. Raises as `get`; unpacks nothing."""
+        """Verify the package and its unpacked files. Raises as `get`; unpacks nothing."""
         package, folder = self.read(id), self.folder / id
         if folder.is_dir():
             _compare(package, folder)
 
     def packages(self) -> tuple[StoredPackage, ...]:
-        """What is there, by id."""
+        """The stored packages, by id."""
         files = {path.name.removesuffix(SUFFIX): path for path in sorted(self.folder.glob(f"*{SUFFIX}"))}
         return tuple(
             StoredPackage(id_, path.stat().st_size, (self.folder / id_).is_dir()) for id_, path in files.items() if _ID.fullmatch(id_)
         )
 
     def keep(self, ids: Collection[str]) -> tuple[str, ...]:
-        """Remove all packages but these, files and folders, and the drafts that killed processes left; returns the ids that went.
+        """Remove all packages except these, files and folders, and drafts of killed processes; returns the removed ids.
 
-        Nothing may run from a folder that is removed: name all that does.
+        No process may run from a removed folder: pass the ids of all packages in use.
         """
         gone: dict[str, None] = {}
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
@@ -119,7 +119,7 @@ class PackageStore:
         return tuple(gone)
 
     def _remove(self, path: Path) -> None:
-        """First its name, at once, so that nobody finds a part of it."""
+        """Rename it first, in one step, so that no process finds a part of it."""
         draft = self._draft(path.name)
         with explained(f"{path} cannot be removed"):
             try:
@@ -148,14 +148,14 @@ class PackageStore:
 
 
 def read_package(file: Path, *, expected: str | None = None) -> Package:
-    """The package in a file, verified. Raises Refused: `package-missing` where there is none, or as `open_package`."""
+    """The package in a file, verified. Raises Refused: `package-missing` if there is none, or as `open_package`."""
     with explained(f"{file} cannot be read"):
         try:
             with file.open("rb") as opened:
                 data = opened.read(LIMIT_FILE_BYTES + 1)
         except (FileNotFoundError, IsADirectoryError) as error:
-            what = "this is a folder, not a package" if isinstance(error, IsADirectoryError) else "there is no such package"
-            remedy = "make one with `scribengin package DIR`, or fetch it from where it was applied"
+            what = "this is a folder, not a package" if isinstance(error, IsADirectoryError) else "the package does not exist"
+            remedy = "create it with `scribengin package DIR`, or copy it from the host where it was applied"
             raise Refused(f"{file}: {what}", remedy=remedy, code="package-missing") from None
     return open_package(data, file, expected=expected)
 
@@ -168,14 +168,14 @@ def _checked(id: str) -> str:
 
 
 def _received(chunks: Iterable[bytes], draft: Path, id: str | None) -> bytes:
-    """All of it, durable in `draft`. Ends early where it is too long to be a package."""
+    """Write all of it to `draft`, synced. Stops early if it is too large for a package."""
     received = bytearray()
     with draft.open("xb") as file:
         for chunk in chunks:
             received += chunk
             if len(received) > LIMIT_FILE_BYTES:
-                message = f"package {id or ''} is longer than the {LIMIT_FILE_BYTES} bytes that one may have".replace("  ", " ")
-                raise Refused(message, remedy="put less into it: code, not data", code="package-size")
+                message = f"package {id or ''} is larger than the limit of {LIMIT_FILE_BYTES} bytes".replace("  ", " ")
+                raise Refused(message, remedy="remove data from the package; it should contain only code", code="package-size")
             file.write(chunk)
         file.flush()
         os.fsync(file.fileno())
@@ -183,7 +183,7 @@ def _received(chunks: Iterable[bytes], draft: Path, id: str | None) -> bytes:
 
 
 def _write(package: Package, folder: Path) -> None:
-    """Durable and read-only; the files of a manifest lie inside, `open_package` has seen to it."""
+    """Write the files, synced and read-only; `open_package` has checked that their paths are inside the folder."""
     folders = {folder}
     for name, data in package.content.items():
         path = folder / name
@@ -200,7 +200,7 @@ def _write(package: Package, folder: Path) -> None:
 
 
 def _compare(package: Package, folder: Path) -> None:
-    """Raises Refused where what is unpacked is not what was packed, no more and no less; what Python compiles of it may stand beside it."""
+    """Raises Refused if the unpacked files differ from the package; compiled Python files are allowed beside them."""
     listed = {folder / file.path: file for file in package.manifest.files}
     there = {Path(found, name) for found, _, names in os.walk(folder) for name in names if Path(found).name != "__pycache__"}
     for path in sorted(listed.keys() | there):
@@ -208,12 +208,12 @@ def _compare(package: Package, folder: Path) -> None:
         wanted = file.sha256 if file is not None else "no file"
         with explained(f"{path} cannot be read"):
             try:
-                found = "another one, of another size" if file is not None and path.stat().st_size != file.size else _sum(path)
+                found = "a file of another size" if file is not None and path.stat().st_size != file.size else _sum(path)
             except (FileNotFoundError, NotADirectoryError):
                 found = "no file"
         if found != wanted:
             error = wrong_hash(path, wanted, found)
-            error.remedy = f"somebody has changed it; delete the folder {folder}: it is unpacked again"
+            error.remedy = f"the file was changed; delete the folder {folder}, and the package is unpacked again"
             raise error
 
 
@@ -230,7 +230,7 @@ def _is_stale(draft: Path) -> bool:
 
 
 def _delete(draft: Path) -> None:
-    """A file, or a folder that is read-only; nothing where it is gone."""
+    """Remove a file, or a read-only folder; do nothing if it does not exist."""
     if not draft.is_dir():
         draft.unlink(missing_ok=True)
         return
@@ -240,7 +240,7 @@ def _delete(draft: Path) -> None:
 
 
 def read_pieces(path: Path) -> Iterator[bytes]:
-    """A file for `put`. Raises EnvironmentFault where it cannot be read."""
+    """Read a file for `put`. Raises EnvironmentFault if it cannot be read."""
     with explained(f"{path} cannot be read"), path.open("rb") as file:
         while piece := file.read(_CHUNK_BYTES):
             yield piece

@@ -1,1 +1,1 @@
-"""What will run, as a value: printable, comparable, free of Spark."""
+"""Plans: what will run, as a value that can be printed and compared, without Spark."""

@@ -1,4 +1,4 @@
-"""Where a cut flow hands over more than it must, by what its runs have counted: filters that belong before a cut, tiers that pass on."""
+"""Advice from the counts of past runs on flows with tiers: filters that belong before a channel, tiers that only pass rows on."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from scribengin.state.totals import Totals
 
 _LEAST_ROWS = 100
-"""counts of fewer rows say nothing"""
+"""counts of fewer rows are not significant"""
 _MUCH = 0.5
-"""the share of a channel's rows from which dropping them earlier is worth saying"""
+"""the minimum share of dropped rows of a channel for the advice to drop them earlier"""
 
 
 def cut_advice(plan: FlowPlan, counted: Mapping[tuple[str, str], Totals]) -> Iterator[str]:
-    """A sentence each. `counted`: (tier, Query) → what it has done so far; those that never ran are left out."""
+    """Return one sentence for each advice. `counted`: (tier, Query) → its totals so far; Queries that never ran are left out."""
     for channel in plan.channels:
         yield from _filters(plan, channel, counted)
     for tier in plan.tiers:
@@ -34,7 +34,7 @@ def cut_advice(plan: FlowPlan, counted: Mapping[tuple[str, str], Totals]) -> Ite
 
 
 def _filters(plan: FlowPlan, channel: PlannedChannel, counted: Mapping[tuple[str, str], Totals]) -> Iterator[str]:
-    """The first step behind a channel drops most of it: only where all that read it begin with that step."""
+    """Advise if the first step after a channel drops most of its rows, and all readers of the channel begin with that step."""
     source = source_id(channel)
     found = [_first(query, source, counted.get((channel.reading, query.name))) for query in plan.readers(channel)]
     first = found[0] if found else None
@@ -43,12 +43,12 @@ def _filters(plan: FlowPlan, channel: PlannedChannel, counted: Mapping[tuple[str
     steps, counts = first
     if counts.rows_in >= _LEAST_ROWS and counts.filtered >= _MUCH * counts.rows_in:
         named = " and ".join(f"`{step}`" for step in steps)
-        share = f"{_percent(counts.filtered / counts.rows_in)} of what {channel.id} carries is dropped by its first step"
-        yield f"move {named} before the cut: {share}{'s' * (len(steps) > 1)}"
+        share = f"{_percent(counts.filtered / counts.rows_in)} of the rows of {channel.id} are dropped by its first step"
+        yield f"move {named} into the tier before the channel: {share}{'s' * (len(steps) > 1)}"
 
 
 def _first(query: QueryPlan, source: str, totals: Totals | None) -> tuple[tuple[str, ...], Counts] | None:
-    """The run of steps that alone reads `source`, with its counts; None where several do, or it keeps state, or nothing was counted."""
+    """The only run of steps that reads `source`, with its counts; None if there are several, it keeps state, or nothing was counted."""
     reading = {node.id for node in query.nodes if source in map(base, node.inputs)} - set(query.sinks)
     if totals is None or len(reading) != 1:
         return None
@@ -66,7 +66,7 @@ def _there(query: QueryPlan, members: tuple[str, ...]) -> list[str]:
 
 
 def _passing_on(plan: FlowPlan, tier: Plan, counted: Mapping[tuple[str, str], Totals]) -> Iterator[str]:
-    """A tier that takes over rows and hands on each of them, and does nothing else."""
+    """Advise on a tier that only passes on each row that it receives."""
     arriving = {source_id(channel) for channel in plan.channels if channel.reading == tier.tier}
     leaving = {channel.id for channel in plan.channels if channel.feeding == tier.tier}
     rows = 0
@@ -78,12 +78,12 @@ def _passing_on(plan: FlowPlan, tier: Plan, counted: Mapping[tuple[str, str], To
             return
         rows += sum(totals.nodes[source].rows_in for source in query.sources if source in totals.nodes)
     if rows >= _LEAST_ROWS:
-        said = f"tier {tier.tier} hands on every one of the {rows:,} rows that it has taken over"
-        yield f"{said}: in one tier with another it would save a hand-over"
+        said = f"tier {tier.tier} passes on all of the {rows:,} rows that it receives"
+        yield f"{said}: merge it with a neighbouring tier to save one channel"
 
 
 def _same_hosts(plan: FlowPlan, channel: PlannedChannel, counted: Mapping[tuple[str, str], Totals]) -> Iterator[str]:
-    """Two tiers of one named group, with a channel between."""
+    """Advise on two tiers of one named group with a channel between them."""
     group = plan.flow.tiers[channel.feeding].group
     if group is None or group != plan.flow.tiers[channel.reading].group:
         return
@@ -91,9 +91,12 @@ def _same_hosts(plan: FlowPlan, channel: PlannedChannel, counted: Mapping[tuple[
     rows, size = sum(each.rows for each in written), sum(each.bytes for each in written)
     if rows >= _LEAST_ROWS:
         carried = f"{channel.id} has carried {rows:,} rows, {show_bytes(size)}"
-        yield f"tiers {channel.feeding} and {channel.reading} run on the same group, {group}: {carried}, which one tier would not hand over"
+        yield (
+            f"tiers {channel.feeding} and {channel.reading} run on the same group, {group}: {carried}; merged into one tier they "
+            "would need no channel"
+        )
 
 
 def _percent(share: float) -> str:
-    """Never 100 % of what is not all."""
+    """Format a share; never 100 % unless it is all."""
     return f"{100 * share:.0f} %" if share == 1 or share < 0.995 else f"{min(100 * share, 99.9):.1f} %"

@@ -1,4 +1,4 @@
-"""The properties of a channel in words: what is in force, and where the flow file says it. Never a key or a password."""
+"""The properties of a channel as text: the value in force, and where the flow file sets it. Never a key or a password."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EDGE, _DEFAULT, _BUILT_IN = "edge", "defaults.edge", "built-in"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """`said` is `edge`, `defaults.edge` or `built-in`; several with commas where parts of it come from several."""
+    """`said` is `edge`, `defaults.edge` or `built-in`; several separated by commas if parts of the value come from several."""
 
     name: str
     value: str
@@ -28,12 +28,12 @@ class Property:
 
 
 def place_words(channel: PlannedChannel) -> str:
-    """Where it lies: `topic a-b at 127.0.0.1:9092, 4 partitions where it is made`."""
+    """Its location: `topic a-b at 127.0.0.1:9092, 4 partitions when it is created`."""
     where = channel.channel
     if where.type != "kafka":
         return channel.place
     copies = f", {where.replication} copies" if where.replication else ""
-    parts = f"{where.partitions} partition{'s' * (where.partitions != 1)}{copies} where it is made"
+    parts = f"{where.partitions} partition{'s' * (where.partitions != 1)}{copies} when it is created"
     return f"{channel.place} at {where.bootstrap}, {parts}{', config (secret)' if where.config else ''}"
 
 
@@ -43,7 +43,7 @@ def properties(flow: Flow, channel: PlannedChannel) -> tuple[Property, ...]:
 
 
 def property_texts(flow: Flow, channel: PlannedChannel) -> dict[str, str]:
-    """Property → its value in words, to compare with what was in force before."""
+    """Property → its value as text, to compare with the value in force before."""
     return {each.name: each.value for each in properties(flow, channel)}
 
 
@@ -74,7 +74,7 @@ def _properties(own: EdgeProperties, default: EdgeProperties, channel: PlannedCh
     yield parts("capacity", _depth)
     yield Property("durability", str(edge.durability), said("durability"))
     if edge.durability == "store_on_failure":
-        yield Property("spill", f"{show_bytes(edge.spill or 0)} at most", said("spill"))
+        yield Property("spill", f"at most {show_bytes(edge.spill or 0)}", said("spill"))
     if edge.to:
         yield Property("to", f"group {edge.to}", said("to"))
 
@@ -94,14 +94,14 @@ def _encryption(encryption: Encryption | None) -> str:
     if encryption is None or encryption.none:
         return "none"
     if encryption.keyring:
-        return f"AES-GCM, the last key of {encryption.keyring} writes"
-    return f"AES-GCM, key {encryption.use} writes, known are {', '.join(encryption.keys)}"
+        return f"AES-GCM; the last key of {encryption.keyring} encrypts"
+    return f"AES-GCM; key {encryption.use} encrypts; keys are {', '.join(encryption.keys)}"
 
 
 def _ordering(edge: EdgeProperties) -> str:
     if edge.ordering == "key":
         return f"key: rows with equal {', '.join(edge.key)} keep their order"
-    return "none: the order of a source's rows is not kept across it"
+    return "none: the channel does not keep the order of a source's rows"
 
 
 def _pack(pack: Pack, part: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The channels of a cut flow: what hands over where, with every property filled in."""
+"""The channels of a flow with tiers: which tier writes to which, with every property filled in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow, Sink, Source
 
 _LONGEST = 200
-"""of a topic's name: the topic of its markers has a longer one, and 249 is Kafka's limit"""
+"""maximum length of a topic name: the name of its marker topic is longer, and Kafka's limit is 249"""
 _LONGEST_ID = 63
 
 BUILT_IN = EdgeProperties(
@@ -32,15 +32,15 @@ BUILT_IN = EdgeProperties(
     durability="end_to_end",
     spill=2**30,
 )
-"""what an edge has that neither `edges` nor `defaults.edge` says"""
+"""the properties of an edge that neither `edges` nor `defaults.edge` sets"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChannel:
-    """What tier `feeding` hands over of `reference` to the nodes `readers` of tier `reading`. `edge` has every property; of its `channel`
-    the type, and the topic where that is Kafka; a folder without a path lies in the state folder.
+    """The rows of `reference` that tier `feeding` writes for nodes `readers` of tier `reading`. `edge` has every property; its `channel`
+    has the type, and the topic if the type is Kafka; a folder without a path is inside the state folder.
 
-    `id` names its sink in the feeding tier, and the Query that feeds it.
+    `id` is the name of its sink in the writing tier, and of the Query that writes it.
     """
 
     id: str
@@ -58,7 +58,7 @@ class PlannedChannel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The edges that it carries, as a flow file writes them."""
+        """The edges it carries, as written in a flow file."""
         return tuple(f"{self.reference} -> {reader}" for reader in self.readers)
 
     @property
@@ -84,7 +84,7 @@ def plan_channels(graph: Graph, assignment: Assignment) -> tuple[PlannedChannel,
 
 
 def edge_properties(flow: Flow, name: str) -> EdgeProperties:
-    """What holds for an edge: its own properties, else those of `defaults.edge`, else the built-in ones; the channel aside."""
+    """The properties in force for an edge, without the channel: its own, else those of `defaults.edge`, else the built-in ones."""
     own, default = flow.edges.get(name, EdgeProperties()), flow.defaults.edge
     found = {}
     for each in fields(EdgeProperties):
@@ -101,7 +101,7 @@ def edge_properties(flow: Flow, name: str) -> EdgeProperties:
 
 
 def clusters(flow: Flow) -> dict[str, Mapping[str, object]]:
-    """`bootstrap` → the further settings, of every Kafka cluster that the flow's own nodes name."""
+    """`bootstrap` → the further settings of every Kafka cluster that the flow's nodes name."""
     nodes: list[Source | Sink] = [*flow.sources.values(), *flow.sinks.values()]
     return {str(node.options["bootstrap"]): node.options.get("config", {}) for node in nodes if "bootstrap" in node.options}
 
@@ -124,7 +124,7 @@ def _filled(flow: Flow, reference: str, reading: str, name: str) -> EdgeProperti
 
 
 def topic_name(flow: str, reference: str, reading: str) -> str:
-    """`scribengin-<flow>-<from>-<to>`, shortened with a hash where it is too long.
+    """`scribengin-<flow>-<from>-<to>`, shortened with a hash if it is too long.
 
     >>> topic_name("tweets", "hot", "core")
     'scribengin-tweets-hot-core'
@@ -134,11 +134,11 @@ def topic_name(flow: str, reference: str, reading: str) -> str:
 
 
 def free(id_: str, taken: Collection[str]) -> str:
-    """The name, or with a number behind it, that none of `taken` has."""
+    """The name, with a number appended if it is in `taken`."""
     for name in _names(id_):
         if name not in taken:
             return name
-    raise AssertionError("there is always a further number")
+    raise AssertionError("there is always another number")
 
 
 def _names(id_: str) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _shortened(name: str, longest: int) -> str:
 
 
 def _merged(*values: Any) -> Any:
-    """The first that says it, of each field; None where nothing is given."""
+    """For each field the first value that is set; None if none is set."""
     given = [value for value in values if value is not None]
     if not given:
         return None
@@ -168,7 +168,7 @@ def _merged(*values: Any) -> Any:
 
 
 def _levels(high: Depth, capacity: Depth) -> tuple[Depth, Depth]:
-    """High water and limit: what is said of one of them moves the built-in one of the other out of its way."""
+    """Return (high_water, capacity). A value that is not set is half or twice the other one, or built-in if neither is set."""
     assert BUILT_IN.high_water is not None
     assert BUILT_IN.capacity is not None
     over, half = _scaled(high, 2), _scaled(capacity, 0.5)

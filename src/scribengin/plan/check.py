@@ -138,8 +138,15 @@ def check_flow(
 ) -> list[Problem]:
     """Every Problem of a Flow, in file order. Reads modules, imports none; needs neither Java nor Spark.
 
-    Types and options of single keys are the parser's business; these rules look at the flow as a whole. `broken` are the nodes in
-    which the parser found errors, `unread` the sections of tiers: what may only follow from these is not told.
+    The parser checks types and options of single keys; these rules check the flow as a whole.
+
+    Args:
+        flow: The flow to check.
+        places: The places of its text.
+        source_types: The known types of sources.
+        sink_types: The known types of sinks.
+        broken: Nodes in which the parser found errors; possible consequences of these errors are not reported.
+        unread: Sections in which the parser found errors, treated in the same way.
     """
     subject = Subject(flow, places, source_types, sink_types, broken, unread)
     problems = [problem for rule in RULES for problem in rule(subject) if not subject.follows(problem)]

@@ -1,4 +1,4 @@
-"""What a plan says of rows that come too late for their folder by event time. Apart from `dropped_rows`: these rows are in the ledger."""
+"""Hints on rows that are too late for their folder by event time. Separate from `dropped_rows`, because the ledger counts these rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def late_notes(flow: Flow) -> Iterator[str]:
-    """A sentence on each sink that closes its folders by time."""
+    """One sentence for each sink that closes its folders by time."""
     for sink in flow.sinks.values():
         close = sink.options.get("close")
-        if isinstance(close, Mapping) and "delay" in close:  # an option of somebody else's connector may have the name
-            closed = f'"{sink.id}" closes a folder by time when rows {span(close["delay"])} newer than its end have come'
+        if isinstance(close, Mapping) and "delay" in close:  # an option of another connector may have the same name
+            closed = f'"{sink.id}" closes a folder by time when rows {span(close["delay"])} newer than its end have arrived'
             if close.get("late", "dead") == "dead":
                 yield f"{closed}; later rows for it are dead letters (late)"
             else:
-                yield f"{closed}; later rows for it take its marker away until it is closed again"
+                yield f"{closed}; later rows for it remove its completion marker until it is closed again"

@@ -1,4 +1,4 @@
-"""What is known of a node's columns without Spark: names always, types where they are certain."""
+"""The columns of a node, as far as known without Spark: always names, types only if they are certain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type` is None where only Spark can tell it."""
+    """`type` is None if only Spark knows it."""
 
     name: str
     type: Type | None = None
@@ -34,7 +34,7 @@ def columns_of(schema: Schema) -> Columns:
 
 
 def schema_of(columns: Columns | None) -> Schema | None:
-    """The Schema, when every type is known and no name stands twice."""
+    """The Schema, if every type is known and no name occurs twice."""
     if columns is None or len({column.name for column in columns}) < len(columns):
         return None
     fields = [Field(column.name, column.type, column.nullable) for column in columns if column.type is not None]
@@ -47,6 +47,6 @@ def find(columns: Iterable[Column], name: str) -> Column | None:
 
 
 def is_near(columns: Iterable[Column], name: str) -> bool:
-    """Whether one has that name but for upper and lower case, which many a sink does not tell apart."""
+    """Whether a column has that name except for upper and lower case, which many sinks do not distinguish."""
     folded = name.lower()
     return any(column.name.lower() == folded for column in columns)

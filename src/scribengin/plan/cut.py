@@ -1,4 +1,4 @@
-"""A checked Flow to its Queries: one for each sink, or for several that commit together."""
+"""Divides a checked Flow into Queries: one for each sink, or for several sinks that commit together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def build_plan(flow: Flow) -> Plan:
-    """Compile a Flow that `check_flow` found no error in. Reads the user's modules (for fingerprints), imports none."""
+    """Plan the Queries of a Flow without errors (see `check_flow`). Reads the user's modules (for fingerprints), imports none."""
     graph = Graph(flow)
     resolved = resolve(graph)
     forms = function_forms(flow)
@@ -37,7 +37,7 @@ def build_plan(flow: Flow) -> Plan:
 
 
 def function_forms(flow: Flow) -> dict[str, Form]:
-    """Python step → how its function wants its rows."""
+    """Python step → the form in which its function takes rows."""
     return {
         step.id: inspect_function(step.action.reference, flow.code_folder, step.action.function).form
         for step in flow.steps.values()
@@ -86,18 +86,18 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
 def _unit_reason(graph: Graph, resolved: Resolved, members: tuple[str, ...], sinks: tuple[str, ...]) -> str:
     stateful = [id_ for id_ in members if id_ in resolved.stateful]
     if stateful:
-        return f"a shuffle mixes the rows at {listed(stateful)}"
+        return f"a shuffle redistributes the rows at {listed(stateful)}"
     if any(id_ in graph.flow.sources and graph.flow.sources[id_].static for id_ in members):
-        return "a static side may differ when it is read again, so all rows are decided at once"
+        return "a static source may differ when it is re-read, so all rows are decided at once"
     if any(written_by_spark(graph.flow, graph.flow.sinks[sink], catalog.sink_types(internal=True)) for sink in sinks):
         return "Spark's own sink writes the Batch; one decision record counts its rows"
     if len(sinks) > 1:
         return f"{listed(sinks)} commit together"
-    return "one decision record names all rows of a Batch"
+    return "one decision record covers all rows of a Batch"
 
 
 def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
-    """Where several Queries read one source."""
+    """Hints on sources that several Queries read."""
     hints = []
     types = catalog.sink_types(internal=True)
     for source in flow.sources.values():
@@ -109,9 +109,9 @@ def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
         work = f" and run {listed(steps)}" if steps else ""
         names = listed([query.name for query in readers])
         times = "twice" if len(readers) == 2 else f"{len(readers)} times"
-        # only what a tail reads itself is read once by sinks that commit together: native steps are run for each of them
+        # sinks that commit together share only the work inside the Python worker: Spark steps run once for each of them
         one_pass = all(node.stage in ("read", "tail") for query in readers for node in query.nodes if node.id in shared)
         one_pass = one_pass and not any(types[flow.sinks[sink].type].internal for query in readers for sink in query.sinks)
-        remedy = "`together: NAME` on their sinks would do it once" if one_pass else "each at its own pace"
+        remedy = "write `together: NAME` on their sinks to do it once" if one_pass else "each at its own pace"
         hints.append(f"queries {names} read {source.id}{work} {times}; {remedy}")
     return tuple(hints)

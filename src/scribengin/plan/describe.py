@@ -1,4 +1,4 @@
-"""One line for people on what a node does. Secrets are never in it."""
+"""Describes a node in one line for messages, without secrets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def watermark(node: Source | Step) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a, b and c`; `nothing` where there are none."""
+    """`a, b and c`; `nothing` if there are none."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"
 
 
@@ -107,7 +107,7 @@ def _action(step: Step) -> str:
         case Python(reference, branches):
             return f"python {reference}" + (f" (branches {', '.join(branches)})" if branches else "")
         case Utilities(references, order):
-            what = "tests in the order that costs least" if order == "free" else "Python steps in a row"
+            what = "tests in the cheapest order" if order == "free" else "a sequence of Python steps"
             return f"{len(references)} utilities, order {order}: {what}"
         case Dedupe(key, time, within):
             timed = f" by {time}" * bool(time) + (f" within {span(within)}" if within is not None else "")

@@ -1,4 +1,4 @@
-"""What a plan would change against the state that is there."""
+"""The changes that a plan would make, compared with the stored state."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
     from scribengin.plan.model import Plan, QueryPlan
 
 Fate = Literal["new", "unchanged", "kept", "refused", "gone"]
-"""`kept`: changed, and goes on with its positions and state. `refused`: its state would mean something else; a reset is needed."""
+"""`kept`: changed, and continues with its positions and state. `refused`: its state does not fit the change; a reset is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """What the state folder tells of a Query."""
+    """The stored state of a Query, from the state folder."""
 
     name: str
     lineage: str
     fingerprint: str
     state_fingerprint: str
     sources: Mapping[str, int] = field(default_factory=dict)
-    """source → number of log entries that decided Batches are through with"""
+    """source → number of log entries that decided Batches have processed"""
     last_batch: int | None = None
     """the newest decided Batch; None before the first"""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """node → fingerprint, as `QueryPlan.parts`; empty where it was not kept"""
+    """node → fingerprint, as `QueryPlan.parts`; empty if it was not stored"""
     tier: str = MAIN
     reads: tuple[str, ...] = ()
     """its streaming sources"""
     sinks: tuple[str, ...] = ()
     written: Mapping[str, int] = field(default_factory=dict)
-    """sink → rows that were decided for it, since the Query began or was moved here"""
+    """sink → rows decided for it since the Query began or was moved here"""
     read: Mapping[str, int] = field(default_factory=dict)
-    """source → rows that it has taken; of a channel those too that others took before it was moved here"""
+    """source → rows it has read; for a channel also the rows that other Queries read before it was moved here"""
     pending: bool = False
-    """the Batch under way commits unit by unit: some of it may be committed already"""
+    """True if the current Batch commits each task output separately, so part of it may already be committed"""
     origin: str = ""
     """as `Lineage.origin`"""
     waiting: int = 0
-    """dead letters that were asked to be replayed, and that no Batch has taken"""
+    """dead letters queued for replay that no Batch has read yet"""
     types: Mapping[str, str] = field(default_factory=dict)
     """as `Lineage.types`"""
 
@@ -57,24 +57,24 @@ class StoredQuery:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Its name in messages."""
         return label_of(self.tier, self.name)
 
     @property
     def progress(self) -> str:
-        """For people: `after Batch 17`."""
+        """Its progress for messages: `after Batch 17`."""
         return "before its first Batch" if self.last_batch is None else f"after Batch {self.last_batch}"
 
     @property
     def gone(self) -> str:
-        """For people: what becomes of it where no sink makes it any more."""
-        waits = f"; {letters(self.waiting)} to be replayed until one does again" if self.waiting else ""
-        return f"no sink of the flow makes it any more; its state and what it wrote stay ({self.progress}){waits}"
+        """The message for a Query that no sink of the flow uses any more."""
+        waits = f"; {letters(self.waiting)} to be replayed until a sink uses it again" if self.waiting else ""
+        return f"no sink of the flow uses this query any more; its state and output are kept ({self.progress}){waits}"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryChange:
-    """What would happen to one Query. `changed`, `added`, `removed` are node ids."""
+    """The change of one Query. `changed`, `added`, `removed` are node ids."""
 
     name: str
     fate: Fate
@@ -85,18 +85,18 @@ class QueryChange:
     removed: tuple[str, ...] = ()
     tier: str = MAIN
     again: tuple[str, ...] = ()
-    """where it is refused: a sentence for each source, what of it would be read again by a Query that starts over"""
+    """if it is refused: a sentence for each source on what a Query that starts over would re-read"""
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Its name in messages."""
         return label_of(self.tier, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelChange:
-    """What would happen to one channel. `changed` are its properties; `drains`: all that it holds is to be read first, where rows go on
-    from it."""
+    """The change of one channel. `changed` are its properties; `drains`: all of its rows must be read first, if rows
+    of it are still needed."""
 
     name: str
     fate: Fate
@@ -107,38 +107,38 @@ class ChannelChange:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Its name in messages."""
         return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class PlanChanges:
-    """In the plan's order, Queries that are gone last; `channels` are those that are not unchanged."""
+    """In the plan's order, removed Queries last; `channels` has only channels that change."""
 
     queries: tuple[QueryChange, ...]
     channels: tuple[ChannelChange, ...] = ()
 
     @property
     def refused(self) -> bool:
-        """True where `run` would refuse until something is reset."""
+        """True if `run` would refuse to start until something is reset."""
         return "refused" in [*(query.fate for query in self.queries), *(channel.fate for channel in self.channels)]
 
     def with_remedies(self, named: Callable[[str], str]) -> PlanChanges:
-        """With commands of remedies as `named` gives them."""
+        """Return a copy in which `named` has replaced the commands in remedies."""
         return PlanChanges(
             tuple(replace(change, remedy=named(change.remedy)) for change in self.queries),
             tuple(replace(change, remedy=named(change.remedy)) for change in self.channels),
         )
 
     def channels_json(self) -> list[dict[str, Any]]:
-        """One object a channel."""
+        """One object for each channel."""
         return [
             {"channel": each.name, "fate": each.fate, "says": each.says, "remedy": each.remedy, "changed": list(each.changed)}
             for each in self.channels
         ]
 
     def as_json(self) -> list[dict[str, Any]]:
-        """One object a Query."""
+        """One object for each Query."""
         return [
             {
                 "query": query.name,
@@ -161,12 +161,12 @@ def letters(waiting: int) -> str:
 
 
 def label_of(tier: str, query: str) -> str:
-    """What people call a Query: with its tier where the flow is cut."""
+    """The name of a Query in messages: with its tier if the flow has tiers."""
     return query if tier == MAIN else f"{tier}.{query}"
 
 
 def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> PlanChanges:
-    """Compare. `stored` maps Query names to what their folders tell; an empty mapping is a first run."""
+    """Compare. `stored` maps Query names to their stored state; empty at a first run."""
     known = [_change(plan, query, stored.get(query.name)) for query in plan.queries]
     names = {query.name for query in plan.queries}
     gone = [QueryChange(name, "gone", query.gone) for name, query in stored.items() if name not in names]
@@ -184,16 +184,16 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
         return QueryChange(query.name, "new", f"starts at Batch 0 and reads {listed(query.sources)} from the start")
     if before.last_batch is None and before.sources:
         positions = listed([f"{source} from position {position}" for source, position in before.sources.items()])
-        begun = "that the move to this tier began" if before.origin else "that `source set` made"
-        return QueryChange(query.name, "kept", f"begins the new lineage {begun}: reads {positions}")
+        begun = "of the move to this tier" if before.origin else "of `source set`"
+        return QueryChange(query.name, "kept", f"starts the new lineage {begun}: reads {positions}")
     if before.fingerprint == query.fingerprint and before.state_fingerprint == query.state_fingerprint:
-        return QueryChange(query.name, "unchanged", f"goes on {before.progress}; nothing is read again")
+        return QueryChange(query.name, "unchanged", f"continues {before.progress}; nothing is re-read")
     changed = tuple(id_ for id_, part in query.parts.items() if id_ in before.parts and before.parts[id_] != part)
     added = tuple(id_ for id_ in query.parts if before.parts and id_ not in before.parts)
     removed = tuple(id_ for id_ in before.parts if id_ not in query.parts)
     nodes = _Nodes(changed=changed, added=added, removed=removed)
     if before.last_batch is None and not before.sources:
-        return QueryChange(query.name, "kept", "changed before its first Batch; nothing was written yet", **nodes)
+        return QueryChange(query.name, "kept", "changed before its first Batch; nothing is written yet", **nodes)
     if before.state_fingerprint != query.state_fingerprint:
         return QueryChange(query.name, "refused", _why_refused(query, before), _instead(query), **nodes)
     flow = plan.flow
@@ -201,8 +201,17 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
     if types and before.last_batch is not None:
         sink, was, now = types[0]
         remedy = _instead(query)
-        return QueryChange(query.name, "refused", f"{sink} was of type {was}: what was decided for it is nothing to {now}", remedy, **nodes)
-    says = f"goes on {before.progress} with {'its state and ' if query.stateful else ''}the new definition; earlier rows stay as they are"
+        return QueryChange(
+            query.name,
+            "refused",
+            f"the type of sink {sink} changed from {was} to {now}: its committed Batches do not apply to the new type",
+            remedy,
+            **nodes,
+        )
+    says = (
+        f"continues {before.progress} with {'its state and ' if query.stateful else ''}the new definition; rows already written "
+        "do not change"
+    )
     fresh = [source for source in query.sources if source not in before.sources]
     if fresh:
         says += f"; reads {listed(fresh)} from the start"
@@ -215,10 +224,10 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
 def _why_refused(query: QueryPlan, before: StoredQuery) -> str:
     stateful = [node.id for node in query.nodes if node.stateful]
     if not before.state_fingerprint:
-        return f"{listed(stateful)} would keep state, and the checkpoint ({before.progress}) has none: it needs a new one"
+        return f"{listed(stateful)} would keep state, but the checkpoint ({before.progress}) has none: a new checkpoint is needed"
     if not stateful:
-        return f"it keeps no state any more, and the checkpoint ({before.progress}) has some: it needs a new one"
-    return f"what {listed(stateful)} remembers ({before.progress}) would mean something else: it needs a new checkpoint"
+        return f"the query no longer keeps state, but the checkpoint ({before.progress}) has state: a new checkpoint is needed"
+    return f"the state of {listed(stateful)} ({before.progress}) does not fit the changed flow: a new checkpoint is needed"
 
 
 def _instead(query: QueryPlan) -> str:

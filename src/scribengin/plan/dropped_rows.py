@@ -1,6 +1,6 @@
-"""What a plan says of rows that Spark leaves out by its own rules: nothing to explode, a null where two rows are compared.
+"""Hints on rows that Spark drops by its own rules: nothing to explode, a null in a comparison of two rows.
 
-They are in the counts of the ledger, and no dead letters; nothing in the text of the step shows that they go.
+The ledger counts them, but they do not become dead letters, and the text of the step does not show that they are dropped.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from scribengin.plan.resolve import Resolved
 
 _DROPS = {"inner": (0, 1), "semi": (0,), "left": (1,), "right": (0,), "full": ()}
-"""how a join is made → the inputs whose rows go where they meet none"""
+"""join type → the inputs whose rows are dropped without a match"""
 _KEEPS = {"inner": "how: left", "right": "how: full"}
-"""how a join is made → how else it keeps those of the first input"""
+"""join type → the type that keeps those of the first input"""
 
 
 def drop_notes(graph: Graph, resolved: Resolved) -> Iterator[str]:
-    """A sentence on each step over streams that may leave rows out."""
+    """One sentence for each step over streams that may drop rows."""
     for id_ in graph.order:
         step = graph.nodes[id_]
         if not isinstance(step, Step) or not resolved.streams(step):
@@ -36,7 +36,7 @@ def drop_notes(graph: Graph, resolved: Resolved) -> Iterator[str]:
             case Select(columns):
                 for _, expression in columns:
                     for each in exploded(parse_expression(expression).tree):
-                        yield f"{_no_row(id_, each)}. Such rows are filtered in the ledger"
+                        yield f"{_no_row(id_, each)}. The ledger counts such rows as filtered"
             case Sql(text):
                 yield from _of_query(id_, text)
             case Join(key=key, how=how):
@@ -46,37 +46,40 @@ def drop_notes(graph: Graph, resolved: Resolved) -> Iterator[str]:
                 yield from _unmet(step, resolved, step.inputs[:1], key, "")
             case Dedupe(key=key):
                 if names := _nullable(resolved, step.inputs[0], key):
-                    note = f'"{id_}": null is a value like others in {listed(names)}: of the rows that have null there'
-                    yield f"{note}{' and are equal in the rest of the key' * (len(key) > 1)} one stays, the others are folded in the ledger"
+                    note = f'"{id_}": null counts as a value in {listed(names)}: of the rows with null there'
+                    yield (
+                        f"{note}{' and are equal in the rest of the key' * (len(key) > 1)} one is kept, the ledger counts the "
+                        "others as folded"
+                    )
 
 
 def _of_query(id_: str, text: str) -> Iterator[str]:
     tree = parse_query(text).tree
     for each in exploded(tree):
-        yield f"{_no_row(id_, each)}. In the ledger such rows are set off against those that the query makes"
+        yield f"{_no_row(id_, each)}. The ledger sets such rows off against the rows that the query makes"
     for columns in inner_joins(tree):
         yield (
-            f'"{id_}": JOIN leaves out rows for which its condition is null, which a null in {listed(columns)} makes it. '
-            "They are no dead letters; a `join` step with `time` makes dead letters of rows without a time"
+            f'"{id_}": JOIN drops rows for which its condition is null, such as rows with a null in {listed(columns)}. '
+            "They do not become dead letters; a `join` step with `time` makes dead letters of rows without a time"
         )
     for word in merged_sets(tree):
-        yield f'"{id_}": {word} gives equal rows once, however often they came in'
+        yield f'"{id_}": {word} outputs equal rows once, however often they come in'
 
 
 def _no_row(id_: str, each: Exploded) -> str:
-    return f'"{id_}": {each.call} makes no row of one in which {each.argument} is null or empty; {each.keeping} keeps it'
+    return f'"{id_}": {each.call} drops a row in which {each.argument} is null or empty; {each.keeping} keeps it'
 
 
 def _unmet(step: Step, resolved: Resolved, inputs: Sequence[str], key: tuple[str, ...], keeping: str) -> Iterator[str]:
-    """Of those inputs of a join that are streams: a null key is equal to nothing, not to another null."""
+    """For inputs of a join that are streams: a null key does not match, not even another null."""
     for input_ in inputs:
         if base(input_) in resolved.static or not (names := _nullable(resolved, input_, key)):
             continue
         kept = f"; {keeping} keeps them" if keeping and input_ == step.inputs[0] else ""
-        yield f'"{step.id}": rows of {input_} with null in {listed(names)} meet no row and are left out, as those without a match are{kept}'
+        yield f'"{step.id}": rows of {input_} with null in {listed(names)} match no row and are dropped, like rows without a match{kept}'
 
 
 def _nullable(resolved: Resolved, reference: str, key: tuple[str, ...]) -> list[str]:
-    """The columns of a key that may be null, as far as is known."""
+    """The columns of a key that may be null, as far as known."""
     columns = resolved.of(reference) or ()
     return [name for name in key if (column := find(columns, name)) is None or column.nullable]

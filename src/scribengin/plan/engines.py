@@ -1,7 +1,7 @@
-"""Which native steps the tail's own vector engine runs instead of Spark, and why the others stay there.
+"""Decides which native steps run in the vector engine of the task pipeline ("tail") instead of in Spark, and why the others do not.
 
-A run of `filter` and `select` steps between sources and sinks may join the tail where each of its expressions is portable
-(`vector.portable`) and nothing on its way has met Spark before. Its rows then never leave the tail's process.
+A run of `filter` and `select` steps between sources and sinks may join the tail if each of its expressions is portable
+(`vector.portable`) and nothing before it runs in Spark. Its rows then never leave the process of the tail.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def in_the_tail(
     graph: Graph, resolved: Resolved, forms: Mapping[str, Form], nodes: tuple[PlannedNode, ...]
 ) -> tuple[tuple[PlannedNode, ...], dict[str, str]]:
-    """(the nodes as they are placed with the vector engine, empty where it runs none of them; native step → why Spark runs it)."""
+    """Return (the nodes as placed with the vector engine, empty if it runs none; native step → why Spark runs it)."""
     native = [node.id for node in nodes if node.stage == "native"]
     by_units = _commits_units([graph.flow.sinks[node.id] for node in nodes if node.id in graph.flow.sinks])
     reasons = {id_: reason for id_ in native if (reason := _reason(graph, resolved, forms, id_, by_units=by_units))}
@@ -39,7 +39,7 @@ def in_the_tail(
     placed = {node.id: node for node in nodes}
     entries = [base(ref) for node in nodes if node.stage in ("tail", "sink") for ref in node.inputs if placed[base(ref)].stage != "tail"]
     if len(set(entries)) != 1:
-        return (), reasons | {id_: "the tail takes rows by several ways" for id_ in native if id_ not in reasons}
+        return (), reasons | {id_: "the Python worker gets rows from several inputs" for id_ in native if id_ not in reasons}
     readers: dict[str, list[str]] = {}
     for node in nodes:
         for reference in node.inputs:
@@ -54,7 +54,7 @@ def in_the_tail(
         outside = next((reader for reader in behind if stages[reader] not in ("tail", "sink", "vector")), None)
         if id_ in native and id_ not in reasons:
             if outside is not None:
-                reasons[id_] = f"before {outside}, which runs outside the tail"
+                reasons[id_] = f"before {outside}, which runs outside the Python worker"
             elif len(behind) > 1 and any(stages[reader] == "vector" for reader in behind):
                 reasons[id_] = f"several steps read it: {', '.join(behind)}"
             else:
@@ -65,10 +65,10 @@ def in_the_tail(
             stages[id_] = "tail"
     if "vector" not in stages.values():
         return (), reasons
-    # a way that could not join as a whole stays with Spark as a whole
+    # if a run of steps cannot join completely, all of it stays in Spark
     split = {id_ for id_, stage in stages.items() if stage == "vector" and not _joined(id_, placed, stages)}
     if split:
-        return (), reasons | dict.fromkeys((id_ for id_ in native if id_ not in reasons), "what feeds it is read outside the tail")
+        return (), reasons | dict.fromkeys((id_ for id_ in native if id_ not in reasons), "its input is read outside the Python worker")
     return tuple(replace(node, stage=stages[node.id]) for node in nodes), reasons
 
 
@@ -78,18 +78,18 @@ def portable(sql: str, schema: Schema, *, test: bool) -> Expression:
 
     tree = parse_expression(sql).tree
     if tree is None:
-        raise NotPortableError("a text that cannot be read")
+        raise NotPortableError("an expression that cannot be parsed")
     return (predicate if test else translate)(tree, sql, schema)
 
 
 def _commits_units(sinks: Sequence[Sink]) -> bool:
-    """Do the units of a Batch commit one by one, so that a Batch may not change hands once one has?"""
+    """Whether the task outputs of a Batch commit separately, so that the engine must not change after the first commit."""
     types = catalog.sink_types(internal=True)
     return len(sinks) == 1 and sinks[0].type in types and "units" in types[sinks[0].type].able(sinks[0].options)
 
 
 def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: str, *, by_units: bool) -> str:
-    """Why Spark must run the step, whatever stands around it; empty where it need not."""
+    """Why Spark must run the step, regardless of its neighbours; empty if it need not."""
     from scribengin.vector.early import asks_early
     from scribengin.vector.portable import NotPortableError
 
@@ -97,12 +97,12 @@ def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: st
     if not isinstance(step, Step):
         return "`parse: spark`"
     if not isinstance(step.action, Filter | Select):
-        return f"{type(step.action).__name__.lower()} steps are Spark's"
+        return f"{type(step.action).__name__.lower()} steps always run in Spark"
     given, made = resolved.schema(step.inputs[0]), resolved.schema(id_)
     if given is None or (step.require and made is None and isinstance(step.action, Select)):
-        return "not all column types are known before Spark says them"
+        return "only Spark knows all of its column types"
     if step.require and not _knows_its_record(graph, forms, step.inputs[0]):
-        return "`require` of rows that are no longer one record each"
+        return "`require` on rows that are no longer single records"
     try:
         match step.action:
             case Filter(predicate):
@@ -114,9 +114,9 @@ def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: st
             assert made is not None
             asked.append(portable(predicate, made, test=True))
         if by_units and any(each.fallible for each in asked):
-            return "what may raise, before a sink that commits unit by unit"
+            return "an expression that can fail, before a sink that commits each task output"
         if isinstance(step.action, Filter) and asks_early(_conditions(graph, resolved, id_)[0]):
-            return "what may raise beside an equality: Spark may ask it of more rows"
+            return "an expression that can fail beside an equality: Spark may evaluate it on more rows"
     except NotPortableError as reason:
         return str(reason)
     return ""
@@ -144,7 +144,7 @@ def _conditions(graph: Graph, resolved: Resolved, id_: str) -> tuple[list[Expres
 
 
 def _met(above: set[str], stages: Mapping[str, Stage], reasons: Mapping[str, str], graph: Graph) -> str:
-    """The node above a step whose rows come out of Spark."""
+    """The node above a step whose rows come from Spark."""
     for id_ in sorted(above):
         node = graph.nodes[id_]
         if id_ in reasons or (isinstance(node, Step) and stages[id_] == "python" and node.require):
@@ -159,7 +159,7 @@ def _joined(id_: str, placed: Mapping[str, PlannedNode], stages: Mapping[str, St
 
 
 def _knows_its_record(graph: Graph, forms: Mapping[str, Form], id_: str) -> bool:
-    """False where a row is no longer one record of a source: behind a `@batch` function."""
+    """False if a row is no longer one record of a source: after a `@batch` function."""
     node = graph.nodes[base(id_)]
     if not isinstance(node, Step):
         return True

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow, Node
 
 WIDTH = 100
-"""columns where stdout is no terminal"""
+"""columns if stdout is not a terminal"""
 _LEAST = 30
-"""columns of text behind a line's beginning, however narrow the terminal is"""
+"""minimum columns of text after the beginning of a line, however narrow the terminal is"""
 _HEADINGS = {
     "decode": "decoded in an Arrow stage",
     "native": "Spark",
-    "vector": "tail: SQL by its vector engine",
+    "vector": "Python worker: vectorised SQL",
     "python": "Python stage",
-    "tail": "tail: one pass in Python, the sinks' writes with it",
+    "tail": "Python worker: Python steps and the writes of the sinks, in one pass",
 }
-_BY_SPARK = "tail: one pass in Python makes the messages, Spark's own sink writes them"
+_BY_SPARK = "Python worker: makes the messages in one pass; Spark's own sink writes them"
 
 
 def explain(plan: Plan, changes: PlanChanges | None = None, advice: Sequence[str] = ()) -> str:
@@ -51,13 +51,13 @@ def _lines(plan: Plan, changes: PlanChanges | None, advice: Sequence[str]) -> It
 
 
 def about_lines(flow: Flow) -> Iterator[str]:
-    """What the flow says of itself."""
+    """The flow's `about` text."""
     if flow.about:
         yield from textwrap.wrap(" ".join(flow.about.split()), _width(), initial_indent="  ", subsequent_indent="  ")
 
 
 def tier_lines(plan: Plan, words: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Each Query of a tier behind an empty line. `words`: node → what is said of it instead of its options."""
+    """Each Query of a tier, after an empty line. `words`: node → text to print instead of its options."""
     text = _Text(plan, words or {})
     for query in plan.queries:
         yield ""
@@ -65,7 +65,7 @@ def tier_lines(plan: Plan, words: Mapping[str, str] | None = None) -> Iterator[s
 
 
 def hint_lines(hints: Iterable[str]) -> Iterator[str]:
-    """Behind an empty line, where there are any."""
+    """The hints after an empty line; nothing if there are no hints."""
     for index, hint in enumerate(hints):
         if index == 0:
             yield ""
@@ -74,11 +74,11 @@ def hint_lines(hints: Iterable[str]) -> Iterator[str]:
 
 
 def change_lines(changes: PlanChanges | None) -> Iterator[str]:
-    """What would change, Query by Query, then channel by channel."""
+    """The changes, Query by Query, then channel by channel."""
     if changes is None:
         return
     yield ""
-    yield "against the state that is there"
+    yield "changes since the stored state"
     told: list[QueryChange | ChannelChange] = [*changes.queries, *changes.channels]
     width = max((len(change.label) for change in told), default=0)
     for change in told:
@@ -100,7 +100,7 @@ class _Text:
 
     def query(self, query: QueryPlan) -> Iterator[str]:
         """Its stages in order, unit and guarantees."""
-        often = f"a Batch every {span(query.trigger_s)}" if query.trigger_s else "a Batch as soon as the last is done"
+        often = f"a Batch every {span(query.trigger_s)}" if query.trigger_s else "a Batch as soon as the previous one is done"
         yield f"query {query.name}: {often}, {'keeps state' if query.stateful else 'no state'}"
         names = max(len(node.id) for node in query.nodes)
         feeds = max(len(_feeds(node)) for node in query.nodes)
@@ -126,7 +126,7 @@ class _Text:
             rules = f"the slowest of {', '.join(marks)}" if len(marks) > 1 else "".join(marks)
             text += f" [state; watermark {rules}]" if rules else " [state]"
         if node.stage == "vector":
-            text += " [tail (vector)]"
+            text += " [vectorised SQL]"
         elif node.stage == "native" and node.id in query.by_spark:
             text += f" [Spark: {query.by_spark[node.id]}]"
         if isinstance(declared, Source | Sink) and node.schema is not None:
@@ -157,7 +157,7 @@ def engine_of(query: QueryPlan, node: PlannedNode) -> str | None:
 
 
 def _in_stages(query: QueryPlan) -> list[PlannedNode]:
-    """Topological order with all that runs in the tail at the end."""
+    """Topological order, with everything that runs in the Python worker at the end."""
     return sorted(query.placed, key=lambda node: _group(node) == "tail")
 
 
@@ -170,7 +170,7 @@ def _feeds(node: PlannedNode) -> str:
 
 
 def wrapped(start: str, text: str) -> list[str]:
-    """Lines as wide as the terminal, those behind the first as far in as its text."""
+    """Wrap text to the width of the terminal; further lines are indented like the text of the first."""
     width = max(_width(), len(start) + _LEAST)
     return textwrap.wrap(
         text, width, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False
@@ -214,7 +214,7 @@ def query_json(plan: Plan, query: QueryPlan) -> dict[str, Any]:
 
 
 def _utilities(node: Node) -> dict[str, Any]:
-    """Of a step of utilities its order and each of them."""
+    """The order and the functions of a step of utilities."""
     if not (isinstance(node, Step) and isinstance(node.action, Utilities)):
         return {}
     named = zip(node.action.names, node.action.references, strict=True)
@@ -227,7 +227,7 @@ def _kind(plan: Plan, id_: str) -> str:
 
 
 def mermaid_lines(plan: Plan, *, tier: str = "", indent: str = "  ", beside: Collection[str] = ()) -> Iterator[str]:
-    """A box for each Query, in it one for each stage, and all arrows. `tier` begins the names of a tier's boxes, which else are its
+    """A box for each Query, inside it one for each stage, and all arrows. `tier` is a prefix for names of boxes, which otherwise are its
     Queries'; nodes of `beside` are left out, with their arrows."""
     for query in plan.queries:
         nodes = [node for node in _in_stages(query) if node.id not in beside]
@@ -246,7 +246,7 @@ def mermaid_lines(plan: Plan, *, tier: str = "", indent: str = "  ", beside: Col
 
 
 def mermaid_id(tier: str, name: str) -> str:
-    """What a Query is called in the picture."""
+    """The name of a Query in the picture."""
     return f"{tier}__{name}" if tier else name
 
 

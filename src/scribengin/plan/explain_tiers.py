@@ -54,10 +54,10 @@ def _lines(plan: FlowPlan, changes: PlanChanges | None, advice: Sequence[str]) -
 
 
 def _where(tier: Tier) -> str:
-    """What the flow file says of a tier beside its steps."""
+    """The settings of a tier in the flow file, without its steps."""
     resources, said = tier.resources, []
     if tier.workers == "each":
-        said.append(f"one worker on each host{'' if tier.group is None else f' of group {tier.group}'} (they share each Batch)")
+        said.append(f"one worker on each host{'' if tier.group is None else f' of group {tier.group}'} (the workers share each Batch)")
     elif tier.group is not None:
         said.append(f"on group {tier.group}")
     if tier.workers != "each" and tier.workers > 1:
@@ -74,14 +74,14 @@ def _where(tier: Tier) -> str:
     if tier.trigger_s is not None:
         said.append(f"a Batch every {span(tier.trigger_s)}")
     if tier.acknowledge != "checkpoint":
-        said.append("acknowledges what has left its state")
+        said.append("acknowledges rows when they have left its state")
     return f": {', '.join(said)}" if said else ":"
 
 
 def _words(plan: FlowPlan, tier: Plan) -> dict[str, str]:
-    """The ends of channels that lie in the tier, in words."""
-    sinks = {each.id: f"hands over to {each.reading}" for each in plan.channels if each.feeding == tier.tier}
-    return sinks | {source_id(each): f"takes over from {each.feeding}" for each in plan.channels if each.reading == tier.tier}
+    """The ends of channels in the tier, as text."""
+    sinks = {each.id: f"writes to {each.reading}" for each in plan.channels if each.feeding == tier.tier}
+    return sinks | {source_id(each): f"reads from {each.feeding}" for each in plan.channels if each.reading == tier.tier}
 
 
 def _channel_lines(plan: FlowPlan) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _channel_lines(plan: FlowPlan) -> Iterator[str]:
 
 
 def hints(plan: FlowPlan) -> list[str]:
-    """What is worth knowing of the tiers' Queries, and of steps that see their rows otherwise when the flow is cut."""
+    """Hints on the tiers' Queries, and on steps whose results may differ if the flow is split into tiers."""
     found: list[str] = []
     for tier in plan.tiers:
         found += tier.hints
@@ -147,7 +147,7 @@ def _channel_json(plan: FlowPlan, channel: PlannedChannel) -> dict[str, Any]:
 
 
 def as_mermaid(plan: FlowPlan) -> str:
-    """A flowchart: a box for each Query, in it one for each stage. Of a cut flow each tier is one around its own; channels cylinders."""
+    """A flowchart: a box for each Query, inside it one for each stage. Tiers are boxes around their Queries, channels are cylinders."""
     if not plan.flow.tiers:
         return "\n".join(["flowchart LR", *mermaid_lines(plan.tiers[0])]) + "\n"
     lines = ["flowchart LR"]

@@ -1,4 +1,4 @@
-"""Which of the ledger's nodes feed which: what one puts out must arrive at the next."""
+"""Connections between nodes of the ledger: the output of one node must equal the input of the next."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 _MOST = 1_000
-"""ways that are followed: a chain of unions doubles them at each"""
+"""the maximum number of paths that are followed; each union in a chain doubles it"""
 
 
 def feeders(ledger: Collection[str], query: QueryPlan, flow: Flow) -> dict[str, tuple[str, ...]]:
-    """Node of the ledger → the nodes of the ledger that it reads, for `balance`. One whose rows come in twice, such as those of a stream
-    that a union takes as it is and behind a dedupe, stands there twice.
+    """Node of the ledger → the nodes of the ledger that it reads, for `balance`. A node whose rows are read twice, such as a stream
+    that a union reads directly and after a dedupe, is listed twice.
 
     A run of native steps is one node there (`known+hot`): it reads what its steps read and it does not hold itself, and its rows are
     those of its last step. Before a step with state the inputs of a union are kept apart, each with the steps behind the union, and so is
@@ -74,7 +74,7 @@ class _Reading:
 
     @cached_property
     def _kinds(self) -> dict[str, frozenset[bool]]:
-        """Node → whether the ways of its streams have met state; both where only some have."""
+        """Node → whether the paths of its streams contain state; both values if only some do."""
         found: dict[str, frozenset[bool]] = {}
         for node in self.query.nodes:  # in topological order
             above = frozenset(kind for ref in node.inputs for kind in found[base(ref)])
@@ -86,7 +86,7 @@ class _Reading:
         return any(self.query.node(id_).stateful for id_ in members)
 
     def of_steps(self, members: list[str]) -> tuple[str, ...]:
-        """What feeds a run without state, or a node that is counted by itself; () where that is not known."""
+        """The inputs of a run without state, or of a node that is counted by itself; () if not known."""
         last = self._last(members)
         if len(self._runs[last]) > 1:
             return ()
@@ -99,7 +99,7 @@ class _Reading:
         return tuple(dict.fromkeys(other for others in ends for other in others))
 
     def of_state(self, name: str, members: list[str]) -> tuple[str, ...]:
-        """What feeds a run with state; () where that is not known."""
+        """The inputs of a run with state; () if not known."""
         found: dict[tuple[str | None, str], None] = {}
         for id_ in (id_ for id_ in members if self.query.node(id_).stateful):
             for ref in self.query.node(id_).inputs:
@@ -118,7 +118,7 @@ class _Reading:
         return () if any(feeder is None for feeder, _ in found) else tuple(feeder for feeder, _ in found if feeder)
 
     def _at_gate(self, name: str, members: list[str], way: _Way) -> str | None:
-        """The run whose rows enter a step with state by that way; "" where they have met state in this run, None where nobody knows."""
+        """The run whose rows enter a step with state on that path; "" if the path has state inside this run, None if not known."""
         if self.query.node(way.begin).stateful:
             return "" if way.begin in members else None
         if not way.steps:
@@ -136,14 +136,14 @@ class _Reading:
         return next((run for part in begun for run, steps in ending.items() if steps == part), None) or self._uncut(members, way)
 
     def _uncut(self, members: list[str], way: _Way) -> str | None:
-        """Where the way begins, if all its steps are in the run; as `_at_gate`."""
+        """The start of the path, if all its steps are in the run; values as in `_at_gate`."""
         if self.query.node(way.begin).stateful:
             return "" if way.begin in members else None
         known = set(way.steps) <= set(members) and way.begin in self.ledger and not way.part and len(self._kinds[way.begin]) < 2
         return way.begin if known else None
 
     def _ways(self, ref: str, behind: tuple[str, ...] = ()) -> Iterator[_Way]:
-        """All on which rows come to `ref`, from where they were counted by themselves or met state."""
+        """All paths by which rows reach `ref`, from the node where they were last counted by themselves or passed state."""
         id_ = base(ref)
         if not self._is_native(id_) or self.query.node(id_).stateful:
             yield _Way(id_, behind, self._is_part(id_))

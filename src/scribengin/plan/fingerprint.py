@@ -1,4 +1,4 @@
-"""Fingerprints: SHA-256 over canonical JSON of what a Batch's rows, or a state's meaning, depend on."""
+"""Fingerprints: SHA-256 over canonical JSON of everything that a Batch's rows, or the meaning of a state, depend on."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 _WATERS = ("high_water", "low_water", "capacity")
-"""of a source: they hold back others"""
+"""fields of a source that affect other sources (back-pressure)"""
 _LATER = ("origin", "to", "cells", "ahead_s", "idle_s", "late", *_WATERS)
-"""Fields that came after states were written: where they say nothing they are left out, so that nothing looks changed"""
+"""Fields added in later versions: they are left out if not set, so that older stored fingerprints stay equal"""
 
 
 def node_fingerprints(
@@ -33,8 +33,8 @@ def node_fingerprints(
 ) -> dict[str, str]:
     """Node → fingerprint of its definition, the text of the user's modules included.
 
-    How fast a source is read and how often are left out, for what a Batch takes is logged before it is read; and so is how fast a sink
-    writes.
+    Rates and intervals of sources are left out, because the input of a Batch is logged before it is read; so are write rates of
+    sinks.
     """
     parts: dict[str, Any] = {}
     for id_ in members:
@@ -52,7 +52,7 @@ def node_fingerprints(
 
 
 def renamed_source(flow: Flow, source: str, earlier: Mapping[str, str], source_types: Mapping[str, NodeType]) -> str:
-    """Which of earlier sources, by their fingerprints, is this one under another id; empty where none is."""
+    """Find the earlier source with the same fingerprint under another id; empty if there is none."""
     for id_, fingerprint in earlier.items():
         if _digest(_source_part(flow, replace(flow.sources[source], id=id_), source_types)) == fingerprint:
             return id_
@@ -65,7 +65,7 @@ def _source_part(flow: Flow, node: Source, types: Mapping[str, NodeType]) -> lis
 
 
 def _without_pace(node: Source | Sink, types: Mapping[str, NodeType]) -> dict[str, Any]:
-    """The options but those that say only how much at once or how fast."""
+    """The options without those for batch sizes and rates."""
     pace = {option.name for option in types[node.type].options if option.pace} if node.type in types else set()
     return {name: value for name, value in node.options.items() if name not in pace}
 
@@ -78,8 +78,8 @@ def query_fingerprint(parts: Mapping[str, str]) -> str:
 def state_fingerprint(graph: Graph, resolved: Resolved, members: tuple[str, ...], sinks: Iterable[str]) -> str:
     """Changes when a stateful step, or what gives its rows their meaning, changes; empty for a stateless Query.
 
-    Filters, routes and requirements on the way change which rows come, not what they mean: they are left out. Stateful steps
-    stand in the order in which Spark meets them going up from the sinks, because it numbers their states so.
+    Filters, routes and requirements change which rows arrive, not their meaning, so they are left out. Stateful steps
+    are in the order in which Spark visits them from the sinks upwards, because Spark numbers their states in that order.
     """
     stateful = [id_ for id_ in members if id_ in resolved.stateful]
     if not stateful:
@@ -99,7 +99,7 @@ def _postorder(graph: Graph, id_: str, seen: set[str]) -> Iterable[str]:
 
 
 class _Meaning:
-    """What the rows of a node mean, as JSON."""
+    """The meaning of a node's rows, as JSON."""
 
     def __init__(self, graph: Graph, resolved: Resolved) -> None:
         self._graph = graph
@@ -116,7 +116,7 @@ class _Meaning:
         node = self._graph.nodes[id_]
         inputs = [self.of(reference) for reference in inputs_of(node)]
         declared = getattr(node, "watermark", None)
-        # which rows come and how far others wait for them, not what they mean
+        # these change which rows arrive and how long others wait for them, not their meaning
         watermark = None if declared is None else _plain(replace(declared, ahead_s=None, idle_s=None))
         if isinstance(node, Source):
             return ["source", id_, node.type, self._columns_text(id_), watermark, node.static]
@@ -138,7 +138,7 @@ class _Meaning:
         return [*own, emit, watermark, inputs]
 
     def _columns_text(self, id_: str) -> str:
-        """Without what the data have added: no state ever holds it (`evolve-state`), so a start after it was learned is no change."""
+        """Without columns added from the data: state never contains them (`evolve-state`), so a newly added column is not a change."""
         columns = self._resolved.of(id_)
         if columns is None:
             return "?"
@@ -153,7 +153,7 @@ class _Meaning:
 
 
 def _python_texts(flow: Flow, step: Step) -> list[Any]:
-    """What the step's functions are made of: each module and those in the flow's folder that it imports, directly or not."""
+    """The code of the step's functions: each module and the modules in the flow's folder that it imports, directly or indirectly."""
     match step.action:
         case Python(reference, function=function):
             return _function_texts(flow, reference, function)
@@ -186,7 +186,7 @@ def _module_texts(module: str, file: Path | None, folder: Path) -> dict[str, str
 
 
 def _source_of(function: Any) -> tuple[str, Path | None]:
-    """The text and the file of a function that was handed over as an object; its code where there is no text (an interactive session)."""
+    """The text and the file of a function that was passed as an object; its bytecode if there is no text (an interactive session)."""
     target = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
     try:
         file = inspect.getsourcefile(target)

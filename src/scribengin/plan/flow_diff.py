@@ -1,4 +1,4 @@
-"""What running a plan would change, over all tiers and channels of its flow."""
+"""The changes that running a plan would make, over all tiers and channels of its flow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def flow_changes(
     *,
     drained: bool = False,
 ) -> tuple[PlanChanges, Moves]:
-    """Compare; see `plan_moves` for what is given. The moves are to be made only where nothing is refused."""
+    """Compare a plan with the stored state; see `plan_moves` for the arguments. Carry out the moves only if nothing is refused."""
     moves = plan_moves(plan, known, live, past, reached, drained=drained)
     queries = tuple(_queries(plan, live, moves))
     return PlanChanges(queries, tuple(_channels(plan, known, [*live, *past], live, drained=drained))), moves
@@ -54,7 +54,7 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
             elif change.fate == "gone":
                 gone.append(_left(change, key, moves))
             elif change.fate == "new" and (late := _late(plan, key, arrivals)):
-                yield replace(change, says=f"{change.says}; {listed(late)} has nothing of what its feeder had read before")
+                yield replace(change, says=f"{change.says}; {listed(late)} does not contain the rows that its writer read before")
             else:
                 yield change
     planned = {tier.tier for tier in plan.tiers}
@@ -63,7 +63,7 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
 
 
 def _late(plan: FlowPlan, key: Key, arrivals: Mapping[Key, MovedQuery]) -> list[str]:
-    """Channels that a new Query reads whose feeder goes on in the middle of its sources."""
+    """Channels that a new Query reads and whose writer continues in the middle of its sources."""
     query = next(query for query in plan.tier(key[0]).queries if query.name == key[1])
     feeders = {sink: arrival for arrival in arrivals.values() if arrival.after for sink in arrival.query.sinks}
     return [each.id for each in plan.channels if each.reading == key[0] and source_id(each) in query.sources and each.id in feeders]
@@ -74,7 +74,7 @@ def _left(change: QueryChange, key: Key, moves: Moves) -> QueryChange:
     if not to or moves.refusals:
         return change
     names = listed([label_of(*each) for each in to])
-    return replace(change, says=f"{names} {'goes' if len(to) == 1 else 'go'} on in its place; its state stays for `audit`")
+    return replace(change, says=f"{names} {'replaces' if len(to) == 1 else 'replace'} it; its state is kept for `audit`")
 
 
 def _moved(arrival: MovedQuery) -> str:
@@ -84,7 +84,7 @@ def _moved(arrival: MovedQuery) -> str:
     where = [f"{source} from position {donor.position}" for source, donor in arrival.donors.items()]
     fresh = [f"{source} from its start" for source in arrival.query.sources if source not in arrival.donors]
     how = "with the state of" if state is not None else "in place of"
-    return f"goes on {how} {who}, in a new lineage: reads {listed([*where, *fresh])}; what was written stays"
+    return f"continues {how} {who}, in a new lineage: reads {listed([*where, *fresh])}; rows already written stay"
 
 
 def _anew(arrival: MovedQuery) -> str:
@@ -103,15 +103,15 @@ def _channels(
     for channel in now.values():
         old = before.get(channel.id)
         if old is None:
-            yield ChannelChange(channel.id, "new", f"hands over from {channel.feeding} to {channel.reading}")
+            yield ChannelChange(channel.id, "new", f"carries rows from {channel.feeding} to {channel.reading}")
         elif old.place != channel.place:
-            says = f"lies in another place; the old one stays there, with {_waiting(old, known, stored, live)}"
+            says = f"has a new location; the old one is kept, with {_waiting(old, known, stored, live)}"
             yield ChannelChange(channel.id, "kept", says, changed=("channel",), drains=True)
         elif old.properties and old.properties != channel.properties:
             yield _edited(channel, old, known, stored, live, drained=drained)
     for old in before.values():
         if old.id not in now:
-            says = f"hands nothing over any more; what it held stays there, with {_waiting(old, known, stored, live)}"
+            says = f"is no longer used; its content is kept, with {_waiting(old, known, stored, live)}"
             yield ChannelChange(old.id, "gone", says, drains=True)
 
 
@@ -129,16 +129,16 @@ def _edited(
     needs = [name for name in changed if _needs_drained(name, old, channel)]
     waiting = _rows_waiting(old, known, stored, live)
     if needs and waiting != 0 and not drained:
-        says = f"{listed(needs)} can change only when all that it holds is read: {_waiting(old, known, stored, live)}"
+        says = f"{listed(needs)} can change only when the channel has no unread rows; it has {_waiting(old, known, stored, live)}"
         return ChannelChange(channel.id, "refused", says, DRAIN, changed, drains=True)
-    says = f"{listed(changed)} {'holds' if len(changed) == 1 else 'hold'} from the next Batch"
+    says = f"{listed(changed)} {'applies' if len(changed) == 1 else 'apply'} from the next Batch"
     if "channel" in changed and channel.place.startswith("kafka"):
-        says += "; a topic that is there keeps its partitions and copies"
+        says += "; an existing topic keeps its partitions and replication"
     return ChannelChange(channel.id, "kept", says, changed=changed, drains=bool(needs))
 
 
 def _needs_drained(name: str, old: KnownChannel, new: KnownChannel) -> bool:
-    """Order by key would be broken by what is under way, and packs in plain are refused where they should be encrypted."""
+    """Whether a change needs an empty channel: unread rows would break the order by key, and unencrypted packs would be rejected."""
     if name == "encryption":
         return "none" in (old.properties.get(name), new.properties.get(name))
     return name == "ordering"
@@ -147,7 +147,7 @@ def _needs_drained(name: str, old: KnownChannel, new: KnownChannel) -> bool:
 def _rows_waiting(
     channel: KnownChannel, known: StoredTopology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]
 ) -> int | None:
-    """Rows that the slowest reader has not taken; None where their counts do not tell."""
+    """The unread rows of the slowest reader; None if the counts do not determine it."""
     readers = [query for query in live if channel.source in lies_in(query, known) and query.tier == channel.reading]
     rows = [undelivered(channel, reader, stored) for reader in readers]
     if not rows:
@@ -158,5 +158,5 @@ def _rows_waiting(
 def _waiting(channel: KnownChannel, known: StoredTopology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]) -> str:
     rows = _rows_waiting(channel, known, stored, live)
     if rows is None:
-        return "an unknown number of rows that were not read"
-    return f"{rows:,} row{'s' * (rows != 1)} that {'were' if rows != 1 else 'was'} not read" if rows else "nothing that was not read"
+        return "an unknown number of unread rows"
+    return f"{rows:,} unread row{'s' * (rows != 1)}" if rows else "no unread rows"

@@ -1,4 +1,4 @@
-"""The arrows of a Flow: who reads whom, in which order, and what lies up and down the stream. Works on broken flows too."""
+"""The graph of a Flow: readers and inputs, their order, upstream and downstream nodes. Also works on flows with errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def base(reference: str) -> str:
 
 
 def flat_name(reference: str) -> str:
-    """A reference as one word: what SQL calls a branch, and what a tier behind a channel calls it; the same in a flow that is not cut.
+    """A reference as one word: the name of a branch in SQL, and in a tier that reads it from a channel; the same in a flow without tiers.
 
     >>> flat_name("r.big")
     'r_big'
@@ -60,7 +60,7 @@ def query_sinks(flow: Flow) -> dict[str, list[Sink]]:
 
 @dataclass(frozen=True)
 class Graph:
-    """The graph of one Flow. Unknown inputs are left out of it; `cycles` tells the arrows that lead back."""
+    """The graph of one Flow. Unknown inputs are left out; `cycles` has the arrows that lead back."""
 
     flow: Flow
 

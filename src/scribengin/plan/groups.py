@@ -1,4 +1,4 @@
-"""Sinks and edges that go to a group: where each member lies, and what a plan says of it."""
+"""Sinks and edges that go to a group: the location of each member, and the hints of a plan on it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _value(member: Member, option: Option, options: Mapping[str, Any]) -> Any:
 
 
 def group_notes(flow: Flow) -> Iterator[str]:
-    """What a plan says of each sink, channels' too, that goes to a group."""
+    """The hints of a plan on each sink, and each channel, that goes to a group."""
     for node in flow.sinks.values():
         to = target(node)
         if to is None:
@@ -99,13 +99,16 @@ def group_notes(flow: Flow) -> Iterator[str]:
         places = member_places(flow, node)
         name = to.partition(".")[0]
         if len(members) == 1:
-            yield f"{node.id} goes to member {members[0].name} of group {name} ({places[members[0].name]}); its Batches wait for it"
+            yield (
+                f"{node.id} goes to member {members[0].name} of group {name} ({places[members[0].name]}); its Batches wait until "
+                "it is available"
+            )
             continue
         lowest = [f"{each.name} ({places[each.name]}, cost {each.cost:g})" for each in members if each.cost == members[0].cost]
         others = [f"{each.name} ({places[each.name]}, cost {each.cost:g})" for each in members if each.cost != members[0].cost]
         first = f"{listed(lowest)}" + (" in turn" if len(lowest) > 1 else "")
         then = f", then {', '.join(others)}" if others else ""
         yield (
-            f"{node.id} goes to group {name}: first to {first}{then}, the lowest cost that answers; a Batch that is decided for a member "
-            f"waits for it, later ones go elsewhere; order across members is not kept"
+            f"{node.id} goes to group {name}: first to {first}{then}; the available member with the lowest cost is used; "
+            "a Batch that is decided for a member waits for it, later Batches go to other members; order across members is not kept"
         )

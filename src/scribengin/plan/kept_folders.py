@@ -1,4 +1,4 @@
-"""What a tier's sinks write to that wants upkeep: folders, places in stores, tables."""
+"""The outputs of a tier's sinks that need maintenance: folders, locations in stores, tables."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class KeptTable:
     options: Mapping[str, Any]
     """with the defaults"""
     folder: Path
-    """where its paths start"""
+    """the folder that its paths are relative to"""
 
     def place(self) -> TablePlace:
-        """Where it lies. Raises SinkError for an address that is none."""
+        """Its location. Raises SinkError for an invalid address."""
         return table_place(self.node, self.options, self.folder)
 
 

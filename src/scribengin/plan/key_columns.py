@@ -1,4 +1,4 @@
-"""Which columns of sources a flow reads as keys: where one is null in every record, all rows are late, apart, or find nothing."""
+"""The columns of sources that a flow uses as keys: if one is null in every record, all rows are late, separate, or without a match."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow, Node
 
 _Uses = dict[str, str]
-"""column → what reads it as a key, for people: `the join key of step "placed"`"""
+"""column → its use as a key, for messages: `the join key of step "placed"`"""
 
 
 def key_columns(flow: Flow) -> dict[str, Mapping[str, str]]:
@@ -53,7 +53,7 @@ def _of_source(source: Source, uses: _Uses, resolved: Resolved) -> _Uses:
 
 
 def _own(node: Node, reference: str) -> _Uses:
-    """What the node itself reads of an input as a key."""
+    """The key columns that the node itself uses of an input."""
     if isinstance(node, Sink):
         by = node.options.get("partition_by") or ()
         folders = [part if isinstance(part, str) else part.get("time") for part in by]
@@ -81,7 +81,7 @@ def _named(columns: Iterable[str | None], use: str, node: Node) -> _Uses:
 
 
 def _passed(node: Node, uses: _Uses) -> _Uses:
-    """What readers of the node ask, by the names that its inputs have."""
+    """The key columns that readers of the node use, by their names in its inputs."""
     match node.action if isinstance(node, Step) else None:
         case Filter() | Route() | Dedupe() | Merge() | Join():
             return uses

@@ -1,4 +1,4 @@
-"""Rows that a step made of several: what tells them apart, and which columns hold it. Of anything that is not certain nothing is said."""
+"""Rows that a step made from several rows: what identifies them, and in which columns. Only certain facts are recorded."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Emit
 
 WINDOW = "window"
-"""how the part is called that is a window of time"""
+"""the name of the part that is a time window"""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """What is known of one column of such rows."""
+    """The known facts about one column of such rows."""
 
     parts: frozenset[str] = frozenset()
     """those of `DerivedRows.parts` that its value may tell: surely where it is a copy, perhaps where it is computed from them"""
     copy_of: str = ""
-    """the one of them that it is; of a window its start, its end or both"""
+    """the part it is a copy of; for a window its start, its end or both"""
     computed: str = ""
     """an aggregate that it is computed from, as SQL"""
 
@@ -46,7 +46,7 @@ class DerivedRows:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRows:
-    """What is known of the rows that come along one arrow."""
+    """The known facts about the rows of one reference."""
 
     made: tuple[DerivedRows, ...] = ()
     """one for each step that made some of them; nothing is known of the others"""

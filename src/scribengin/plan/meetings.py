@@ -1,4 +1,4 @@
-"""Where flows meet: one writes what another reads. They need not know of each other; together they are one workflow."""
+"""Connections between flows: one writes data that another reads. They need not refer to each other; together they are one workflow."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow, Sink, Source
 
 _WILD = re.compile(r"[^A-Za-z0-9._-]")
-"""what no topic's name has"""
+"""characters that no topic name has"""
 _REPEATED = re.compile(r"\)[*+{]")
 _NESTED = ("folder", "objects")
-"""kinds of places that lie in each other"""
+"""kinds of locations that can be inside each other"""
 _MOST_REPEATS = 3
-"""in a pattern that is tried on names: masters do it, and some patterns take for ever"""
+"""limit for a pattern that is matched against names: masters do the matching, and some patterns take very long"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Meeting:
 
 
 def meetings(flows: Sequence[Flow]) -> tuple[Meeting, ...]:
-    """Every one between two of the flows, in their order: a topic of one cluster, a folder, objects, a table."""
+    """Every connection between two of the flows, in their order: a topic of one cluster, a folder, objects, a table."""
     index = MeetingIndex()
     for flow in flows:
         index.put(flow.name, outside_of(flow))
@@ -51,7 +51,7 @@ def meetings(flows: Sequence[Flow]) -> tuple[Meeting, ...]:
 
 
 def circle(flows: Iterable[str], found: Sequence[Meeting]) -> tuple[Meeting, ...]:
-    """The shortest way of meetings, along the stream, by which one of these flows feeds itself; empty where there is none."""
+    """The shortest cycle of connections by which one of these flows reads its own output; empty if there is none."""
     behind: dict[str, list[Meeting]] = defaultdict(list)
     for each in found:
         behind[each.feeding].append(each)
@@ -74,7 +74,7 @@ def way_text(way: Sequence[Meeting]) -> str:
 
 
 def outside_of(flow: Flow) -> Outside:
-    """Where it reads and writes."""
+    """The locations it reads and writes."""
     reads = {id_: tuple(_read(flow, source)) for id_, source in flow.sources.items()}
     writes = {id_: tuple(_written(flow, sink)) for id_, sink in flow.sinks.items()}
     return Outside(
@@ -85,7 +85,7 @@ def outside_of(flow: Flow) -> Outside:
 
 
 class MeetingIndex:
-    """Finds where flows meet, by their places: what a flow costs does not depend on how many others there are that it does not meet."""
+    """Finds connections of flows by their locations; the cost for a flow does not depend on the number of unconnected flows."""
 
     def __init__(self) -> None:
         self._outside: dict[str, Outside] = {}
@@ -95,7 +95,7 @@ class MeetingIndex:
         self._readers: dict[_Key, set[_End]] = defaultdict(set)
 
     def put(self, flow: str, outside: Outside) -> bool:
-        """This is what the flow reads and writes now; whether that is news."""
+        """Set the locations that the flow reads and writes now. Return whether they changed."""
         if self._outside.get(flow) == outside:
             return False
         self.drop(flow)
@@ -120,7 +120,7 @@ class MeetingIndex:
         return True
 
     def drop(self, flow: str) -> None:
-        """It is gone."""
+        """Remove a flow."""
         outside = self._outside.pop(flow, None)
         if outside is None:
             return
@@ -154,7 +154,7 @@ class MeetingIndex:
     def _join(self, writer: _End, reader: _End) -> None:
         if writer.flow == reader.flow or not _meet(writer.place, reader.place):
             return
-        # a template or a pattern says less of where that is than the name on the other side
+        # the name on the other side is more precise than a template or a pattern
         place = writer.place if reader.place.many and reader.place.kind == "topic" else reader.place
         if place.kind in _NESTED:
             place = max((writer.place, reader.place), key=lambda each: len(each.at))
@@ -237,13 +237,13 @@ def _meet(written: ExternalPlace, read: ExternalPlace) -> bool:
         return (written.at, written.topic) == (read.at, read.topic)
     if written.kind in _NESTED:
         return _covers(Path(read.at), Path(written.at), deep=read.many)
-    if read.many:  # of two patterns nobody can say it for all names: it is said of one
+    if read.many:  # two patterns cannot be compared for all names: one name is tried
         return _fits(_sample(written.topic) if written.many else written.topic, read.topic)
     return _fits(read.topic, written.topic) if written.many else written.topic == read.topic
 
 
 def _fits(name: str, pattern: str) -> bool:
-    """Whether a topic's name fits a pattern; where trying could take for ever, or it is none of Python's, whether it begins like it."""
+    """Whether a topic's name matches a pattern; if matching could take very long, or Python cannot parse it, whether its start does."""
     if not _REPEATED.search(pattern) and sum(map(pattern.count, "*+{")) <= _MOST_REPEATS:
         try:
             return bool(re.fullmatch(pattern, name))
@@ -254,7 +254,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _sample(pattern: str) -> str:
-    """One of the names that the pattern of a template fits."""
+    """An example of a name that the pattern of a template matches."""
     return _WILD.sub("", pattern.replace(".*", "x").replace("\\", ""))
 
 
@@ -294,7 +294,7 @@ def _read(flow: Flow, source: Source) -> Iterator[ExternalPlace]:
 
 
 def _waters(source: Source) -> Waters | None:
-    """With the levels that are not said: low is half of high, capacity twice."""
+    """Fill in thresholds that are not set: low is half of high, capacity twice."""
     if source.high_water is None and source.capacity is None:
         return None
     high, low, full = (level or Depth() for level in (source.high_water, source.low_water, source.capacity))
@@ -339,5 +339,5 @@ def _served(type_: str, options: Mapping[str, Any]) -> Iterator[ExternalPlace]:
 
 
 def _servers(options: Mapping[str, Any]) -> str:
-    """Of the cluster: two that name one server in common mean the same one."""
+    """The key of a cluster: two lists with one server in common mean the same cluster."""
     return ",".join(sorted(each.strip() for each in str(options.get("bootstrap", "")).split(",")))

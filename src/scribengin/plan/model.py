@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 Stage = Literal["read", "decode", "native", "vector", "python", "tail", "sink"]
-"""Where a node runs. `read`: its blocks are read and decoded inside the tail. `decode`: read and decoded by a stage before
-native steps. `native`: Spark SQL. `python`: Python steps that are followed by native ones. `tail`: Python steps in one pass
-with the sink's writes. `vector`: SQL in that pass, by Arrow's kernels. `sink`: always part of the tail."""
+"""Where a node runs; the "tail" is the pass in the Python worker. `read`: its blocks are read and decoded inside the tail. `decode`: read
+and decoded by a stage before native steps. `native`: Spark SQL. `python`: Python steps that are followed by native ones. `tail`: Python
+steps in one pass with the sink's writes. `vector`: SQL in that pass, by Arrow's kernels. `sink`: always part of the tail."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node of one Query. `inputs` may be `step.branch`; `schema` is what it gives, where that is known without Spark."""
+    """A node of one Query. `inputs` may be `step.branch`; `schema` has its output columns, if known without Spark."""
 
     id: str
     stage: Stage
@@ -30,7 +30,7 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True)
 class PathGuarantee:
-    """What holds from one source to one sink, and why."""
+    """The guarantee from one source to one sink, with its reason."""
 
     source: str
     sink: str
@@ -40,7 +40,7 @@ class PathGuarantee:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """One sink, or several that commit together, and all that feeds it. `nodes` stand in topological order."""
+    """One sink, or several that commit together, and everything upstream. `nodes` are in topological order."""
 
     name: str
     nodes: tuple[PlannedNode, ...]
@@ -52,9 +52,9 @@ class QueryPlan:
     unit: Literal["whole batch"]
     unit_reason: str
     fingerprint: str
-    """changes when anything that a Batch's rows depend on changes"""
+    """changes if anything changes that a Batch's rows depend on"""
     state_fingerprint: str
-    """changes when a stateful step, or what feeds it, changes; empty for a stateless Query"""
+    """changes if a stateful step, or its upstream, changes; empty for a stateless Query"""
     guarantees: tuple[PathGuarantee, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     """node → fingerprint of its own definition: `diff` names by it what changed"""
@@ -66,21 +66,21 @@ class QueryPlan:
 
     @property
     def placed(self) -> tuple[PlannedNode, ...]:
-        """The nodes where they run when nothing is out of the ordinary."""
+        """The nodes as placed in the normal case."""
         return self.in_tail or self.nodes
 
     @property
     def stateful(self) -> bool:
-        """True where Spark keeps state between Batches."""
+        """True if Spark keeps state between Batches."""
         return bool(self.state_fingerprint)
 
     def guarantee_of(self, sink: str) -> str:
-        """The weakest guarantee of the sink's paths; empty where no stream feeds it."""
+        """The weakest guarantee of the sink's paths; empty if no stream feeds it."""
         found = {path.guarantee for path in self.guarantees if path.sink == sink}
         return next((each for each in ("view", "at least once", "exactly once") if each in found), "")
 
     def node(self, id_: str) -> PlannedNode:
-        """The node of that id (or of the id before the dot). KeyError where the Query has none."""
+        """The node of that id (or of the id before the dot). Raises KeyError if the Query has none."""
         name = id_.partition(".")[0]
         for node in self.nodes:
             if node.id == name:
@@ -90,7 +90,7 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A Flow and its Queries; until a flow is cut there is one tier, `main`."""
+    """A Flow and its Queries; a flow without tiers has one tier, `main`."""
 
     flow: Flow
     queries: tuple[QueryPlan, ...]
@@ -98,4 +98,4 @@ class Plan:
     hints: tuple[str, ...] = ()
     """sentences such as: queries kept and counts read tweets twice; `together:` would read it once"""
     schemas: Mapping[str, Schema] = field(default_factory=dict)
-    """node → columns, where they are known without Spark"""
+    """node → columns, if known without Spark"""

@@ -1,7 +1,7 @@
-"""From one tier to several, back, and a step to another tier: which Queries go on in place of which, from where, and where they cannot.
+"""Plans moves when the tiers of a flow change: which Queries replace which, from which positions, and which cannot.
 
-A Query that begins in place of others may do so only where nothing is lost or doubled: none of them keeps state, all have read the same
-of each source, and every channel that lay between is empty. It then begins where they ended, and takes over what they wrote.
+A Query may replace others only if nothing is lost or duplicated: none of them keeps state, all have read to the same position
+of each source, and every channel between them is empty. It then starts where they ended, and takes over their output.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 """(tier, Query)"""
-_ELSEWHERE = "give it another topic or path"
-_REBUILD = f"undo the change; or rebuild it: {start_over()}, and let the flow read its sources from their start"
-DRAIN = f"undo the change, run the flow until all is through, {flow_command('run', '--once')}, then change it"
+_ELSEWHERE = "give the channel another topic or path"
+_REBUILD = f"undo the change; or {start_over()}, which rebuilds the state from the start of the sources"
+DRAIN = f"undo the change, process all input with {flow_command('run', '--once')}, then change the flow"
 
 
 @dataclass(frozen=True, slots=True)
 class Donor:
-    """Whose log of a source is taken over, and up to which entry it is behind."""
+    """The Query whose log of a source is taken over, and the log position up to which it is processed."""
 
     query: StoredQuery
     source: str
@@ -46,9 +46,9 @@ class Donor:
 
 @dataclass(frozen=True, slots=True)
 class MovedQuery:
-    """A Query that goes on in place of `after`. `donors`: source → the log it goes on with; `passed`: channel's source → rows of it that
-    others have read; `adopts`: sink → the lineages of which one has written there last; `through`: leaving Queries whose part it takes
-    over with theirs, as they fed them."""
+    """A Query that replaces `after`. `donors`: source → the log it continues with; `passed`: source of a channel → rows of it that
+    others have read; `adopts`: sink → the lineages of which one wrote there last; `through`: leaving Queries whose part it takes
+    over too, because they fed the replaced ones."""
 
     tier: str
     query: QueryPlan
@@ -58,17 +58,17 @@ class MovedQuery:
     adopts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     through: tuple[StoredQuery, ...] = ()
     state: StoredQuery | None = None
-    """the one whose state it goes on with"""
+    """the Query whose state it continues with"""
 
     @property
     def key(self) -> Key:
-        """Whose folder it is."""
+        """The Query whose folder it is."""
         return self.tier, self.query.name
 
 
 @dataclass(frozen=True, slots=True)
 class MoveRefusal:
-    """Why a Query cannot begin in place of others."""
+    """Why a Query cannot replace others."""
 
     key: Key
     why: str
@@ -77,8 +77,8 @@ class MoveRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """`arrivals` are to be carried out together, and only where there are no `refusals`. `leaving`: Query → those that go on in its place,
-    none where its sinks are gone."""
+    """`arrivals` are carried out together, and only if there are no `refusals`. `leaving`: Query → the Queries that replace it,
+    none if its sinks were removed."""
 
     arrivals: tuple[MovedQuery, ...] = ()
     refusals: tuple[MoveRefusal, ...] = ()
@@ -270,11 +270,11 @@ class _Planner:
         if channel is not None and before is not None and before.identity != channel.identity:
             self._check_read(before, state)
             if self._earlier(channel):
-                raise _Unsafe(f'channel "{channel.id}" was there before, and the state knows nothing of what it holds', _ELSEWHERE)
+                raise _Unsafe(f'channel "{channel.id}" was used before, and the state does not cover its content', _ELSEWHERE)
         return Donor(state, source, state.sources.get(source, 0))
 
     def _check_read(self, channel: KnownChannel, reader: StoredQuery) -> None:
-        """Raise _Unsafe where not all that was put into the channel has been read."""
+        """Raise _Unsafe if the channel has unread rows."""
         rows = undelivered(channel, reader, self._all())
         if rows < 0:
             raise _Unsafe(f'"{reader.label}" has read rows of channel "{channel.id}" more than once', "")
@@ -282,42 +282,45 @@ class _Planner:
             raise _Unsafe(f'{rows:,} rows in channel "{channel.id}" have not been read by "{reader.label}"')
         feeder = next((each for each in self._live.values() if channel.id in each.sinks), None)
         if feeder is not None and feeder.pending and not self._drained:
-            raise _Unsafe(f'"{feeder.label}" has begun to hand over a Batch, and not all of it is through')
+            raise _Unsafe(f'"{feeder.label}" has a Batch that is not completely written to its channels')
 
     def _all(self) -> Iterator[StoredQuery]:
         yield from self._live.values()
         yield from self._past
 
     def _check(self, key: Key, after: tuple[StoredQuery, ...]) -> None:
-        """Raise _Unsafe where what was there cannot be left."""
+        """Raise _Unsafe if the earlier Queries cannot be replaced."""
         query = self._planned[key]
         for stored in after:
             if stored.state_fingerprint and stored not in self._carried.values():
                 raise self._not_carried(stored)
             if query.stateful and key not in self._carried:
-                raise _Unsafe(f'it would keep state, and "{stored.label}", in whose place it would go on, has none', _REBUILD)
+                raise _Unsafe(f'it would keep state, but "{stored.label}", which it would replace, has none', _REBUILD)
             if stored.pending and not self._drained:
-                raise _Unsafe(f'"{stored.label}" has begun to hand over a Batch, and not all of it is through')
+                raise _Unsafe(f'"{stored.label}" has a Batch that is not completely written to its channels')
             if stored.waiting:
-                raise _Unsafe(f'{letters(stored.waiting)} to be replayed in "{stored.label}", in whose place it would go on')
+                raise _Unsafe(f'{letters(stored.waiting)} to be replayed in "{stored.label}", which it would replace')
             for sink in query.sinks:
                 mine = sink in stored.sinks and sink not in self._channels
                 if mine and not is_same_sink(self._flow, sink, stored.parts[sink], stored.parts):
-                    raise _Unsafe(f'sink "{sink}" has changed, and cannot be taken over in the same step', "change one after the other")
+                    raise _Unsafe(
+                        f'sink "{sink}" has changed; a sink cannot change and move to another tier at the same time',
+                        "make the two changes one after the other",
+                    )
 
     def _not_carried(self, stored: StoredQuery) -> _Unsafe:
-        """Why no Query goes on with its state, and how it is kept or made again."""
-        remembers = f'what "{stored.label}" remembers ({stored.progress}) cannot be taken along'
+        """The reason that no Query can continue with its state, with the remedy to keep or rebuild it."""
+        remembers = f'the state of "{stored.label}" ({stored.progress}) cannot be moved'
         comes = {key: query for key, query in self._planned.items() if key not in self._staying and query.state_fingerprint}
         for key in comes:
             if (names := self._other_name(stored, key)) is not None:
                 now, before = names
-                why = f"its steps with state would read what is called {now}, and were fed by {before}"
-                remedy = f"give the step that feeds them the name {before}, and the one that has it another: then it is kept; or {_REBUILD}"
+                why = f"its stateful steps would read {now}, but they read {before} before"
+                remedy = f"to keep the state, name their input {before}, and rename the step that has that name now; or {_REBUILD}"
                 return _Unsafe(f"{remembers}: {why}", remedy)
         if any(query.state_fingerprint == stored.state_fingerprint for query in comes.values()):
-            return _Unsafe(f"{remembers}: its steps with state are there more than once, or are fed from elsewhere", _REBUILD)
-        why = "no tier has just its steps with state" if comes else "no step of the flow keeps that state any more"
+            return _Unsafe(f"{remembers}: its stateful steps occur more than once, or have other inputs", _REBUILD)
+        why = "no tier has exactly its stateful steps" if comes else "no step of the flow keeps that state any more"
         return _Unsafe(f"{remembers}: {why}", _REBUILD)
 
     def _other_name(self, stored: StoredQuery, key: Key) -> tuple[str, str] | None:
@@ -349,7 +352,7 @@ class _Planner:
         return {sink: lineages for sink, lineages in found.items() if lineages}
 
     def _earlier(self, channel: KnownChannel) -> bool:
-        """The channel was there once, in the same place, and was given up."""
+        """Whether the channel existed earlier in the same location and was removed."""
         channels = self._known.channels if self._known is not None else ()
         return any(each.gone and each.identity == channel.identity for each in channels)
 
@@ -363,22 +366,22 @@ class _Planner:
                 return self._agreed(channel.source, donors)
             if not after:
                 return None
-            raise _Unsafe(f'it would begin to read channel "{channel.id}", which is there already, in the middle', "")
+            raise _Unsafe(f'it would start to read the existing channel "{channel.id}" in the middle', "")
         if self._earlier(channel):
             readers = [each for each in self._all() if each.tier == channel.reading and channel.source in each.reads]
             through = [each for each in readers if undelivered(channel, each, self._all()) <= 0]
             if not through:
-                raise _Unsafe(f'channel "{channel.id}" was there before, and not all that it holds was read', _ELSEWHERE)
+                raise _Unsafe(f'channel "{channel.id}" was used before, and has unread rows', _ELSEWHERE)
             newest = through[0]
             return Donor(newest, channel.source, newest.sources.get(channel.source, 0))
         channels = self._known.channels if self._known is not None else ()
         explicit = ":" in channel.place
         if explicit and any(each.place == channel.place and each.id not in self._channels for each in channels):
-            raise _Unsafe(f'what lies in the place of channel "{channel.id}" was written by another channel', _ELSEWHERE)
+            raise _Unsafe(f'the topic or folder of channel "{channel.id}" has rows of another channel', _ELSEWHERE)
         return None
 
     def _of_source(self, source: str, after: tuple[StoredQuery, ...], way: dict[Key, StoredQuery]) -> Donor | None:
-        """Where reading a source begins: where all those ended in whose place it goes on. None where none of them read it."""
+        """The start position in a source: where all replaced Queries ended. None if none of them read it."""
         return self._agreed(source, [donor for query in after for donor in self._positions(query, source, None, set(), way)])
 
     def _positions(
@@ -407,5 +410,5 @@ class _Planner:
             return donors[0] if donors else None
         if len({self._reached(each.query, each.source) for each in donors}) > 1:
             names = " and ".join(f'"{each.query.label}" (position {each.position})' for each in donors)
-            raise _Unsafe(f"{names} have not read the same of {source}")
+            raise _Unsafe(f"{names} have read {source} to different positions")
         return donors[0]

@@ -1,4 +1,4 @@
-"""What cutting a flow may change of its results, a sentence each: steps that depend on the order or on the lateness of their rows."""
+"""Hints on results that may change if a flow is split into tiers: steps that depend on the order or the lateness of their rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cut_notes(plan: Plan, arriving: Collection[str]) -> Iterator[str]:
-    """On the steps of one tier that rows reach by way of a channel; `arriving` are the sources that are channels."""
+    """Hints on the steps of one tier whose rows come from a channel; `arriving` are the sources that are channels."""
     graph = Graph(plan.flow)
     resolved = resolve(graph)
     for id_ in graph.order:
@@ -32,11 +32,13 @@ def _notes(step: Step, resolved: Resolved, flow: Flow) -> Iterator[str]:
     marks = resolved.reaching(step)
     if step.id in resolved.stateful and marks:
         rules = " and ".join(f"{mark.column} {span(mark.delay_s)} of {mark.origin}" for mark in marks)
-        yield f'"{step.id}" counts as late what is behind its watermark ({rules}): cutting may change which rows count as late'
+        yield f'"{step.id}" treats rows behind its watermark ({rules}) as late: splitting into tiers may change which rows are late'
     match step.action:
         case Dedupe():
-            yield f'"{step.id}" keeps the first of equal rows: cutting may change which one that is'
+            yield f'"{step.id}" keeps the first of equal rows: splitting into tiers may change which row is the first'
         case Python(reference, function=function) if inspect_function(reference, flow.code_folder, function).kind == "class":
-            yield f'"{step.id}" is a class, which may remember rows: where it does, cutting may change what it gives'
+            yield f'"{step.id}" is a class, which may keep rows: if it does, splitting into tiers may change its results'
         case Utilities() as action if any(info.kind == "class" for info in inspect_utilities(action, flow.code_folder)):
-            yield f'"{step.id}" has a class among its utilities, which may remember rows: where it does, cutting may change what it gives'
+            yield (
+                f'"{step.id}" has a class among its utilities, which may keep rows: if it does, splitting into tiers may change its results'
+            )

@@ -1,4 +1,4 @@
-"""What the text of a function tells of whether it only tests its record: its annotation, and the lines that change the record."""
+"""Finds out from the text of a function whether it only tests its record: its annotation, and the lines that change the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHANGE_INSIDE = (*_CHANGE, "append", "extend", "insert", "remove", "reverse", "
 
 
 def is_bool(function: ast.FunctionDef) -> bool:
-    """Is it annotated `-> bool`?"""
+    """Whether it is annotated `-> bool`."""
     match function.returns:
         case ast.Name(id="bool") | ast.Constant(value="bool"):
             return True

@@ -1,4 +1,4 @@
-"""What holds from each source to each sink of a flow, over all its tiers: the guarantee of the weakest of its edges and ends."""
+"""The guarantee from each source to each sink of a flow, over all tiers: that of its weakest edge or end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scribengin.plan.model import PathGuarantee, Plan
 
 Promise = Literal["exactly once", "at least once", "at most once", "nothing", "view"]
-"""`nothing`: rows may be lost, and others come twice"""
+"""`nothing`: rows may be lost, and others duplicated"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def flow_paths(tiers: Iterable[Plan], channels: Iterable[PlannedChannel], arriva
 
 
 _Hop = tuple[str, "PathGuarantee"]
-"""(tier, what holds in it)"""
+"""(tier, the guarantee inside it)"""
 
 
 def _paths(plans: Mapping[str, Plan], carriers: Mapping[str, PlannedChannel], arrivals: Mapping[str, str]) -> Iterator[FlowPath]:
@@ -118,18 +118,22 @@ def _weighed(
     reasons = [] if weak_end is None else [weak_end.reason]
     if guarantee != "view" and lossy:
         names = _names(lossy)
-        more = "" if weak_end is None else f", and more than {weak_end.guarantee} needs another end"
+        more = "" if weak_end is None else f"; a better guarantee than {weak_end.guarantee} also needs another source or sink"
         drops = f"{_quoted(names)} {'drops' if len(names) == 1 else 'drop'}, and {'counts' if len(names) == 1 else 'count'}"
-        reasons.insert(0, f"{drops}, what cannot be handed over at once")
+        reasons.insert(0, f"{drops}, rows that cannot be written to the channel immediately")
         weakest, strengthen = names, f"`durability: end_to_end` on {_quoted(names)}{more}"
         guarantee = "at most once" if weak_end is None else "nothing"
     else:
         weakest, strengthen = (), ""
         if weak_end is None:
-            reasons.append("each tier hands over what it decided, once, and takes it over once" if crossed else ends[0].reason)
+            reasons.append(
+                "each tier writes each decided row to the channel once, and the next tier reads it once" if crossed else ends[0].reason
+            )
     for channel in spilling:
         limit = show_bytes(channel.edge.spill or 0)
-        reasons.append(f"{_quoted(channel.names)} keeps what cannot be handed over at once, up to {limit}, and then its feeder waits")
+        reasons.append(
+            f"{_quoted(channel.names)} stores up to {limit} of rows that cannot be written immediately; then the writing tier waits"
+        )
     return FlowPath(source, sink, tiers, tuple(each.id for each in crossed), guarantee, "; ".join(reasons), weakest, strengthen)
 
 

@@ -1,4 +1,4 @@
-"""A flow as boxes, arrows with what passed there, and frames; `picture_svg`, `picture_text` and `picture_mermaid` draw it."""
+"""A flow as boxes, arrows with row counts, and frames; `picture_svg`, `picture_text` and `picture_mermaid` draw it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 34
 
 @dataclass(frozen=True, slots=True)
 class PictureNode:
-    """A box. `about` is whole, `lines` are what stands below the name; `dead` is told apart, in words."""
+    """A box. `about` is the full text, `lines` the text below the name; `dead` is the text on dead letters, shown separately."""
 
     id: str
     kind: Kind
@@ -29,7 +29,7 @@ class PictureNode:
 
 @dataclass(frozen=True, slots=True)
 class PictureEdge:
-    """An arrow. `label` is the branch that it reads, `count` what passed, `channel` what it goes through where it is cut."""
+    """An arrow. `label` is the branch that it reads, `count` its row count, `channel` its channel if it connects two tiers."""
 
     start: str
     end: str
@@ -39,13 +39,13 @@ class PictureEdge:
 
     @property
     def text(self) -> str:
-        """What stands at it."""
+        """The text at the arrow."""
         return " · ".join(filter(None, [self.label, self.count, self.channel]))
 
 
 @dataclass(frozen=True, slots=True)
 class GraphPicture:
-    """`frames`: id → title. `caption` says of what time counts are; empty without any."""
+    """`frames`: id → title. `caption` is the time of the counts; empty without counts."""
 
     title: str
     nodes: tuple[PictureNode, ...]
@@ -55,8 +55,8 @@ class GraphPicture:
 
 
 def picture_of(graph: Mapping[str, Any], counts: Mapping[str, Any] | None = None) -> GraphPicture:
-    """Of what `graph_as_json` makes, or the API gives; `counts` as `local.edge_counts` has them. Where there are none and the graph says
-    how its ends go now (`live`), that is shown."""
+    """The picture of a graph from `graph_as_json` or the API; `counts` as from `local.edge_counts`. Without counts, the live rates of the
+    graph (`live`) are shown, if there are any."""
     graph_nodes = {node["node"]: node for node in graph["nodes"]}
     of_node = {each["node"]: each for each in (counts or {}).get("nodes", ())}
     of_edge = {(each["reads"], each["node"]): each["rows"] for each in (counts or {}).get("edges", ())}
@@ -81,7 +81,7 @@ def picture_of(graph: Mapping[str, Any], counts: Mapping[str, Any] | None = None
 
 
 def picture_of_workflow(workflow: Mapping[str, Any], waits: Mapping[tuple[str, str, str], str]) -> GraphPicture:
-    """Of flows that meet, as the API tells a workflow. `waits`: (feeding, reading, place) → what waits there, in words."""
+    """The picture of connected flows, as the API describes a workflow. `waits`: (feeding, reading, place) → its backlog, as text."""
     nodes = tuple(PictureNode(node["flow"], "flow", node["state"], (node["state"],)) for node in workflow["nodes"])
     edges = tuple(
         PictureEdge(edge["feeding"], edge["reading"], "", waits.get((edge["feeding"], edge["reading"], edge["place"]), ""), edge["place"])
@@ -108,11 +108,11 @@ def _dead(own: Mapping[str, Any]) -> str:
 
 
 def _going(node: Mapping[str, Any]) -> list[str]:
-    """What a worker says of a source or a sink."""
+    """The live text of a source or a sink, from its worker."""
     live = node.get("live")
     if not live:
         return []
-    waits = f", {live['lag_rows']:,} wait" if live.get("lag_rows") else ""
+    waits = f", {live['lag_rows']:,} waiting" if live.get("lag_rows") else ""
     return [f"{live['rows_per_s']:,.0f} rows/s{waits}"]
 
 
@@ -127,7 +127,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """At most so wide."""
+    """Cut a text to a maximum width."""
     if width_of(text) <= most:
         return text
     while width_of(text) > most - 1:

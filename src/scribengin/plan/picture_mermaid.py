@@ -11,7 +11,7 @@ _SHAPES = {"source": ("([", "])"), "sink": ("[/", "/]"), "state": ("{{", "}}"), 
 
 
 def as_mermaid(picture: GraphPicture) -> str:
-    """The flowchart. Names end in `_`: some words, such as `end`, no node can be called."""
+    """The flowchart. Names end in `_`, because some words, such as `end`, are reserved."""
     lines = ["flowchart LR"]
     for frame, title in picture.frames.items():
         lines.append(f'  subgraph t_{frame} ["{_escaped(title)}"]')

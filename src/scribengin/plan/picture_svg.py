@@ -1,4 +1,4 @@
-"""A picture as SVG, from left to right; tiers are frames. It follows the reader's choice of light or dark, and needs no font of its own."""
+"""A picture as SVG, from left to right; tiers are frames. It follows the reader's light or dark mode, and needs no special font."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scribengin.plan.picture import GraphPicture, PictureEdge, PictureNode
 
 _CHAR = 6.7
-"""pixels of a character of 12, widely measured: fonts differ"""
+"""width of a character at font size 12, in pixels, with a margin because fonts differ"""
 _LINE = 17
 _PAD = 12
 _BETWEEN = 26
@@ -69,7 +69,8 @@ def as_svg(picture: GraphPicture) -> str:
 
 @dataclass(slots=True)
 class _Group:
-    """A frame's nodes, or all that is in none, laid out by themselves. `ins` and `outs` are places where arrows come in and leave."""
+    """The nodes of a frame, or all nodes outside frames, with their own layout. `ins` and `outs` are the places where arrows enter and
+    leave."""
 
     nodes: list[PictureNode]
     layout: GraphLayout = field(default_factory=GraphLayout)
@@ -171,7 +172,7 @@ class _Drawing:
         )
 
     def _inside(self, group: _Group) -> tuple[float, float]:
-        """Where the group's own places begin."""
+        """The origin of the group's coordinates."""
         pad = _PAD + 4 if group.framed else 0
         return group.left + pad, group.top + pad + (_HEAD if group.framed else 0)
 

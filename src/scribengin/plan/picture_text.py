@@ -39,7 +39,7 @@ _WIDEST = 28
 
 
 def as_text(picture: GraphPicture) -> str:
-    """The lines, without blanks at their ends. The tier of a node stands in the upper side of its box."""
+    """The lines, without trailing blanks. The tier of a node is in the upper border of its box."""
     return _Canvas(picture).text()
 
 

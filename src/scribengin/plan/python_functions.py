@@ -1,4 +1,4 @@
-"""What a module says of the function that a python step names, read from its syntax tree. User code is never imported."""
+"""Information on the function of a python step, read from the syntax tree of its module. User code is never imported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CALLED_WITH = "name a function that takes one record (or batch, or frame)"
 
 @dataclass(frozen=True, slots=True)
 class FunctionFault:
-    """Something wrong with a reference. `place` is in the module where its syntax is wrong, else None: the flow's place stands for it."""
+    """A fault of a reference. `place` is in the module if the module's syntax is wrong; None: use the place in the flow."""
 
     code: str
     message: str
@@ -39,7 +39,7 @@ class FunctionFault:
 
 @dataclass(frozen=True, slots=True)
 class FunctionInfo:
-    """`kind` is `unknown` where the tree does not tell (made by a call, a star import, a compiled module): then nothing is wrong yet."""
+    """`kind` is `unknown` if the tree does not show it (made by a call, a star import, a compiled module); that is not a fault."""
 
     form: Form = "record"
     kind: Kind = "unknown"
@@ -55,12 +55,12 @@ class FunctionInfo:
 
 
 def inspect_function(reference: str, folder: Path, function: Callable[..., Any] | None = None) -> FunctionInfo:
-    """Read `module:name`. `function` is the object itself, where the flow was built in Python."""
+    """Read `module:name`. `function` is the object itself, if the flow was built in Python."""
     if function is not None:
         return _inspect_object(reference, function)
     module, colon, name = reference.partition(":")
     if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        return _fault("function-syntax", f'"{reference}" names no function', 'write module:name, such as "steps:has_tag"')
+        return _fault("function-syntax", f'"{reference}" is not a function reference', 'write module:name, such as "steps:has_tag"')
     return _inspect(module, name, folder, depth=0)
 
 
@@ -94,7 +94,7 @@ def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInf
 
 
 def tests_object(function: Callable[..., Any]) -> bool:
-    """Is the function, or the `__call__` of the class or object, annotated `-> bool`?"""
+    """Whether the function, or the `__call__` of the class or object, is annotated `-> bool`."""
     return getattr(_called(function)[0], "__annotations__", {}).get("return") in (bool, "bool")
 
 
@@ -106,7 +106,7 @@ def _called(function: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
 
 
 def _changes_of_object(function: Callable[..., Any]) -> tuple[int, ...]:
-    """As `changing_lines`; nothing where there is no text of it (an interactive session)."""
+    """As `changing_lines`; empty if the function has no source text (an interactive session)."""
     called, bound = _called(function)
     try:
         lines, first = inspect.getsourcelines(called)
@@ -172,10 +172,10 @@ class _Module:
             case None:
                 near = did_you_mean(name, self.defined)
                 callables = [name for name, bound in self.defined.items() if isinstance(bound, ast.FunctionDef | ast.ClassDef)]
-                remedy = near or (f"it has {', '.join(callables[:8])}" if callables else "it defines no function")
+                remedy = near or (f"it has {', '.join(callables[:8])}" if callables else "it does not define a function")
                 return _fault("python-name-missing", f'{self.file.name} has no "{name}"', remedy, file=self.file)
             case ast.AsyncFunctionDef():
-                remedy = "write `def`: a step's records are taken one after another"
+                remedy = "write `def`; async functions are not supported"
                 return self._wrong("python-not-callable", name, statement, "is an `async` function", remedy)
             case ast.FunctionDef():
                 return self._function(name, statement)
@@ -211,9 +211,12 @@ class _Module:
             remedy = "give it `def __call__(self, row)`"
             return replace(info, problems=self._wrong("python-not-callable", name, class_, "has no `__call__`", remedy).problems)
         if "__init__" in methods and plain and (need := _needed(methods["__init__"].args, bound=True)):
-            told = f"needs {need} to be made"
+            told = f"needs {need} to be created"
             return replace(
-                info, problems=self._wrong("python-signature", name, class_, told, "give them defaults: it is made without").problems
+                info,
+                problems=self._wrong(
+                    "python-signature", name, class_, told, "give them defaults; the class is created without arguments"
+                ).problems,
             )
         if "open" in methods and (need := _needed(methods["open"].args, bound=True)):
             told = f"has an `open` that needs {need}"
@@ -275,7 +278,7 @@ class _Module:
     def _checked(
         self, name: str, statement: ast.stmt, info: FunctionInfo, arguments: ast.arguments, *, bound: bool = False
     ) -> FunctionInfo:
-        """Can it be called with one row (or batch, or frame)?"""
+        """Whether it can be called with one row (or batch, or frame)."""
         positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)][1 if bound else 0 :]
         keyword_only = _needed_keywords(arguments)
         required = len(positional) - len(arguments.defaults)
@@ -288,7 +291,7 @@ class _Module:
         else:
             return info
         what = {"record": "one record, a dict", "batch": "one pyarrow.RecordBatch", "frame": "one DataFrame"}[info.form]
-        fault = self._wrong("python-signature", name, statement, told, f"it is called with {what}").problems
+        fault = self._wrong("python-signature", name, statement, told, f"define it with one parameter; it is called with {what}").problems
         return replace(info, problems=fault)
 
     def _wrong(self, code: str, name: str, statement: ast.stmt, told: str, remedy: str) -> FunctionInfo:

@@ -1,5 +1,5 @@
-"""Where a module that a flow names lies: in the flow file's folder, then on the Python path; never in the working directory, nor in what
-other flows have brought into this process."""
+"""Finds modules that a flow names: in the flow file's folder, then on the Python path; never in the working directory, nor in folders that
+other flows have added to this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scribengin.spec.load import executed_in
 
 
 def find_module(module: str, folder: Path) -> Path | None:
-    """The source file of a module, without importing any part of it; None where there is none."""
+    """The source file of a module, without importing any part of it; None if there is none."""
     within = folder.joinpath(*module.split("."))
     for candidate in (within.with_suffix(".py"), within / "__init__.py"):
         if candidate.is_file():
@@ -23,7 +23,7 @@ def find_module(module: str, folder: Path) -> Path | None:
 
 
 def _python_path() -> list[str]:
-    """Where modules are that are no flow's own."""
+    """The folders of modules that do not belong to a flow."""
     asked_for = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     left_out = executed_in() | {str(Path.cwd())}
     others = [part for part in sys.path if part and not code_archive.is_archive(part)]

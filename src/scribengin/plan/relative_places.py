@@ -1,4 +1,4 @@
-"""Which places of a flow are relative: they mean something only together with the folder where its data starts."""
+"""The relative paths of a flow, which depend on the folder of its data."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is known of every node without Spark: its columns, its watermarks, whether it streams and whether it keeps state.
+"""Derives for every node, without Spark: its columns, its watermarks, whether it is a stream and whether it keeps state.
 
-Works on flows with mistakes in them: what cannot be told is None or empty, so that every rule can still speak.
+Works on flows with errors: unknown values are None or empty, so that every rule can still run.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Resolved:
 
 
 def slowest(marks: tuple[Inherited, ...]) -> Inherited | None:
-    """Of several inputs the slowest rules: the one that trails furthest."""
+    """The watermark in force for several inputs: the slowest one."""
     return max(marks, key=lambda mark: mark.delay_s, default=None)
 
 
@@ -103,7 +103,7 @@ def resolve(graph: Graph) -> Resolved:
 
 
 def is_stateful(step: Step, resolved: Resolved) -> bool:
-    """Does Spark keep something for this step between Batches? The step's inputs must have been resolved."""
+    """Whether Spark keeps state for this step between Batches. The step's inputs must have been resolved."""
     streams = resolved.streams(step)
     if not streams:
         return False

@@ -1,4 +1,4 @@
-"""A cut flow as one Flow for each tier: where an edge is cut, the feeding tier has a sink and the reading tier a source.
+"""Splits a flow into one Flow for each tier: for an edge between two tiers, the writing tier gets a sink and the reading tier a source.
 
 Everything that plans, compiles and runs a flow then works on a tier as it does on a whole flow.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _Node = TypeVar("_Node", Step, Sink)
 
 CHANNEL = "channel"
-"""the type of the sinks and sources that stand where an edge is cut; no flow file can name it"""
+"""the type of the sinks and sources of channels; it cannot be used in a flow file"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +44,22 @@ class FlowPlan:
 
     @property
     def paths(self) -> tuple[FlowPath, ...]:
-        """What holds from every source to every sink that it feeds."""
+        """The guarantees from every source to every sink downstream."""
         return flow_paths(self.tiers, self.channels, {channel.id: source_id(channel) for channel in self.channels})
 
     def tier(self, name: str) -> Plan:
-        """The plan of that tier. KeyError where there is none."""
+        """The plan of that tier. Raises KeyError if there is none."""
         for plan in self.tiers:
             if plan.tier == name:
                 return plan
         raise KeyError(name)
 
     def feeder(self, channel: PlannedChannel) -> QueryPlan:
-        """The Query that hands over by the channel."""
+        """The Query that writes to the channel."""
         return next(query for query in self.tier(channel.feeding).queries if channel.id in query.sinks)
 
     def readers(self, channel: PlannedChannel) -> tuple[QueryPlan, ...]:
-        """The Queries of the reading tier that take over from the channel."""
+        """The Queries of the reading tier that read from the channel."""
         source = source_id(channel)
         return tuple(query for query in self.tier(channel.reading).queries if source in query.sources)
 
@@ -143,7 +143,7 @@ class _Split:
         return self.folder_of(channel.id)
 
     def _options(self, channel: PlannedChannel, tier: str) -> dict[str, Any]:
-        """What the connector at the end that lies in `tier` is told."""
+        """The options of the connector at the end of the channel in `tier`."""
         edge, where = channel.edge, channel.channel
         pack, encryption = edge.pack, edge.encryption
         assert pack is not None

@@ -1,7 +1,7 @@
-"""A flow with its utilities spread over tiers: each, or a run of them where there are fewer tiers, in one of its own.
+"""Distributes the utilities of a flow over tiers: each utility, or a run of them if there are fewer tiers, gets its own tier.
 
-In a row each tier hands what it keeps to the next. As branches each has all rows, and the last tier brings together what all have kept, or
-any of them.
+In a chain each tier passes the rows it keeps to the next. As branches each tier reads all rows, and the last tier merges
+those that all kept, or that any kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Branches:
     time: str
     within_s: float
     how: Literal["union", "intersect"] = "intersect"
-    """`intersect`: what all keep, as one piece does; `union`: what any keeps, once"""
+    """`intersect`: rows that all keep, as without tiers; `union`: rows that any keeps, once"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class Spread:
     consolidates: str = ""
     """the tier in which branches meet"""
     keeps: str = ""
-    """what comes of branches, in words"""
+    """the result of the branches, as text"""
     whole: str = ""
     """why no tier was made; empty where some were"""
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The result as lines of text."""
         if self.whole:
-            return [f"the utilities of step {self.step} stay in one piece: {self.whole}"]
+            return [f"the utilities of step {self.step} are not split: {self.whole}"]
         told = [f"tier {tier}: {', '.join(names)}" for tier, names in self.runs.items()]
         return [*told, f"tier {self.consolidates}: {self.keeps}"] if self.consolidates else told
 
@@ -74,14 +74,14 @@ def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
     What `flow` does is the same but for two things: a utility's dead letters and counts bear the name of the step that it is part of now,
     and of free tests each tier's are asked without those of others, so that a record may be dead that another's test would have dropped.
     Tests are left out: they may expect dead letters by the names that utilities have in one piece.
-    Raises Refused where there is nothing to spread, or it cannot be said how.
+    Raises Refused if there is nothing to distribute, or if it is not possible.
     """
     if flow.tiers:
-        raise Refused(f"flow {flow.name} is cut already", remedy="take `tiers` out, or leave --spread out", code=CODE)
+        raise Refused(f"flow {flow.name} already has tiers", remedy="take `tiers` out, or leave --spread out", code=CODE)
     steps = [step for step in flow.steps.values() if isinstance(step.action, Utilities)]
     if len(steps) != 1:
         what = "no step of utilities" if not steps else f"{len(steps)} steps of utilities: {', '.join(step.id for step in steps)}"
-        raise Refused(f"flow {flow.name} has {what}; --spread takes one", remedy="say with `tiers` what runs where", code=CODE)
+        raise Refused(f"flow {flow.name} has {what}; --spread takes one", remedy="write `tiers` in the flow file instead", code=CODE)
     (step,) = steps
     action = step.action
     assert isinstance(action, Utilities)
@@ -97,9 +97,9 @@ def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
     flow = replace(flow, tests=(), test_files=())
     made, meets = _in_a_row(step, runs, taken) if branches is None else _branched(step, runs, branches, taken)
     steps_now = {id_: part for one in flow.steps.values() for id_, part in (made if one is step else {one.id: one}).items()}
-    keeps = f"what {'any' if each else 'all'} of them keep{'s' if each else ''}" if branches is not None else ""
+    keeps = f"rows that {'any' if each else 'all'} of them keep{'s' if each else ''}" if branches is not None else ""
     if whole:
-        return Spread(replace(flow, steps=steps_now), step.id, keeps=keeps, whole=f"{whole}; {keeps} comes out")
+        return Spread(replace(flow, steps=steps_now), step.id, keeps=keeps, whole=f"{whole}; the output is {keeps}")
     ways = [id_ for id_ in made if id_ not in meets]
     bounds = _bounds(len(ways), parts)
     names = [_name(step.id, str(number)) for number in range(1, parts + 1 + bool(meets))]
@@ -116,10 +116,10 @@ def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
 
 def _why_whole(action: Utilities, tiers: int, branches: Branches | None) -> str:
     if len(action.references) == 1:
-        return "there is one of them"
+        return "there is only one utility"
     if tiers == 1 or branches is None:
-        return "there is one tier for them"
-    return "branches take three tiers, one for each of two and one where they meet"
+        return "only one tier is available"
+    return "branches need three tiers: one for each of two branches and one to merge them"
 
 
 def spread_text(made: Spread, name: str) -> tuple[str, list[Problem]]:
@@ -139,8 +139,8 @@ def read_branches(text: str) -> Branches:
     >>> read_branches("id+user ts 10m union")
     Branches(key=('id', 'user'), time='ts', within_s=600.0, how='union')
     """
-    says = f'"{text}" does not say how branches meet'
-    remedy = "write key, time column and span, such as --branches 'id ts 10m', and behind them union where one branch is enough"
+    says = f'"{text}" is not a valid value of --branches'
+    remedy = "write key, time column and duration, such as --branches 'id ts 10m'; add union to keep rows that only one branch keeps"
     parts = text.split()
     hows: dict[str, Literal["union", "intersect"]] = {"intersect": "intersect", "union": "union"}
     how = hows.get(parts[3] if len(parts) == 4 else "intersect")
@@ -153,30 +153,30 @@ def read_branches(text: str) -> Branches:
     except ValueError as error:
         raise Refused(f"{says}: {error}", remedy=remedy, code=CODE) from error
     if not all(columns := key.split("+")):
-        raise Refused(f'{says}: a column of the key "{key}" has no name', remedy=remedy, code=CODE)
+        raise Refused(f'{says}: the key "{key}" has an empty column name', remedy=remedy, code=CODE)
     return Branches(tuple(columns), time, within_s, how)
 
 
 def _check_branches(flow: Flow, step: Step, action: Utilities, branches: Branches) -> None:
     if action.order != "free":
-        message = f'step "{step.id}" has `order: fixed`: a utility may need what the one before it has made'
-        raise Refused(message, remedy="leave the branches out, or write order: free where all of them only test", code=CODE)
+        message = f'step "{step.id}" has `order: fixed`: a utility may depend on the utility before it'
+        raise Refused(message, remedy="leave --branches out, or write order: free if all utilities are tests", code=CODE)
     graph = Graph(flow)
     above = graph.upstream([step.id]) - {step.id}
     marked = any(each.watermark is not None for each in flow.steps.values() if each.id in above)
     streams = [source for source in flow.sources.values() if source.id in above and not source.static]
     if bare := [source.id for source in streams if source.watermark is None and not marked]:
-        message = f'source "{bare[0]}" has no watermark: branches would wait for each other for ever'
-        raise Refused(message, remedy=f"give it one, such as watermark: ts 10m, or spread {step.id} in a row", code=CODE)
+        message = f'source "{bare[0]}" has no watermark: the branches would wait for each other for ever'
+        raise Refused(message, remedy="add one, such as watermark: ts 10m, or leave --branches out", code=CODE)
     columns = resolve(graph).of(step.inputs[0]) or ()
     for name in (*branches.key, branches.time):
         column = find(columns, name)
         if column is None:
-            near = suggestion(name, (each.name for each in columns), "it has")
-            raise Refused(f'step "{step.id}" reads no column "{name}", by which branches could meet', remedy=near, code=CODE)
+            near = suggestion(name, (each.name for each in columns), "its columns are")
+            raise Refused(f'step "{step.id}" reads no column "{name}" to merge the branches by', remedy=near, code=CODE)
         if column.nullable:
-            message = f'column "{name}" may be null: a row without it would never meet its copies of the other branches'
-            raise Refused(message, remedy=f"declare it: {name} {column.type or 'TYPE'} NOT NULL; or spread {step.id} in a row", code=CODE)
+            message = f'column "{name}" may be null: a row with null there could not be matched with its copies in the other branches'
+            raise Refused(message, remedy=f"declare it: {name} {column.type or 'TYPE'} NOT NULL; or leave --branches out", code=CODE)
 
 
 def _bounds(count: int, parts: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Where each node of a Query runs: inside the tail, in Spark, or in a Python stage between."""
+"""Decides where each node of a Query runs: in the task pipeline ("tail"), in Spark, or in a Python stage in between."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def place_nodes(graph: Graph, members: tuple[str, ...], forms: Mapping[str, Form], *, stateful: bool) -> dict[str, Stage]:
     """The stage of each of the Query's `members`, which stand in topological order; `forms`: python step → its function's form.
 
-    A node joins the tail only when all that reads it inside the Query does, so the walk goes up the stream. A `stateful` Query brings
-    rows together before its tail: Spark must see all of them leave on one way.
+    A node joins the tail only if all of its readers inside the Query do, so nodes are visited upstream. A `stateful` Query combines its
+    rows before its tail, because all rows must leave Spark on one path.
     """
     stages: dict[str, Stage] = {}
     for id_ in reversed(members):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlacedTest:
-    """A test, and where it is written."""
+    """A test and its place."""
 
     test: FlowTest
     file: Path
@@ -37,7 +37,7 @@ class PlacedTest:
     """of that file, when it was read"""
 
     def place(self, path: Sequence[str | int]) -> Place:
-        """Where a part of it stands."""
+        """The place of a part of the test."""
         return self.places.value((*self.at, *path))
 
 
@@ -53,8 +53,10 @@ def read_test_files(flow: Flow, flow_file: Path) -> tuple[list[PlacedTest], list
     for name in flow.test_files:
         found = files_named(flow.folder, name)
         if not found:
-            remedy = f"mind the path: it starts at {flow.folder}"
-            problems.append(Problem("test-file", _place_in(flow_file, name), f'`tests` names "{name}", and there is no such file', remedy))
+            remedy = f"check the path: it is relative to {flow.folder}"
+            problems.append(
+                Problem("test-file", _place_in(flow_file, name), f'`tests` names "{name}", but that file does not exist', remedy)
+            )
         files |= dict.fromkeys(found)
     if beside(flow_file).is_file():
         files |= {beside(flow_file): None}
@@ -64,7 +66,7 @@ def read_test_files(flow: Flow, flow_file: Path) -> tuple[list[PlacedTest], list
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem("test-file", Place(str(file)), f"it cannot be read: {error}", "mend it, or take it away"))
+            problems.append(Problem("test-file", Place(str(file)), f"the file cannot be read: {error}", "correct the file, or remove it"))
             continue
         tests, wrong, places, prefix = parse_tests(text, str(file), folder=flow.folder)
         problems += wrong

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from scribengin.plan.graph import Graph
 
 MAIN = "main"
-"""the only tier of a flow that is not cut"""
-RESERVED = {MAIN: "that is what a flow in one piece is called", "channels": "that is where the state keeps what it knows of channels"}
-"""names that no tier of a cut flow can have, and why"""
+"""the only tier of a flow without tiers"""
+RESERVED = {MAIN: "it is the tier of a flow without `tiers`", "channels": "the state folder uses it for channels"}
+"""reserved names of tiers, with the reason"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class CutEdge:
 
     @property
     def name(self) -> str:
-        """As a flow file writes it."""
+        """The edge as written in a flow file."""
         return f"{self.reference} -> {self.reader}"
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Node → tier. A source that no tier names has none of its own: each tier that reads it reads it itself."""
+    """Node → tier. A source that no tier names has no tier: each tier that uses it reads it itself."""
 
     tier_of: Mapping[str, str]
     torn: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """nodes that no tier names and whose tier cannot be told → the tiers that it may be, in the flow's order"""
+    """nodes that no tier names and whose tier is ambiguous → the possible tiers, in the flow's order"""
     cut: tuple[CutEdge, ...] = ()
     """the arrows that cross from one tier to another, in the flow's order"""
 
@@ -85,7 +85,7 @@ def assign(graph: Graph) -> Assignment:
 
 
 def is_static(graph: Graph, id_: str) -> bool:
-    """True where no stream feeds the node: its rows are a table, which each tier reads itself."""
+    """True if no stream feeds the node: its rows are static, and each tier reads them itself."""
     sources = [node for above in graph.upstream([id_]) if isinstance(node := graph.nodes[above], Source)]
     return bool(sources) and all(source.static for source in sources)
 

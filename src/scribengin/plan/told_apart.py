@@ -1,4 +1,4 @@
-"""What is known of the rows on every arrow of a flow: which step made them of several, and what tells them apart."""
+"""The known facts about the rows of every reference of a flow: which step made them from several rows, and what identifies them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan says of its cuts, in the form in which it is remembered."""
+"""The tiers and channels of a plan, in the form in which they are stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scribengin.plan.split import FlowPlan
 
 _KEPT = ("kind", "channel", "topic", "path", "bootstrap", "partitions", "replication", "retention", "tier", "to")
-"""options of a channel's writing end that open it again for a look; no keys, no passwords"""
+"""options of a channel's writing end that are needed to open it again for inspection; no keys, no passwords"""
 
 
 def topology_of(plan: FlowPlan) -> StoredTopology:

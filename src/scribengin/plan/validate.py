@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def validate_file(
     path: Path, environment: Mapping[str, str], *, execute: bool = False, base: Path | None = None, tests: bool = False
 ) -> tuple[Flow | None, list[Problem]]:
-    """Read and check one flow file. The Flow is None where there is none to be had; with errors it is not for running.
+    """Read and check one flow file. The Flow is None if it could not be read; with errors it must not be run.
 
     `environment` fills `${env:…}`. A `.py` file gives a Flow only with `execute`, which runs it; modules that a flow names are
     never run here. `base` is where the paths of its data start where that is not the file's folder. A test that names what is not there

@@ -21,14 +21,14 @@ def why_whole(plan: Plan, query: QueryPlan) -> str:
     """Why one worker runs each Batch of the Query as a whole; empty where parts of one come to the same as the whole."""
     stateful = next((node.id for node in query.nodes if node.stateful), None)
     if stateful is not None:
-        return f"step {stateful} keeps state, which is one worker's"
+        return f"step {stateful} keeps state, which only one worker can hold"
     if query.static_sources:
-        return f"source {query.static_sources[0]} is a table, which each worker would read and count"
+        return f"source {query.static_sources[0]} is static; each worker would read and count all of it"
     steps = plan.flow.steps
     frame = next(
         (node.id for node in query.nodes if node.stage == "native" and node.id in steps and isinstance(steps[node.id].action, Python)), None
     )
-    return "" if frame is None else f"step {frame} is a @frame function, which may look at several rows"
+    return "" if frame is None else f"step {frame} is a @frame function, which may combine several rows"
 
 
 def why_alone(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""Where a registry is, and as whom it is entered: `zk://a:2181,b:2181/path`, logins, TLS."""
+"""The address and the login of a registry: `zk://a:2181,b:2181/path`, logins, TLS."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ class RegistryAddress:
 
     @staticmethod
     def parse(text: str) -> RegistryAddress:
-        """Raises Refused for what is none."""
+        """Raises Refused for an invalid address."""
         found = _ADDRESS.match(text)
         hosts = [_HOST.match(one.strip()) for one in found[1].split(",")] if found else []
         root = ((found[2] or "").rstrip("/") or DEFAULT_ROOT) if found else ""
         if not hosts or not _ROOT.match(root) or not all(host and 0 < int(host[2] or DEFAULT_PORT) < 65_536 for host in hosts):
-            raise Refused(f'"{text}" is no address of a registry', remedy="write zk://HOST:PORT,HOST:PORT/path", code="registry-address")
+            raise Refused(
+                f'"{text}" is not an address of a registry', remedy="write zk://HOST:PORT,HOST:PORT/path", code="registry-address"
+            )
         return RegistryAddress(tuple(f"{host[1]}:{host[2] or DEFAULT_PORT}" for host in hosts if host), root)
 
     def __str__(self) -> str:
@@ -51,7 +53,7 @@ class RegistryAddress:
 
 @dataclass(frozen=True, slots=True)
 class DigestLogin:
-    """ZooKeeper's own: a secret `user:password`. Nothing checks it when it is given; a wrong one just has no rights."""
+    """ZooKeeper's own login: a secret `user:password`. It is not verified when it is sent; a wrong one has no rights."""
 
     secret: Secret
 
@@ -60,7 +62,7 @@ class DigestLogin:
         if not (user and colon and password):
             raise Refused(
                 f"the registry's login {self.secret.reference} is not of the form user:password",
-                remedy="let the secret hold both, with a colon between them",
+                remedy="store both in the secret, with a colon between them",
                 code="registry-login",
             )
 
@@ -71,7 +73,7 @@ class DigestLogin:
 
     @property
     def who(self) -> str:
-        """As rights name it: the password's hash, not the password."""
+        """The login as rights name it: with the password's hash, not the password."""
         digest = hashlib.sha1(self.secret.reveal().encode(), usedforsecurity=False).digest()  # ZooKeeper's choice
         return f"digest:{self.user}:{base64.b64encode(digest).decode()}"
 
@@ -81,11 +83,8 @@ class DigestLogin:
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """By SASL. DIGEST-MD5 takes a secret `user:password`; GSSAPI (Kerberos) this process's ticket, that of `principal`
-    where it has several.
-
-    Needs the extra `sasl`; GSSAPI needs a Kerberos library of the machine in addition.
-    """
+    """A login by SASL. DIGEST-MD5 takes a secret `user:password`; GSSAPI (Kerberos) this process's ticket, that of `principal` if it has
+    several. It needs the extra `sasl`; GSSAPI also needs a Kerberos library of the machine."""
 
     mechanism: str = "DIGEST-MD5"
     secret: Secret | None = None
@@ -95,7 +94,9 @@ class SaslLogin:
         if self.mechanism == "DIGEST-MD5" and (self.secret is None or not all(self.secret.reveal().partition(":"))):
             raise Refused("a login by DIGEST-MD5 needs a secret of the form user:password", code="registry-login")
         if self.mechanism not in ("DIGEST-MD5", "GSSAPI"):
-            raise Refused(f'"{self.mechanism}" is no way to log in', remedy="take DIGEST-MD5 or GSSAPI", code="registry-login")
+            raise Refused(
+                f'"{self.mechanism}" is not a supported login mechanism', remedy="use DIGEST-MD5 or GSSAPI", code="registry-login"
+            )
 
     def __str__(self) -> str:
         user = self.secret.reveal().partition(":")[0] if self.secret else self.principal
@@ -107,7 +108,7 @@ Login = DigestLogin | SaslLogin
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files. `ca` signs the servers' certificates (the system's own where it is None); `certificate` and `key` are this client's."""
+    """PEM files. `ca` signs the servers' certificates (the system's own if it is None); `certificate` and `key` are this client's."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -117,11 +118,11 @@ class Tls:
 
 
 def check_root(address: RegistryAddress, grants: Iterable[Grant], *, insecure: bool) -> None:
-    """Raise Refused where everybody can change the root, unless that is meant."""
+    """Raise Refused if every client can change the root, unless `insecure` allows it."""
     everybody = [grant for grant in grants if grant.who == ANYONE and grant.may & ~May.READ]
     if everybody and not insecure:
         raise Refused(
-            f"whoever reaches {address} can change it: {everybody[0]} at its root",
-            remedy="give it rights of its own: a login, and setAcl -R in ZooKeeper's shell; or say that this is meant (insecure)",
+            f"any client that reaches {address} can change it: {everybody[0]} at its root",
+            remedy="restrict its rights with a login and setAcl -R in ZooKeeper's shell; or allow open access (insecure)",
             code="registry-open",
         )

@@ -1,4 +1,4 @@
-"""What workers say of the columns of their data."""
+"""Workers' records about the columns of their data."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from scribengin.registry.records import Record
 
 
 class ColumnsRecord(Record):
-    """What the data of a tier's sources have that their schemas have not, by the decisions of its Batches; what its sinks write that their
-    folders had not."""
+    """Columns in the data of a tier's sources that their schemas lack, by the decisions of its Batches; columns that its sinks write and
+    that their folders lacked."""
 
     noticed: tuple[Mapping[str, Any], ...] = ()
     """the newest hundred: `source`, `column`, `kind`, `type`, `file`, `line`, `batch`, `at`, `records`, `now`, as `status` shows them"""
     accepted: tuple[Mapping[str, Any], ...] = ()
-    """of each sink the last that somebody has agreed to: `sink`, `columns`, `instead`, `readers`, `at`, `by`, the same way"""
+    """for each sink the last agreement: `sink`, `columns`, `instead`, `readers`, `at`, `by`, in the same form"""

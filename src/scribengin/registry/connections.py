@@ -1,4 +1,4 @@
-"""What kazoo's client does not tell of its connections, and how long it tries one of them. For `registry.zookeeper_session`."""
+"""Adds to kazoo's client the data of its connections, and a limit for each try. For `registry.zookeeper_session`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _CLOCK = getattr(
 
 
 def now_s() -> float:
-    """Seconds of a clock that only goes forward, and goes on while this process, or this machine, sleeps."""
+    """Seconds of a clock that never goes back, and continues while this process, or this machine, is suspended."""
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 def see_connections(
     client: Any, granted: Callable[[int, float, float], None], failed: Callable[[Exception], None], within_s: float
 ) -> None:
-    """Call `granted(session, sent, granted)` at each connection: when it was asked for, and for how long a session lives, in seconds.
+    """Call `granted(session, sent, granted)` at each connection: the time of its request, and the lifetime of the session, in seconds.
 
-    kazoo keeps what the server grants to itself; its read time-out, which its connection returns, is two thirds of it. It only logs why
-    there is no connection. And it gives one server all of the session's time to answer: one that is just starting and never does (a host
-    that is gone, too) would cost the session, so the next try comes after `within_s`.
+    kazoo does not expose the lifetime that the server grants; its read time-out, which its connection returns, is two thirds of it. It only
+    logs why there is no connection. And it gives one server all of the session's time to answer: a server that is starting and never does,
+    or a host that is gone, would cost the session, so the next try comes after `within_s`.
     """
     connection, handler = client._connection, client.handler
     connect, invoke, create_connection = connection._connect, connection._invoke, handler.create_connection
@@ -56,8 +56,8 @@ def see_connections(
 
 
 def _close_sockets(error: BaseException) -> None:
-    """Close those that stand in the frames which the error went through: kazoo leaves a connection that TLS refused to the garbage
-    collector, one for each try."""
+    """Close the sockets in the frames of the error's traceback: kazoo leaves a connection that TLS refused to the garbage collector, one
+    for each try."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         for value in frame.f_locals.values():
             if isinstance(value, socket.socket):

@@ -1,20 +1,20 @@
 """The contract of the registry: small records on paths below one root, shared by masters, workers and people. All control is built on it.
 
 Records
-    A record is one JSON object of at most `RECORD_BYTES`, written with sorted keys. `format` is its number (1 where it has none).
-    A folder is a record too, an empty one: `{}`. Folders above a new record are made with it. What cannot be read as a record is
-    `Damaged`: a value like any other, never an exception (`registry.records` sets it aside). Whoever replaces a record keeps keys that he
-    does not know, and leaves children that he does not know alone; a record of a newer format is not replaced.
+    A record is one JSON object of at most `RECORD_BYTES`, written with sorted keys. `format` is its format number (1 if it is absent).
+    A folder is a record too, an empty one: `{}`. Missing folders above a new record are created with it. A value that cannot be read
+    as a record is `Damaged`: a value like any other, never an exception (`registry.records` sets it aside). A program that replaces a
+    record keeps keys that it does not know, and leaves unknown children unchanged; a record of a newer format is not replaced.
 
 Writes
-    `commit` does all its writes or none, in one step that no other client sees the middle of. A `Replace` is made from what was
-    read and holds only while that is still there (compare-and-set); so does a `Require`, which writes nothing.
+    `commit` does all its writes or none, in one atomic step. A `Replace` is based on the value that was read and succeeds only
+    if that is still there (compare-and-set); so does a `Require`, which writes nothing.
 
 Terms
     A `Term` is a right to write that a newer one ends: the leader's, or that of a tier's lease (`registry.lease`). `commit(…, term=…)`
-    checks the right *in the same step* as it writes, so a writer that slept, was cut off, or does not know yet that it was followed,
-    changes nothing and gets FencedError. Never read the right and write then: between the two it may end.
-    `Term.number` rises with each holder, and with it whatever else (a topic, a folder, a table) can be fenced.
+    checks the right *in the same step* as it writes, so a writer that was suspended, was cut off, or does not know its successor yet,
+    changes nothing and gets FencedError. Never check the right first and write afterwards: it may end between the two.
+    `Term.number` increases with each holder, and can fence other things, too (a topic, a folder, a table).
 
 Sessions
     A client has a session. Its ephemeral records live as long as that. A session is CONNECTED; SUSPENDED while no server answers: it may
@@ -27,7 +27,7 @@ Sessions
 Reading
     What a client has read or written once it never reads older, whichever server it talks to, also in a new session. To see what *others*
     have written, `sync` first. A revision numbers the states of the whole registry: `sync(at_least=r)` before reading, with `r` from
-    somebody's write, shows that write.
+    another client's write, shows that write.
 
 Watching
     A watch calls `wake` some time after the record, or the names of its children, may have changed, and whenever the session was suspended,
@@ -35,11 +35,11 @@ Watching
     come without any. `wake` runs in a thread of the client: it sets an event or fills a queue, and never calls the registry.
 
 Failing
-    Unreachable: nothing was done; try again. Unsettled (an Unreachable): the connection broke while a commit was under way, and it may have
-    taken effect: read, with this client, and see. Conflict: something else is there than was read. Forbidden: this client may not. All
-    leave the client usable.
+    Unreachable: nothing was done; try again. Unsettled (an Unreachable): the connection broke during a commit, which may have taken
+    effect: read with this client to see whether it did. Conflict: the record is not the one that was read. Forbidden: this client has no
+    right to do this. After all of these the client can still be used.
 
-Two implement it: `registry.zookeeper` and, for tests, `registry.memory`. `tests/registry` holds both to every sentence above.
+Two modules implement it: `registry.zookeeper` and, for tests, `registry.memory`. `tests/registry` holds both to every sentence above.
 """
 
 from __future__ import annotations
@@ -55,38 +55,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 RECORD_BYTES = 100_000
-"""of one record; a ZooKeeper answers slowly, and its start takes long, when they are large"""
+"""limit of one record in bytes; a ZooKeeper answers slowly, and takes long to start, when they are large"""
 COMMIT_BYTES = 900_000
-"""of all records of one commit; a ZooKeeper closes the connection over a message of 1 MiB"""
+"""limit of all records of one commit in bytes; a ZooKeeper closes the connection over a message of 1 MiB"""
 
 _NAME = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
-"""what ZooKeeper takes in a path"""
+"""the characters that ZooKeeper accepts in a path"""
 
 
 class Conflict(ScribenginError):
-    """Something else is there than the writer has read: nothing was written. `path` says where. Read again, decide again."""
+    """The record is not the one that the writer has read: nothing was written. `path` says which. Read again and decide again."""
 
     code = "registry-conflict"
 
     def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{shown(path)} {what}", remedy="read it again, and decide from what is there now")
+        super().__init__(f"{shown(path)} {what}", remedy="read it again and repeat the change on its present version")
         self.path = path
 
 
 class Unsettled(Unreachable):
-    """The connection broke while a commit was under way: it has taken effect wholly, or not at all. Read, and see which."""
+    """The connection broke during a commit: it took effect wholly, or not at all. Read the records to see which."""
 
     code = "registry-unsettled"
 
 
 class Forbidden(EnvironmentFault):
-    """This client's login has no right to do that here, or was refused."""
+    """This client's login has no right to do that here, or was rejected."""
 
     code = "registry-forbidden"
 
 
 class May(Flag):
-    """Rights on one record. CREATE and DELETE are about its children; ADMIN is about the rights themselves."""
+    """Rights on one record. CREATE and DELETE concern its children; ADMIN concerns the rights themselves."""
 
     READ = 1
     WRITE = 2
@@ -98,7 +98,7 @@ class May(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Who may do what: `who` as ZooKeeper writes it, `digest:user:HASH`, `sasl:name`, `x509:CN=…` or `world:anyone`."""
+    """Rights of one login: `who` as ZooKeeper writes it, `digest:user:HASH`, `sasl:name`, `x509:CN=…` or `world:anyone`."""
 
     who: str
     may: May
@@ -111,7 +111,7 @@ ANYONE = "world:anyone"
 
 
 class SessionState(Enum):
-    """How a session stands."""
+    """The state of a session's connection."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -120,7 +120,7 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RegistrySession:
-    """A client's session at one moment. `left_s`: for so many seconds it certainly lives on; 0 or less once it may be over."""
+    """A client's session at one moment. `left_s`: seconds for which it certainly lives on; 0 or less once it may have expired."""
 
     id: int
     link: SessionState
@@ -135,9 +135,7 @@ class RegistrySession:
 @dataclass(frozen=True, slots=True)
 class RegistryEntry:
     """A record as it was read. `version` counts its replacements. `made` and `changed` are the revisions of its creation and last change.
-
-    `session` is the session that an ephemeral one lives as long as, 0 of others. `revision`: it was so then, or later.
-    """
+    `session` is the session of an ephemeral record, 0 for others. `revision`: the record had this value at that revision, or later."""
 
     path: str
     value: Mapping[str, Any]
@@ -156,7 +154,7 @@ class RegistryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """What stands where a record belongs, and cannot be read as one. `why` ends a sentence: "is no JSON: …"."""
+    """A record that cannot be read as one. `why` ends a sentence: "is not valid JSON: …"."""
 
     path: str
     raw: bytes
@@ -168,11 +166,11 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A new record; folders above it are made where they lack. A Conflict where something is there already, be it a folder.
+    """A new record; missing folders above it are created. It raises a Conflict if there is a record already, even a folder. It has the
+    rights of the record above it, and `grants` in addition; its creator therefore needs CREATE there, and ADMIN to read them.
 
-    It has the rights of the record above it, and `grants` in addition; so who makes it needs CREATE there, and ADMIN to see them. An
-    ephemeral one goes with this client's session, and has no children. Of a `numbered` one the path is the beginning: ten digits
-    follow, higher than those of all before it in its folder.
+    An ephemeral record is removed with this client's session, and has no children. For a `numbered` one the path is a prefix: ten digits
+    follow, higher than those of all earlier ones in its folder.
     """
 
     path: str
@@ -184,7 +182,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A new value in place of what was read. Raises Refused where that has a newer format: its writer knows what this one does not."""
+    """A new value in place of the one that was read. Raises Refused if that has a newer format: its writer knows what this one does not."""
 
     was: RegistryEntry | Damaged
     value: Mapping[str, Any]
@@ -194,20 +192,20 @@ class Replace:
         if isinstance(self.was, RegistryEntry) and self.was.format > written:
             raise Refused(
                 f"{shown(self.was.path)} was written by a newer Scribengin (format {self.was.format}, this one writes {written}): "
-                "it is left as it is",
+                "it is left unchanged",
                 remedy="run the newer version",
                 code="registry-newer-format",
             )
 
     @property
     def path(self) -> str:
-        """Of the record."""
+        """The path of the record."""
         return self.was.path
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a record that has no children; only while it has this version, where one is given."""
+    """Remove a record that has no children; only if it has this version, if one is given."""
 
     path: str
     version: int | None = None
@@ -215,7 +213,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """Write the others only while this record is there, and has this version where one is given."""
+    """Commit the other writes only if this record exists, and has this version if one is given."""
 
     path: str
     version: int | None = None
@@ -226,10 +224,8 @@ Write = Create | Replace | Delete | Require
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A right to write. `right` is the path of the ephemeral record that holds it, `number` the revision that made that record.
-
-    `fence` is the version of the record `fence_of(right)`, which each new holder replaces: the part that a commit can check.
-    """
+    """A right to write. `right` is the path of the ephemeral record that holds it, `number` the revision that made that record. `fence` is
+    the version of the record `fence_of(right)`, which each new holder replaces: a commit can check it."""
 
     right: str
     number: int
@@ -238,14 +234,14 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class CommittedWrite:
-    """`revision`: a client that has synced to it sees the writes. `paths`: of each write, in order, the path that it has at last."""
+    """`revision`: a client that has synced to it sees the writes. `paths`: the final path of each write, in order."""
 
     revision: int
     paths: tuple[str, ...]
 
 
 class RegistryWatch(Protocol):
-    """A watch that is on."""
+    """An active watch."""
 
     def close(self) -> None:
         """End it; a call to `wake` that is under way may still end after that."""
@@ -254,63 +250,61 @@ class RegistryWatch(Protocol):
 class Registry(Protocol):
     """A client. Every method may be called from any thread. Paths are relative to the root (`flows/tweets/desired`; the root is ``).
 
-    `read`, `children`, `sync` and `commit` wait up to the session's time for a server; then, and at once in a client that was closed,
-    they raise Unreachable.
+    `read`, `children`, `sync` and `commit` wait for a server up to the session's time; then, and at once in a closed client, they raise
+    Unreachable.
     """
 
     def read(self, path: str) -> RegistryEntry | Damaged | None:
-        """What is there; None where nothing is."""
+        """The record; None if there is none."""
 
     def read_many(self, paths: Sequence[str]) -> list[RegistryEntry | Damaged | None]:
-        """What is there, path by path, in few requests. Each as it was at some moment of this call, not all at the same one."""
+        """The records, path by path, in few requests. Each is as it was at some moment of this call, not all at the same one."""
 
     def children(self, path: str) -> tuple[str, ...]:
-        """The names one level below, sorted; empty where nothing is there."""
+        """The names one level below, sorted; empty if there is no record."""
 
     def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
         """The names below each, as `read_many`."""
 
     def commit(self, *writes: Write, term: Term | None = None) -> CommittedWrite:
-        """Do all writes or none, under a Term where one is given. See *Writes*, *Terms* and *Failing* above.
-
-        Raises Refused before anything is sent where a record, or all of them, are too large.
-        """
+        """Do all writes or none, under a Term if one is given. See *Writes*, *Terms* and *Failing* above. Raises Refused before anything is
+        sent if a record, or all of them, are too large."""
 
     def sync(self, *, at_least: int | None = None) -> int:
-        """Wait until everything is seen that was committed before this call, or before the revision `at_least`, which costs nothing where
-        this client has come so far. The revision that is reached; what is read from now on is that new or newer."""
+        """Wait until everything is visible that was committed before this call, or before the revision `at_least`, which costs nothing if
+        this client has already reached it. Returns the revision that is reached; later reads are that new or newer."""
 
     def watch(self, path: str, wake: Callable[[], None]) -> RegistryWatch:
         """Call `wake` after changes at the path, from now on: what is read after this call, and the calls that follow, miss nothing."""
 
     def watch_below(self, path: str, wake: Callable[[str | None], None]) -> RegistryWatch:
         """Call `wake` after changes at the path and anywhere below it: with the path of a record that was made, replaced or removed, or
-        with None where any may have been. One watch, however much is there; else as `watch`."""
+        with None if any may have changed. It is one watch, however many records there are; otherwise as `watch`."""
 
     def session(self) -> RegistrySession:
-        """The session as it stands now. Costs no request."""
+        """The session at this moment. It costs no request."""
 
     def close(self) -> None:
-        """End the session: its ephemeral records go at once. Closing twice is no error."""
+        """End the session: its ephemeral records are removed at once. Closing twice is allowed."""
 
 
 def fence_of(right: str) -> str:
-    """The path of the record that is replaced at each take of a right: who took it last."""
+    """The path of the record that is replaced each time a lease is taken: it names the last holder."""
     return f"{right}.term"
 
 
 def refusal(term: Term) -> FencedError:
     """The error for a commit under a Term that is over."""
     return FencedError(
-        f"nothing was written: the right of {shown(term.right)} (term {term.number}) is over, by its holder's end or a newer one",
-        remedy="this process stops acting; who holds the right now goes on",
+        f"nothing was written: the lease {shown(term.right)} (term {term.number}) was released or taken by a newer holder",
+        remedy="this process stops acting; the present holder of the lease continues",
     )
 
 
 def check_path(path: str) -> None:
-    """Raise ValueError for what is no path below the root. Names that people choose are checked where they are read; this finds bugs."""
+    """Raise ValueError if the path is not below the root. Names that people choose are checked when they are read; this finds bugs."""
     if path and not all(_NAME.fullmatch(name) and name not in (".", "..") for name in path.split("/")):
-        raise ValueError(f"no path below the registry's root: {path!r}")
+        raise ValueError(f"not a path below the registry's root: {path!r}")
 
 
 def parent_of(path: str) -> str:
@@ -319,17 +313,17 @@ def parent_of(path: str) -> str:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether it is the folder itself, or anything below it. All is below the root."""
+    """Whether it is the folder itself, or below it. All paths are below the root."""
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
 def shown(path: str) -> str:
-    """How a path is named in messages."""
+    """The name of a path in messages."""
     return f"the registry's record {path}" if path else "the registry's root"
 
 
 def distinct(writes: Sequence[Write]) -> None:
-    """Raise ValueError where two writes are about the same path: what that means would depend on their order."""
+    """Raise ValueError if two writes concern the same path: their meaning would depend on their order."""
     paths = [write.path for write in writes if not (isinstance(write, Create) and write.numbered)]
     if len(set(paths)) < len(paths):
-        raise ValueError(f"several writes of one commit are about the same record: {paths}")
+        raise ValueError(f"several writes of one commit concern the same record: {paths}")

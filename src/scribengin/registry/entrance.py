@@ -1,11 +1,11 @@
-"""How a process comes into the registry: where it is, as whom it enters, and what it hands to the workers that it starts.
+"""Connection settings of the registry: its address, the login, and what a process passes on to the workers that it starts.
 
 SCRIBENGIN_REGISTRY                  zk://HOST:PORT/path
-SCRIBENGIN_REGISTRY_LOGIN            user:password, where the registry asks for a login
-SCRIBENGIN_REGISTRY_TLS_CA           PEM files, where it is entered by TLS
+SCRIBENGIN_REGISTRY_LOGIN            user:password, if the registry requires a login
+SCRIBENGIN_REGISTRY_TLS_CA           PEM files, for TLS
 SCRIBENGIN_REGISTRY_TLS_CERTIFICATE
 SCRIBENGIN_REGISTRY_TLS_KEY
-SCRIBENGIN_REGISTRY_INSECURE         1 where it is meant that everybody can change it
+SCRIBENGIN_REGISTRY_INSECURE         1 to allow a registry that every client can change
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ REGISTRY, LOGIN = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN"
 INSECURE = "SCRIBENGIN_REGISTRY_INSECURE"
 _TLS = {name: f"SCRIBENGIN_REGISTRY_TLS_{name.upper()}" for name in ("ca", "certificate", "key")}
 _OURS = tuple(f"SCRIBENGIN_REGISTRY_{name}" for name in ("LOGIN_FILE", "WORKER_KEY_FILE", "SASL", "PRINCIPAL"))
-"""what masters and hosts may find in their environment, and is no worker's business"""
+"""variables that masters and hosts may have in their environment, and that workers do not need"""
 _READABLE = (Grant(ANYONE, May.READ),)
-"""everybody may read what masters make: workers, each with a login of its own, and people who only look. No secret stands there."""
+"""every client may read what masters make: workers, each with a login of its own, and people who only read. It contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """One way in. `insecure`: that everybody can change the registry is meant. `worker_key` is what the logins of workers are made of,
-    where masters and hosts enter without a password of their own."""
+    """The connection settings of a registry. `insecure`: every client may change the registry. `worker_key` is the key from which the
+    logins of workers are derived, if masters and hosts have no password of their own."""
 
     address: RegistryAddress
     login: Login | None = None
@@ -48,10 +48,8 @@ class ConnectionSettings:
     worker_key: Secret | None = None
 
     def open(self, *, session_s: float = 10.0, wait_s: float = 15.0) -> ZooKeeperRegistry:
-        """A client. Where the registry's root is not there, it is made: this login's, and for everybody to read.
-
-        Raises as `open_zookeeper`.
-        """
+        """A client. If the registry's root does not exist, it is created: owned by this login, and readable by every client. Raises as
+        `open_zookeeper`."""
         from scribengin.registry.zookeeper import open_zookeeper  # kazoo is of an extra: who asks a master does without
 
         return open_zookeeper(
@@ -65,19 +63,19 @@ class ConnectionSettings:
         )
 
     def check_workers(self) -> None:
-        """Raise Refused where workers could not enter as anybody, though the registry asks who one is."""
+        """Raise Refused if workers could not log in, though the registry requires a login."""
         if self._key() is None and (self.login is not None or (self.tls is not None and self.tls.certificate is not None)):
             raise Refused(
-                "workers need logins of their own, which are made of a password, and this login has none",
+                "workers need logins of their own, which are derived from a password; this login has no password",
                 remedy="give masters and nodes the same file with a long random text: --worker-key-file FILE",
                 code="registry-worker-key",
             )
 
     def worker_login(self, flow: str, tier: str) -> DigestLogin | None:
-        """As whom workers of a tier enter, on whichever host; None where all may write anyway.
+        """The login of a tier's workers, on every host; None if every client may write.
 
-        Made of the key and the tier's name: whoever has the key knows it without asking, and nothing of it needs to be stored or sent. The
-        key cannot be found from it.
+        It is derived from the key and the tier's name: whoever has the key can compute it, and nothing of it is stored or sent. The key
+        cannot be derived from it.
         """
         key = self._key()
         if key is None:
@@ -86,8 +84,8 @@ class ConnectionSettings:
         return DigestLogin(Secret(f"{flow}.{tier}:{password}", f"${{{LOGIN}}}"))
 
     def host_key(self, host: str) -> Secret | None:
-        """What masters show to that host's page, and it knows without asking: made of the same key, another one for each host. None where
-        there is no key."""
+        """The secret that masters send to that host's page, and that the host can compute itself: derived from the same key, different for
+        each host. None if there is no key."""
         key = self._key()
         if key is None:
             return None
@@ -95,7 +93,7 @@ class ConnectionSettings:
         return Secret(made, f"the key of node {host}")
 
     def of_worker(self, flow: str, tier: str) -> tuple[dict[str, str | None], dict[str, Secret]]:
-        """What a worker's environment gets, in the open and as secrets. None takes away what this process' own has."""
+        """The environment of a worker, public values and secrets. None removes a variable that this process has."""
         login = self.worker_login(flow, tier)
         tls = {_TLS[name]: getattr(self.tls, name, None) for name in _TLS}
         environment = {
@@ -110,7 +108,7 @@ class ConnectionSettings:
 
     @staticmethod
     def of_environment(environment: Mapping[str, str]) -> ConnectionSettings:
-        """The way in that a worker was given. Raises Refused where the environment names none."""
+        """The connection settings that a worker was given. Raises Refused if the environment has none."""
         if not environment.get(REGISTRY):
             raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
         login = DigestLogin(Secret(environment[LOGIN], f"${{{LOGIN}}}")) if environment.get(LOGIN) else None

@@ -1,4 +1,4 @@
-"""What leader and hosts say to each other, as records: kinds for the places that `registry.tree` declares below `physicalnodes/`."""
+"""Records between the leader and hosts: kinds for the paths that `registry.tree` declares below `physicalnodes/`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ProcessState = Literal["starting", "running", "exited", "gone"]
 
 
 class Decommissioned(Record):
-    """A host that gets no new workers, and whose workers go elsewhere where they can."""
+    """A host that gets no new workers, and whose workers move elsewhere if they can."""
 
     by: str = ""
     at: str = ""
 
 
 class WorkerOrder(Record):
-    """What the leader asks of a host about one worker. The host makes its command and environment itself: no secret travels this way."""
+    """The leader's order to a host about one worker. The host makes its command and environment itself: no secret is sent this way."""
 
     ask: Ask
     cores: int = 1
@@ -28,17 +28,17 @@ class WorkerOrder(Record):
     spark: Mapping[str, str] = {}
     """further Spark settings"""
     grace_s: float = 0.0
-    """of a stop: how long it may take before it is killed"""
+    """of a stop: seconds that it may take before it is killed"""
     digest: str = ""
-    """tells this order from others"""
+    """distinguishes this order from others"""
 
 
 class WorkerSeen(Record):
-    """A worker, as its host's launcher sees it (`launch.contract.Seen`)."""
+    """A worker, as its host's launcher reports it (`launch.contract.Seen`)."""
 
     state: ProcessState
     order: int = 0
-    """the revision that made the order it was started by; 0: none is known"""
+    """the revision that made the order by which it was started; 0: unknown"""
     since_s: float = 0.0
     process: str = ""
     pid: int | None = None

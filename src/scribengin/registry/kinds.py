@@ -1,4 +1,4 @@
-"""The kinds of records that masters, workers, hosts and people write: their keys, with what each means. `tree` says where they lie."""
+"""The kinds of records that masters, workers, hosts and people write: their keys, and the meaning of each. `tree` declares their paths."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ FlowState = Literal[
     "created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopping", "stopped", "failed", "recovering"
 ]
 Goal = Literal["running", "paused", "drained", "stopped"]
-"""`paused`: no new Batch, the process stays. `drained`: what was there when it was asked goes through all tiers, then the processes end.
-`stopped`: the Batches under way end, then the processes."""
+"""`paused`: no new Batch, the process stays. `drained`: what was there at the request is processed through all tiers, then the processes
+end. `stopped`: the current Batches end, then the processes."""
 WorkerCount = int | Literal["each"]
-"""How many workers a tier has. `each`: one on each host that it may run on."""
+"""The number of workers of a tier. `each`: one on each host that it may run on."""
 WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed", "standby"]
-"""What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
-`degraded`: a Query of it failed for good, the others go on. `standby`: it is the spare, and ready to take the tier over."""
+"""The state that a worker reports for its tier. `recovering`: a Query of it failed for a passing reason and will restart automatically.
+`degraded`: a Query of it failed permanently, the others continue. `standby`: it is the standby, ready to take the tier over."""
 
 
 class HolderRecord(Record):
-    """A process that has a right, or is there: a master, a worker."""
+    """A process that holds a lease, or is present: a master, a worker."""
 
     id: str = ""
     host: str = ""
@@ -35,29 +35,29 @@ class HolderRecord(Record):
     since: str = ""
     """ISO 8601"""
     claim: str = ""
-    """tells its take of a right from all others"""
+    """distinguishes this acquisition of a lease from all others"""
 
 
 class TierSpec(Record):
-    """A tier of a version, as far as masters must know it."""
+    """A tier of a version, as far as masters need it."""
 
     feeders: tuple[str, ...] = ()
-    """tiers of the same flow that write what it reads"""
+    """upstream tiers of the same flow"""
     cores: int = 1
     memory_bytes: int = 0
     """0: Spark's own default"""
     standby: Literal["none", "warm"] = "none"
-    """`warm`: a spare worker waits, with Spark up"""
+    """`warm`: a standby worker waits, with Spark running"""
     executors: int = 1
-    """where the launcher has executors: each of them gets so many cores and so much memory"""
+    """if the launcher has executors: the number of executors, and the cores and memory of each"""
     spark: Mapping[str, str] = {}
     """settings of its Spark session"""
     since: int = 0
-    """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
+    """workers of that version serve it unchanged: what they run is the same. 0: only those of its own version"""
     process: int = 0
-    """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
+    """workers of that version, or of a later one, switch to it between two Batches. 0: new workers must be started"""
     folders: tuple[str, ...] = ()
-    """those that its sinks write into, and of which a host does the upkeep"""
+    """the folders that its sinks write into, and that a host maintains"""
     groups: Mapping[str, Mapping[str, float]] = {}
     """group to which sinks or channels of the tier go → member → cost, as the flow file says"""
     group: str = ""
@@ -65,13 +65,13 @@ class TierSpec(Record):
     hosts: Mapping[str, float] = {}
     """node or host name of each member of that group → cost, as the flow file says"""
     workers: WorkerCount = 1
-    """how many work at it: one holds its lease, the others help"""
+    """the number of its workers: one holds its lease, the others help"""
     alone: str = ""
-    """why none can help; empty where some can"""
+    """why it cannot have helpers; empty if it can"""
 
 
 HELPER = "~"
-"""stands between a tier's name and a number where its helpers are spoken of: no tier can be called so"""
+"""separates a tier's name and the number in names of helpers: no tier name can contain it"""
 
 
 def helper_name(tier: str, number: int) -> str:
@@ -98,10 +98,8 @@ def is_helper(name: str) -> bool:
 
 
 def spec_of(spec: Spec, name: str) -> TierSpec | None:
-    """What a version says of a tier, or of a helper of one; None where it has no such tier.
-
-    A helper gets what the tier's worker gets. It reads what that one hands it, has no spare and keeps no folders.
-    """
+    """A version's settings of a tier, or of a helper of one; None if it has no such tier. A helper gets the same as the tier's worker. It
+    reads the portions that it is given, has no standby and maintains no folders."""
     tier = tier_of(name)
     there = spec.tiers.get(tier)
     if there is None or tier == name:
@@ -117,54 +115,54 @@ class Spec(Record):
     path: str
     """of the flow file, inside the package"""
     base: str
-    """the folder where the flow's relative paths start; on every host the same"""
+    """the folder where the flow's relative paths start; the same on every host"""
     state: str
-    """the folder of the flow's state; on every host the same"""
+    """the folder of the flow's state; the same on every host"""
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
     together: Mapping[str, int] = {}
-    """flow → version, of all that were submitted as one with it; empty for one that came alone"""
+    """flow → version, of all that were submitted as one with it; empty for a flow submitted alone"""
     labels: Mapping[str, str] = {}
-    """by which verbs, and rights, choose flows"""
+    """labels, by which commands and access rights select flows"""
     scaled: Mapping[str, Mapping[str, int]] = {}
-    """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
+    """tier → values of its TierSpec that were set by `scale`, and stay for later versions"""
     groups: Mapping[str, Mapping[str, float]] = {}
     """group of hosts of the flow file → node or host name of each member → cost"""
     watched: AlertSettings = AlertSettings()
     outside: Outside = Outside()
-    """where it reads and writes; it meets other flows there"""
+    """the places where it reads and writes, which connect it to other flows"""
 
 
 class FlowFile(Record):
-    """The text of a flow file that a person wrote into the registry, as JSON. The text alone, as it is, may stand there too."""
+    """The text of a flow file that a person wrote into the registry, as JSON. The record may also be the text itself."""
 
     text: str
     base: str = ""
-    """absolute: the folder where relative paths start; empty: where those of the version before start"""
+    """absolute: the folder where relative paths start; empty: the same folder as in the version before"""
     state: Goal = "running"
-    """what is wanted of the flow from then on"""
+    """the new desired state of the flow"""
     accept: Literal["again", "lost"] | None = None
-    """as of `apply --accept`: Queries that cannot keep their checkpoint read all again, or go on from where they are"""
+    """as of `apply --accept`: Queries that cannot keep their checkpoint read all again, or continue from their position"""
 
 
 class TakenFile(Record):
-    """Which text of `file` was looked at last, and with what result."""
+    """The text of `file` that was read last, and its result."""
 
     revision: int
-    """that wrote the text"""
+    """the revision that wrote the text"""
     version: int = 0
-    """of the flow that the text is; 0: it was refused"""
+    """the resulting version of the flow; 0: the text was refused"""
     at: str = ""
     why: str = ""
-    """it was refused"""
+    """why it was refused"""
     remedy: str = ""
     again: bool = False
-    """what refuses it passes by itself: it is tried again"""
+    """the obstacle is temporary: the text is tried again"""
 
 
 class Desired(Record):
-    """What is wanted of a flow."""
+    """The desired state of a flow."""
 
     state: Goal
     version: int
@@ -174,76 +172,77 @@ class Desired(Record):
     operation: str = ""
     """the newest operation; while it is under way the flow waits for it"""
     accepts: Mapping[str, str] = {}
-    """`at` and `by`: who has agreed that sinks of this version go on with other columns than their folders hold; each tier uses it up"""
+    """`at` and `by`: who agreed that sinks of this version continue with other columns than their folders hold; each tier uses the
+    agreement once"""
 
 
 class StatusRecord(Record):
-    """How a flow stands."""
+    """The status of a flow."""
 
     state: FlowState
     since: str = ""
     """ISO 8601"""
     reason: str = ""
     next: str = ""
-    """what comes next, or what a person can do about it"""
+    """what comes next, or what a person can do"""
     version: int = 0
     generation: int = 0
-    """the revision of `desired` that it speaks of"""
+    """the revision of `desired` that it refers to"""
     goal: Goal | None = None
-    """what was wanted then: with `version`, `generation` and `operation` the last wish that could be taken up"""
+    """the desired state then: with `version`, `generation` and `operation` the last valid desired state"""
     operation: str = ""
     refused: Mapping[str, Any] = {}
-    """what stands in records of people and cannot be: path → `version` of the record, `why`, `remedy`"""
+    """invalid records of people: path → `version` of the record, `why`, `remedy`"""
 
 
 class TierWish(Record):
-    """What is wanted of a tier's worker now; it follows what is wanted of the flow, in the order that loses nothing."""
+    """The desired state of a tier's worker now; it follows the flow's desired state in an order that loses nothing."""
 
     version: int
     goal: Goal
     generation: int
-    """of the flow's wish that it was made from: a worker says back which it has reached"""
+    """the generation of the flow's desired state from which it was made: a worker reports back which it has reached"""
     task: str = ""
     """the operation of which the tier's part is to be done, under the lease, before the goal"""
 
 
 class Run(Record):
-    """Which worker is to serve a tier; written before it is started, so that the next master knows of it. Times: seconds since 1970, by
-    the clock of the master that wrote it."""
+    """The worker that is assigned to a tier; written before it is started, so that the next master knows of it. Times: seconds since 1970,
+    by the clock of the master that wrote it."""
 
     number: int
-    """rises by one with each start, over the whole life of the tier"""
+    """increases by one with each start, over the whole life of the tier"""
     node: str
     asked_at: float
     generation: int
-    """of the wish that it was started for, or has reached since"""
+    """the generation for which it was started, or that it has reached since"""
     leased: bool = False
     """it was seen to hold the lease"""
     unleased_since: float | None = None
-    """since when it holds the lease no more; before it ever held it: since when its node does not answer"""
+    """since when it no longer holds the lease; before it ever held it: since when its node has not answered"""
     ended_at: float | None = None
-    """it is over: its process has ended, or was given up"""
+    """it has ended: its process has ended, or was given up"""
     failures: int = 0
-    """ends in a row without progress, of this run and those before it"""
+    """failures in a row without progress, of this run and those before it"""
     cause: str = ""
     """why it ended"""
     remedy: str = ""
     permanent: bool = False
-    """starting again would end the same way"""
+    """another start would end the same way"""
 
 
 class Report(Record):
-    """What a worker says of itself, at each change of its state."""
+    """A worker's report, written at each change of its state."""
 
     run: int
     generation: int
-    """which wish it acts on"""
+    """the generation of the desired state on which it acts"""
     version: int
     state: WorkerState
     commits: int = 0
-    """Batches since it began, as of this report"""
+    """Batches committed since it started, as of this report"""
     ready: bool | None = None
-    """each of its Queries has committed a Batch since its start, or has found nothing to read; null where an earlier release says it"""
+    """each of its Queries has committed a Batch since its start, or has found nothing to read; null if an earlier release reports it"""
     cause: str = ""
     remedy: str = ""
     permanent: bool = False
@@ -255,43 +254,44 @@ class Report(Record):
 
 
 class Operation(Record):
-    """An operation of several steps, that the next master takes up."""
+    """An operation of several steps, which the next master continues."""
 
     kind: Literal["offsets", "rewind", "renew", "repartition", "recut"]
     step: Literal["stop", "drain", "work", "done", "failed", "cancelled"]
-    """`stop`: the flow's workers end in order; `drain`: they do, and readers of channels first read all that is there; `work`: the tiers
-    do their part, each under its lease. The others are over."""
+    """`stop`: the flow's workers end in order; `drain`: they do, and readers of channels first read the backlog; `work`: the tiers do their
+    part, each under its lease. Other values: the operation has ended."""
     version: int
-    """of the flow, as which its tiers do their part"""
+    """the version of the flow with which its tiers do their part"""
     tiers: tuple[str, ...] = ()
-    """those that have a part in it"""
+    """the tiers that have a part in it"""
     arguments: Mapping[str, Any] = {}
     by: str = ""
     at: str = ""
     since: str = ""
-    """when it came to its step"""
+    """when it reached its step"""
     error: str = ""
 
 
 class WorkflowOperationRecord(Record):
-    """What is asked of all flows of a workflow, one after the other, that the next master takes up."""
+    """An operation that sets the desired state of all flows of a workflow, one after the other, and which the next master continues."""
 
     goal: Goal
     step: Literal["ask", "done", "failed", "cancelled"] = "ask"
-    """`ask`: each flow is asked when those before it have come to the goal: of `running` those that it feeds, else those that feed it"""
+    """`ask`: the desired state of each flow is set when those before it have reached the goal: for `running` its downstream flows,
+    otherwise its upstream flows"""
     feeders: Mapping[str, tuple[str, ...]] = {}
-    """flow → those of the flows that feed it"""
+    """flow → its upstream flows"""
     begun: Mapping[str, int] = {}
-    """flow → the revision that had written what was wanted of it when this began: with another one it has been asked"""
+    """flow → the revision of its desired state when this began: if it has another one, it was set since"""
     by: str = ""
     at: str = ""
     since: str = ""
-    """when it came to its step"""
+    """when it reached its step"""
     error: str = ""
 
 
 class StateChange(Record):
-    """A change of a flow's state, as the master has seen it."""
+    """A change of a flow's state, as the master saw it."""
 
     at: str
     """ISO 8601"""
@@ -302,17 +302,17 @@ class StateChange(Record):
 
 
 class ChangeHistory(Record):
-    """The last changes of a flow's state, the oldest first."""
+    """The last changes of a flow's state, oldest first."""
 
     last: tuple[StateChange, ...] = ()
 
 
 UNDER_WAY = ("stop", "drain", "work")
-"""the steps of an operation that is not over"""
+"""the steps of an operation that has not ended"""
 
 
 class Task(Record):
-    """One task of a tier, as of the newest Batch that was decided when it was written: what it reads and writes, and how far it is."""
+    """One task of a tier, for the newest Batch that was decided when it was written: its input, output and progress."""
 
     query: str = ""
     batch: int = -1
@@ -323,7 +323,7 @@ class Task(Record):
     owner: str = ""
     """the worker"""
     position: Mapping[str, Any] = {}
-    """source → the entries of its log that are decided; at checkpoints of progress, not per Batch"""
+    """source → the decided entries of its log; at checkpoints of progress, not per Batch"""
 
 
 class Ends(Record):
@@ -333,7 +333,7 @@ class Ends(Record):
 
 
 class NodeState(Record):
-    """How a logical node stands."""
+    """The state of a logical node."""
 
     state: FlowState
     host: str = ""
@@ -341,17 +341,17 @@ class NodeState(Record):
 
 
 class ServedPage(Record):
-    """Where a page or its JSON is served."""
+    """The address of a page or its JSON."""
 
     url: str
 
 
 class GroupName(Record):
-    """The group that a tier runs on: as its version says, or another of the flow's that a person has written."""
+    """The group that a tier runs on: that of its version, or another group of the flow that a person wrote."""
 
     group: str
     said: str = ""
-    """what the version said when a master wrote it: another version's word comes before a person's"""
+    """the group of the version when a master wrote it: if another version names another group, that comes before a person's"""
 
 
 class Host(Record):
@@ -359,7 +359,7 @@ class Host(Record):
 
     host: str
     cores: int = 0
-    """what its workers together may have; 0: no limit"""
+    """the most that its workers may have together; 0: no limit"""
     memory_bytes: int = 0
     """the same"""
     since: str = ""
@@ -377,7 +377,7 @@ class Mapped(Record):
 
 
 class Hosted(Record):
-    """A worker that serves a tier on this host: it holds, or has held, the tier's lease, and has not ended. It binds nothing."""
+    """A worker that serves a tier on this host: it holds, or has held, the tier's lease, and has not ended. The record binds nothing."""
 
     since: str = ""
     """when it was started"""
@@ -387,14 +387,14 @@ class GroupRecord(Record):
     """A named set of equivalent members, each with its cost."""
 
     members: Mapping[str, float]
-    """name → cost, in place of that of flow files; the lowest healthy one first"""
+    """name → cost, replacing that of flow files; the healthy member with the lowest cost comes first"""
     out: Mapping[str, str] = {}
-    """members that get no Batch while they stand here → why"""
+    """members that get no Batch while they are listed here → why"""
 
 
 class QueryAck(Record):
-    """How far a Query's Batches are acknowledged: committed, with all that was made of them in the tiers behind. Batches of one lineage by
-    number, -1 for none; sources by how many entries of their logs are behind."""
+    """How far a Query's Batches are acknowledged: committed, together with all that downstream tiers made of them. Batches of one lineage
+    by number, -1 for none; sources by the number of entries of their logs."""
 
     lineage: str
     decided: int = -1
@@ -405,22 +405,22 @@ class QueryAck(Record):
     read: Mapping[str, int] = {}
     """source → entries that are decided"""
     released: Mapping[str, int] = {}
-    """source → entries that are acknowledged: the flow needs them no more"""
+    """source → entries that are acknowledged: the flow no longer needs them"""
     channels: Mapping[str, int] = {}
-    """channel that it feeds → the newest Batch that all readers have acknowledged"""
+    """channel that it writes → the newest Batch that all readers have acknowledged"""
     through: Mapping[str, tuple[tuple[float, float], ...]] = {}
-    """source from outside → (a moment, when all that was there at that moment was seen acknowledged), the newest last and older ones with
-    ever larger gaps; seconds since 1970 by the worker's clock"""
+    """external source → (a moment, when all that was there at that moment was seen acknowledged), the newest last and older ones with
+    larger and larger gaps; seconds since 1970 by the worker's clock"""
 
 
 class Ack(Record):
-    """How far what the tier took in is acknowledged by all that comes behind it in the flow."""
+    """How far the tier's input is acknowledged by all downstream tiers of the flow."""
 
     queries: Mapping[str, QueryAck] = {}
 
 
 class Limit(Record):
-    """How fast a flow may go. Absent: no limit."""
+    """The rate limits of a flow. Absent: no limit."""
 
     rows_per_s: float | None = None
     bytes_per_s: float | None = None
@@ -431,43 +431,43 @@ class Limit(Record):
 
 
 class Workers(Record):
-    """How many workers each of a flow's tiers has, where that is other than its version says."""
+    """The number of workers of each of a flow's tiers, if it differs from its version."""
 
     tiers: Mapping[str, WorkerCount] = {}
-    """tier → how many, from 1 on, or `each`: one on each host that the tier may run on"""
+    """tier → the number, from 1 on, or `each`: one on each host that the tier may run on"""
 
 
 class Quota(Record):
-    """What flows with a label may take together. Absent: as much as there is."""
+    """The shared quota of flows with a label. Absent: no limit."""
 
     cores: int | None = None
-    """of their workers, by what these were given"""
+    """of their workers, by the resources that these were given"""
     memory_bytes: int | None = None
     """the same"""
     rows_per_s: float | None = None
-    """of all that they read from outside"""
+    """of all that they read from external sources"""
     by: str = ""
     at: str = ""
 
 
 class Share(Record):
-    """A flow's part of the rows a second of a quota."""
+    """A flow's share of the rows per second of a quota."""
 
     rows_per_s: float | None = None
-    """absent: none of its quotas says"""
+    """absent: none of its quotas limits the rate"""
     quota: str = ""
-    """of which; of several, the one that leaves it least"""
+    """the quota; of several, the one that leaves the least"""
     idle: bool = False
-    """it reads nothing, and others have most of its part"""
+    """it reads nothing, and others have most of its share"""
 
 
 class IdempotentRequest(Record):
-    """A write that was asked of the API under an idempotency key, and its answer."""
+    """A write request to the API with an idempotency key, and its answer."""
 
     asked: str
     """SHA-256 of method, path and body"""
     at: float
-    """seconds since 1970, by the clock of the master that was asked"""
+    """seconds since 1970, by the clock of the master that received it"""
     status: int = 0
     """of the answer; 0 while the write is under way"""
     body: str = ""
@@ -475,7 +475,7 @@ class IdempotentRequest(Record):
 
 
 class Token(Record):
-    """Who may use the API, and for what. No token stands here: only what scrypt makes of it."""
+    """An API token: its name, role and labels. The token itself is not stored, only its scrypt hash."""
 
     name: str
     role: Literal["viewer", "operator", "editor", "admin"]
@@ -484,11 +484,11 @@ class Token(Record):
     at: str = ""
     by: str = ""
     labels: Mapping[str, str] = {}
-    """flows with all of these only; empty: all"""
+    """access only to flows with all of these; empty: all flows"""
     until: str = ""
-    """ISO 8601; from then on it opens nothing. Empty: it has no end"""
+    """ISO 8601, its expiry. Empty: it does not expire"""
     removed: str = ""
-    """when it was removed: it opens nothing any more, and a file of another master does not bring it back"""
+    """when it was revoked: it is no longer valid, and a file of another master does not restore it"""
 
 
 class AttemptRecord(Record):
@@ -496,7 +496,7 @@ class AttemptRecord(Record):
 
     tier: str
     number: int
-    """of its run"""
+    """the number of its run"""
     asked_at: float
     node: str = ""
     host: str = ""
@@ -505,10 +505,10 @@ class AttemptRecord(Record):
     cause: str = ""
     remedy: str = ""
     failures: int = 0
-    """ends in a row without progress, with this one"""
+    """failures in a row without progress, with this one"""
 
 
 class Attempts(Record):
-    """The last ones of a flow, the oldest first."""
+    """The last attempts of a flow, oldest first."""
 
     last: tuple[AttemptRecord, ...] = ()

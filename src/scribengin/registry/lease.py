@@ -1,9 +1,10 @@
-"""Rights that one process has at a time: to run a tier (`RegistryLease`), to lead the masters (`Election`).
+"""Leases that one process holds at a time: to run a tier (`RegistryLease`), to lead the masters (`Election`).
 
-A right is two records. The ephemeral one, at the right's own path, says who has it, and goes with his session or when he releases it. The
-other, `fence_of(path)`, stays, and is replaced in the same commit that makes the first: its version tells each holder from all others, and
-that is what a commit under a Term checks (ZooKeeper can check a record's version, not when it was made, and a record that was made again
-begins at version 0 again). The number of the Term is the revision that made the ephemeral record, ZooKeeper's czxid: it only rises.
+A lease is two records. The ephemeral one, at the lease's own path, names the holder, and is removed with its session or when the holder
+releases it. The other, `fence_of(path)`, stays, and is replaced in the same commit that creates the first: its version distinguishes each
+holder from all others, and a commit under a Term checks it (ZooKeeper can check a record's version, not when it was made, and a record that
+was made again starts at version 0 again). The number of the Term is the revision that made the ephemeral record, ZooKeeper's czxid: it only
+increases.
 """
 
 from __future__ import annotations
@@ -37,21 +38,19 @@ if TYPE_CHECKING:
 
 LEADER = "leader"
 _LOOK_S = 1.0
-"""a watch is a hint: how long to wait for one before looking anyhow"""
+"""seconds to wait for a watch before checking anyway: a watch is a hint"""
 
 
 class RegistryLease:
-    """One contender for the right at `path`. `about` is what others read there of who has it (host, pid, address …).
-
-    Two contenders exclude each other even with one client. As a context manager it is released at the end.
-    """
+    """One contender for the lease at `path`. `about` identifies the holder to others (host, pid, address …). Two contenders exclude each
+    other even with one client. As a context manager it is released at the end."""
 
     def __init__(self, registry: Registry, path: str, about: Mapping[str, Any]) -> None:
         self.path = path
         self._registry = registry
         self._about = dict(about)
         self._claim = uuid4().hex
-        """tells this contender's records from those of others, also where the answer to its commit was lost"""
+        """distinguishes this contender's records from those of others, even if the answer to its commit was lost"""
         self._term: Term | None = None
         self._session = 0
         self._gone = False
@@ -61,21 +60,19 @@ class RegistryLease:
 
     @property
     def term(self) -> Term:
-        """The Term under which it is, or was last, held. Raises FencedError where it never was."""
+        """The Term under which it is, or was last, held. Raises FencedError if it was never held."""
         if self._term is None:
-            raise FencedError(f"{shown(self.path)}: the right was never held here", remedy="acquire it first")
+            raise FencedError(f"{shown(self.path)}: this process never held the lease", remedy="acquire it first")
         return self._term
 
     @property
     def claim(self) -> str:
-        """What tells its records from those of others: who names it has written them, or may read them."""
+        """The value that distinguishes its records from those of others: a process that knows it has written them, or may read them."""
         return self._claim
 
     def acquire(self, *, wait_s: float = 0.0) -> bool:
-        """Take the right, waiting up to `wait_s` seconds for who has it. True where it is held then.
-
-        Raises Unreachable where the registry does not answer to the last. A right that was lost can be acquired again, under a new Term.
-        """
+        """Take the lease, waiting up to `wait_s` seconds for the present holder. Returns whether it is held then. Raises Unreachable if the
+        registry does not answer until the end. A lost lease can be acquired again, under a new Term."""
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -93,25 +90,26 @@ class RegistryLease:
             self._changed.wait(min(left_s, _LOOK_S))
 
     def held(self) -> bool:
-        """Whether the right is certainly held now, by what is known here: no request is made.
+        """Whether the lease is certainly held now, from local knowledge: no request is made.
 
-        True also while the session is SUSPENDED, to the end of its time by this machine's clock; false when that has passed, or the
-        session is lost. It may be true again when a server says that the session has lived on. What must not be done by two is not
-        guarded by this but by `commit(…, term=lease.term)`.
+        It is also true while the session is SUSPENDED, to the end of its time by this machine's clock; false when that has passed, or the
+        session is lost. It may become true again when a server reports that the session has lived on. Writes that two processes must not do
+        are not protected by this but by `commit(…, term=lease.term)`.
         """
         session = self._registry.session()
         return self._term is not None and not self._gone and session.id == self._session and session.lives
 
     def check(self) -> None:
-        """Raise FencedError where the right is not held any more. Asks the registry only after a change at its path, and never while the
-        session is SUSPENDED: then it costs nothing, and `held` is what it says."""
+        """Raise FencedError if the lease is no longer held. It asks the registry only after a change at its path, and never while the
+        session is SUSPENDED: then it costs nothing, and `held` decides."""
         if not self._look():
             raise FencedError(
-                f"{shown(self.path)}: the right (term {self.term.number}) is not held any more", remedy="this process stops acting on it"
+                f"{shown(self.path)}: this process no longer holds the lease (term {self.term.number})",
+                remedy="this process stops acting on it",
             )
 
     def release(self) -> None:
-        """Let the next one take it. Where the registry does not answer it goes with this client's session. Releasing twice is no error."""
+        """Release the lease. If the registry does not answer, it ends with this client's session. Releasing twice is allowed."""
         self._gone = True
         with suppress(FencedError, Unreachable, Conflict):
             if self._unsettled:  # it may have been taken, without an answer
@@ -148,7 +146,7 @@ class RegistryLease:
         return True
 
     def _look(self) -> bool:
-        """Whether it is held, after a look at its path where something has changed there."""
+        """Whether it is held, after reading its path if that has changed."""
         if self.held() and self._changed.is_set() and self._registry.session().link is SessionState.CONNECTED:
             self._changed.clear()
             try:
@@ -158,7 +156,7 @@ class RegistryLease:
         return self.held()
 
     def _settle(self) -> bool:
-        """Read whether this contender has the right, in the session that it has now; if so, the Term."""
+        """Read whether this contender holds the lease, in its present session; if so, return the Term."""
         session = self._registry.session().id
         mine = self._read_mine()
         self._unsettled = False
@@ -168,7 +166,7 @@ class RegistryLease:
         return True
 
     def _read_mine(self) -> tuple[RegistryEntry, RegistryEntry] | None:
-        """Both records, where this contender wrote them."""
+        """Both records, if this contender wrote them."""
         there, fence = self._registry.read(self.path), self._registry.read(fence_of(self.path))
         if not isinstance(there, RegistryEntry) or not isinstance(fence, RegistryEntry):
             return None
@@ -177,12 +175,12 @@ class RegistryLease:
 
 
 class Election(RegistryLease):
-    """One master's part in the contest for the lead."""
+    """One master's part in the election of the leader."""
 
     def __init__(self, registry: Registry, about: Mapping[str, Any]) -> None:
         super().__init__(registry, LEADER, about)
 
     def read_leader(self) -> Mapping[str, Any] | None:
-        """What the leader, be it this one, says of itself; None where there is none."""
+        """The leader's own record, also if it is this process; None if there is no leader."""
         there = self._registry.read(self.path)
         return None if there is None or isinstance(there, Damaged) else there.value

@@ -1,7 +1,6 @@
-"""The registry's twin in memory: any number of clients on one store, whose connections are cut, and whose time passes, as a test says.
-
-Nothing happens by itself: `MemoryStore.advance` is the clock, and a watch's `wake` runs in the thread that made the change.
-"""
+"""The registry in memory, for tests: any number of clients on one store, whose connections are cut, and whose time passes, under the
+control of a test. Nothing happens by itself: `MemoryStore.advance` is the clock, and a watch's `wake` runs in the thread that made the
+change."""
 
 from __future__ import annotations
 
@@ -53,11 +52,11 @@ class _Node:
     session: int
     grants: tuple[Grant, ...]
     numbered: int = 0
-    """how many numbered children it has had"""
+    """the number of numbered children that it has had"""
 
 
 class MemoryStore:
-    """What all clients share. `grants` are the rights at the root; a session lives `session_s` without contact."""
+    """The state shared by all clients. `grants` are the rights at the root; a session lives `session_s` without contact."""
 
     def __init__(self, *, grants: tuple[Grant, ...] = _OPEN, session_s: float = 10.0) -> None:
         self.session_s = session_s
@@ -69,11 +68,11 @@ class MemoryStore:
         self._sessions = 0
 
     def client(self, who: str = ANYONE) -> MemoryRegistry:
-        """A new client, connected, with the rights of `who` beside everybody's."""
+        """A new client, connected, with the rights of `who` in addition to those of every client."""
         return MemoryRegistry(self, frozenset({ANYONE, who}))
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Sessions of clients that are cut off come to their end, and their ephemeral records with them."""
+        """Advance the time. Sessions of clients that are cut off expire, and their ephemeral records are removed."""
         with self.lock:
             self.now_s += seconds
             over = [client for client in self._clients if not client.stay_in_touch()]
@@ -81,12 +80,12 @@ class MemoryStore:
             self.expire(client)
 
     def expire(self, client: MemoryRegistry) -> None:
-        """End a client's session, as a server does; one that is not cut off learns it at once, others when they are mended."""
+        """End a client's session, as a server does; a connected client sees it at once, others when they reconnect."""
         self._remove_of(client.session().id)
         client.notice_end()
 
     def write_raw(self, path: str, data: bytes) -> None:
-        """Put bytes where a record is or belongs, as somebody with ZooKeeper's shell can."""
+        """Write bytes at the path of a record, as a person with ZooKeeper's shell can."""
         with self.lock:
             node = self.nodes.get(path)
             new = self.revision + 1
@@ -97,7 +96,7 @@ class MemoryStore:
             self.apply({**self.nodes, path: changed}, {path, parent_of(path)} if node is None else {path})
 
     def apply(self, nodes: Mapping[str, _Node], changed: Iterable[str]) -> None:
-        """Make `nodes` the state, under the next revision, and wake who watches one of the changed paths."""
+        """Make `nodes` the state, under the next revision, and wake the watches of the changed paths."""
         paths = frozenset(changed)
         with self.lock:
             records = frozenset(path for path in paths if self.nodes.get(path) is not nodes.get(path))
@@ -116,7 +115,7 @@ class MemoryStore:
             return self._sessions
 
     def leave(self, client: MemoryRegistry) -> None:
-        """End the session of a client that is closed."""
+        """End the session of a closed client."""
         with self.lock:
             self._clients.remove(client)
         self._remove_of(client.session().id)
@@ -149,7 +148,7 @@ class _MemoryWatchBelow:
 
 @dataclass(eq=False)
 class MemoryRegistry:
-    """A client of a MemoryStore: `registry.contract.Registry`, and what a test does to it."""
+    """A client of a MemoryStore: `registry.contract.Registry`, and the faults that a test can cause."""
 
     store: MemoryStore
     who: frozenset[str]
@@ -161,19 +160,19 @@ class MemoryRegistry:
     _closed: bool = False
     _id: int = 0
     _over: bool = False
-    """the session has ended at the store, and this client does not know yet"""
+    """the session has ended at the store, and this client does not know it yet"""
     _contact_s: float = 0.0
 
     def __post_init__(self) -> None:
         self._begin()
 
     def cut(self) -> None:
-        """Take the connection away: SUSPENDED."""
+        """Cut the connection: SUSPENDED."""
         self._cut = True
         self.wake()
 
     def mend(self) -> None:
-        """Give it back: CONNECTED again, in a new session where the old one has ended meanwhile."""
+        """Restore the connection: CONNECTED again, in a new session if the old one has ended meanwhile."""
         self._cut = False
         if self._over:
             self._id = 0
@@ -183,11 +182,11 @@ class MemoryRegistry:
         self.wake()
 
     def mute(self) -> None:
-        """Take the connection away behind the next commit, before its answer: it takes effect, and the client does not know."""
+        """Cut the connection after the next commit, before its answer: it takes effect, and the client does not know it."""
         self._mute = True
 
     def lag(self) -> None:
-        """From now on read what is here now, as from a server that is behind, until the next `sync` or commit of this client."""
+        """From now on read the present state, as from a server that is behind, until the next `sync` or commit of this client."""
         with self.store.lock:
             self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, True
 
@@ -244,7 +243,7 @@ class MemoryRegistry:
         if self._mute:
             self._mute = False
             self.cut()
-            raise Unsettled("the connection broke while a commit was under way", remedy="read, and see whether it took effect")
+            raise Unsettled("the connection broke while a commit was under way", remedy="read the records to see whether it took effect")
         return CommittedWrite(revision, paths)
 
     def sync(self, *, at_least: int | None = None) -> int:
@@ -284,7 +283,7 @@ class MemoryRegistry:
             self.wake()
 
     def stay_in_touch(self) -> bool:
-        """What a client does all the time. False where it cannot, and its session's time is over."""
+        """Keep contact, as a client always does. False if it cannot, and its session has expired."""
         if not self._cut:
             self._contact_s = self.store.now_s
         return self._over or self.store.now_s - self._contact_s < self.store.session_s
@@ -296,7 +295,7 @@ class MemoryRegistry:
             self.mend()
 
     def wake(self, paths: frozenset[str] | None = None, records: Iterable[str] = ()) -> None:
-        """Wake the watches of the paths, and those below which one of the records lies; all without any."""
+        """Wake the watches of the paths, and those of folders above them; without paths, all."""
         if paths is not None and self._cut:
             return  # nobody can tell it; `mend` wakes all
         for watch in tuple(self.watches):
@@ -317,13 +316,15 @@ class MemoryRegistry:
         if self._closed:
             raise Unreachable("this client of the registry was closed", code="registry-closed")
         if self._cut:
-            raise Unreachable("the registry does not answer: cut off", remedy="it is tried again all the time")
+            raise Unreachable("the registry does not answer: cut off", remedy="the client keeps retrying")
         if not self._lag:
             self._seen, self._revision = self.store.nodes, self.store.revision
 
     def _need(self, right: May, path: str, node: _Node) -> None:
         if not any(right in grant.may for grant in node.grants if grant.who in self.who):
-            raise Forbidden(f"{shown(path)}: this client has no right to {str(right.name).lower()}", remedy="give it a login that has")
+            raise Forbidden(
+                f"{shown(path)}: this client has no right to {str(right.name).lower()}", remedy="use a login that has this right"
+            )
 
     def _apply(self, nodes: dict[str, _Node], changed: set[str], write: Write, data: bytes) -> str:
         check_path(write.path)
@@ -356,12 +357,12 @@ class MemoryRegistry:
         self._need(May.CREATE, above, folder)
         self._need(May.ADMIN, above, folder)
         if folder.session:
-            raise Conflict(above, "is ephemeral: nothing can be below it")
+            raise Conflict(above, "is ephemeral and cannot have records below it")
         if write.numbered:
             path += f"{folder.numbered:010d}"
             nodes[above] = replace(folder, numbered=folder.numbered + 1)
         if path in nodes:
-            raise Conflict(path, "is there already")
+            raise Conflict(path, "exists already")
         nodes[path] = _Node(data, 0, new, new, self._id if write.ephemeral else 0, (*folder.grants, *write.grants))
         changed |= {path, above}
         return path
@@ -370,9 +371,9 @@ class MemoryRegistry:
     def _there(nodes: Mapping[str, _Node], path: str, version: int | None) -> _Node:
         node = nodes.get(path)
         if node is None:
-            raise Conflict(path, "is not there")
+            raise Conflict(path, "does not exist")
         if version is not None and node.version != version:
-            raise Conflict(path, f"was changed meanwhile: it has version {node.version}, not {version}")
+            raise Conflict(path, f"was changed in the meantime: it has version {node.version}, not {version}")
         return node
 
 

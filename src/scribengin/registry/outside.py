@@ -1,4 +1,4 @@
-"""What a version of a flow says of its ends outside: where it reads, and where it writes. Masters find from it which flows meet."""
+"""A version's record of a flow's external ends: where it reads, and where it writes. From it masters find which flows are connected."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class ExternalPlace(Record):
 
     kind: Literal["folder", "objects", "table", "topic"]
     at: str
-    """of a folder its path, absolute; of objects their URL, with the endpoint; of a table the server and database, without a user; of a
-    topic the servers of its cluster, with commas between"""
+    """for a folder its absolute path; for objects their URL, with the endpoint; for a table the server and database, without a user; for a
+    topic the servers of its cluster, separated by commas"""
     topic: str = ""
-    """its name; of a table that one's"""
+    """the topic's name; for a table, the table's"""
     many: bool = False
-    """of a folder: all folders below, too; of a topic: `topic` is a regular expression"""
+    """for a folder: all folders below, too; for a topic: `topic` is a regular expression"""
 
     @property
     def called(self) -> str:
-        """For people."""
+        """Its name for people."""
         return f"{self.kind} {self.topic or self.at}"
 
 
 class SourceLevel(Record):
-    """How much waits at a source; what is None is not looked at."""
+    """The backlog of a source; None is not checked."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -35,7 +35,7 @@ class SourceLevel(Record):
 
 
 class Waters(Record):
-    """From where on flows that feed a source are slowed, below which they go on as before, and where they are paused."""
+    """The thresholds of a source: above which upstream flows are throttled, below which they are released, and at which they are paused."""
 
     high: SourceLevel
     low: SourceLevel
@@ -43,28 +43,28 @@ class Waters(Record):
 
 
 class Outside(Record):
-    """The places of a flow's sources and sinks; those of other kinds are left out."""
+    """The places of a flow's sources and sinks; other kinds are left out."""
 
     reads: Mapping[str, tuple[ExternalPlace, ...]] = {}
     """source → places"""
     writes: Mapping[str, tuple[ExternalPlace, ...]] = {}
     """sink → places"""
     waters: Mapping[str, Waters] = {}
-    """source → how much may wait there"""
+    """source → its thresholds"""
 
 
 class SinkHold(Record):
-    """What holds a sink back: a flow that reads what it writes."""
+    """Why a sink is throttled: a flow that reads what it writes."""
 
     flow: str
     source: str
     share: float
-    """of its time that the feeder may still work, 0 to 1; 0: it waits"""
+    """the share of time in which the upstream flow may work, 0 to 1; 0: it is paused"""
     why: str = ""
-    """in words, as of the moment when it came to this share"""
+    """in words, as of the moment when it got this share"""
 
 
 class HeldBackSinks(Record):
-    """Which sinks of a flow are held back, each by the reader that holds it back most."""
+    """The throttled sinks of a flow, each with the reader that throttles it most."""
 
     sinks: Mapping[str, SinkHold] = {}

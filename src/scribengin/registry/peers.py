@@ -1,4 +1,4 @@
-"""Other control planes whose flows meet those here, and what their masters said of these flows last."""
+"""Other control planes whose flows are connected to those here, and the last reports of their masters on these flows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Peer(Record):
     """Another control plane, with a registry and states of its own."""
 
     masters: tuple[str, ...]
-    """where their APIs answer: `https://HOST:PORT`"""
+    """the addresses of their APIs: `https://HOST:PORT`"""
     aliases: Mapping[str, str] = {}
-    """server as flows there name it → as flows here name it: a server may have an address for each network"""
+    """server as named by flows there → as named by flows here: a server may have an address for each network"""
     by: str = ""
     at: str = ""
 
@@ -24,11 +24,11 @@ class PeerState(Record):
     """Whether a peer's masters answer."""
 
     answered_at: str = ""
-    """the last answer; empty: none has come yet"""
+    """the last answer; empty: there was none yet"""
     silent_since: str = ""
-    """empty: it answers"""
+    """since when it has not answered; empty: it answers"""
     why: str = ""
-    """why there is no answer"""
+    """why it does not answer"""
 
 
 class RemoteSource(Record):
@@ -37,21 +37,21 @@ class RemoteSource(Record):
     reads: tuple[ExternalPlace, ...] = ()
     waters: Waters | None = None
     looked_at: float | None = None
-    """when this waited; None: the peer has never said it"""
+    """when the backlog was reported; None: the peer has never reported it"""
     rows: int | None = None
     files: int | None = None
     bytes: int | None = None
     oldest_s: float | None = None
     reckoned: bool = False
-    """the peer is silent: this is its last word with what flows here have written since; for a leader that has not seen them write"""
+    """the peer is silent: this is its last report with what flows here have written since; for a leader that has not seen them write"""
     through: float | None = None
-    """all that was there at this moment is acknowledged by all flows behind it"""
+    """all that was there at this moment is acknowledged by all downstream flows"""
     unknown: str = ""
-    """the FLOW.SOURCE that is the reason, where `through` is not known"""
+    """the FLOW.SOURCE that is the reason, if `through` is unknown"""
 
 
 class RemoteFlow(Record):
-    """A peer's flow that meets one here, as the peer said last. Where the peer falls silent it stays."""
+    """A peer's flow that is connected to one here, as the peer last reported it. If the peer falls silent it stays."""
 
     state: FlowState = "created"
     wanted: Goal = "running"
@@ -65,15 +65,15 @@ class RemoteFlow(Record):
 
     @property
     def waters(self) -> Mapping[str, Waters]:
-        """Source → how much may wait there, of those that say it."""
+        """Source → its thresholds, of those that have some."""
         return {id_: source.waters for id_, source in self.sources.items() if source.waters is not None}
 
     @property
     def outside(self) -> Outside:
-        """Where it reads and writes."""
+        """The places where it reads and writes."""
         return Outside(reads={id_: source.reads for id_, source in self.sources.items()}, writes=self.writes, waters=self.waters)
 
 
 def remote_name(peer: str, flow: str) -> str:
-    """What a peer's flow is called here; no flow of this registry has such a name."""
+    """The name of a peer's flow here; no flow of this registry has such a name."""
     return f"{peer}/{flow}"

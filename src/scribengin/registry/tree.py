@@ -1,4 +1,4 @@
-"""The tree of the registry: which records there are, what is in them, and who may write them. `docs/registry.md` is made from it.
+"""The tree of the registry: its records, their contents, and who may write them. `docs/registry.md` is generated from it.
 
 The tree is an interface: people and other programs read it, and write some of it, with ZooKeeper's own shell.
 """
@@ -57,17 +57,17 @@ if TYPE_CHECKING:
 
 
 class Writer(Enum):
-    """Who writes a record."""
+    """The writer of a record."""
 
     MASTER = "the leader, under its Term"
     CANDIDATE = "each master"
     WORKER = "the tier's worker, under its lease"
     HOST = "the host's process"
-    PERSON = "people: by a verb, or with ZooKeeper's shell"
+    PERSON = "people, with a command or ZooKeeper's shell"
 
 
 class BranchOwner(Enum):
-    """Whose login has the rights below a folder, beside the masters'."""
+    """The login that has the rights below a folder, besides the masters'."""
 
     MASTERS = "masters only"
     WORKER = "the tier's worker"
@@ -92,13 +92,13 @@ _NAMES = {
     "peer": r"[a-z][a-z0-9_]{0,62}",
     "quota": r"[a-z][a-z0-9_]{0,62}=[A-Za-z0-9_][A-Za-z0-9._:-]{0,62}",
 }
-"""placeholder → what may stand for it"""
+"""placeholder → the pattern of its values"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Branch(Generic[K]):
-    """One kind of place. Called with the names in its path it gives the place: `DESIRED("tweets")`."""
+    """One kind of path. Called with the names in its path it returns the spot: `DESIRED("tweets")`."""
 
     path: str
     kind: type[K]
@@ -107,21 +107,21 @@ class Branch(Generic[K]):
     owner: BranchOwner = BranchOwner.MASTERS
     ephemeral: bool = False
     change: str = ""
-    """what a change of it by hand does; empty: what `registry.reference` says of all that this writer writes"""
+    """the effect of a change by hand; empty: the default of `registry.reference` for this writer"""
 
     def __call__(self, *names: str) -> Spot[K]:
-        """Raises ValueError for a name that cannot stand there."""
+        """Raises ValueError for an invalid name."""
         for placeholder, name in zip(_placeholders(self.path), names, strict=True):
             if not _PATTERNS[placeholder].fullmatch(name):
-                raise ValueError(f"{name!r} is no {placeholder} of {self.path}")
+                raise ValueError(f"{name!r} is not a valid {placeholder} of {self.path}")
         return Spot(_filled(self.path, names), self.kind)
 
     def fits(self, *names: str) -> bool:
-        """Whether these names can stand there; others are somebody else's, and left alone."""
+        """Whether these names are valid there; other names belong to other programs, and are left unchanged."""
         return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
 
     def matches(self, path: str) -> bool:
-        """Whether a path is one of these places."""
+        """Whether a path is one of these."""
         parts = re.split("<([a-z]+)>", self.path)
         pattern = "".join(f"(?:{_NAMES[part]})" if number % 2 else re.escape(part) for number, part in enumerate(parts))
         return re.fullmatch(pattern, path) is not None
@@ -131,108 +131,116 @@ _LED = (Writer.MASTER,)
 _BY_HAND = (Writer.PERSON, Writer.MASTER)
 _WORK = (Writer.WORKER,)
 
-LEADER = Branch("leader", HolderRecord, (Writer.CANDIDATE,), "the master that leads; the revision that made it is the Term", ephemeral=True)
-LEADER_TERM = Branch("leader.term", HolderRecord, (Writer.CANDIDATE,), "who led last; its version fences all before")
+LEADER = Branch("leader", HolderRecord, (Writer.CANDIDATE,), "the leading master; the revision that made it is the Term", ephemeral=True)
+LEADER_TERM = Branch("leader.term", HolderRecord, (Writer.CANDIDATE,), "the last leader; its version fences all earlier leaders")
 MASTERS = Branch("masters/<id>", HolderRecord, (Writer.CANDIDATE,), "a master that is up", ephemeral=True)
 FILE = Branch(
     "flows/<flow>/file",
     FlowFile,
     (Writer.PERSON,),
-    "the text of a flow file, or JSON with it",
-    change="it is taken up as `apply` takes a file, once for each write; to remove it changes nothing",
+    "the text of a flow file, or JSON that contains it",
+    change="the text is applied as by `apply`, once for each write; removing it changes nothing",
 )
-TAKEN = Branch("flows/<flow>/taken", TakenFile, _LED, "which text of `file` was taken up last, as which version, or why it was refused")
+TAKEN = Branch("flows/<flow>/taken", TakenFile, _LED, "the last text of `file` that was applied and its version, or why it was refused")
 SPEC = Branch(
     "flows/<flow>/spec/<n>",
     Spec,
     _LED,
     "a version of the flow",
-    change="leave it: workers that start believe it; a version is made by `apply`, or `file`",
+    change="leave it: starting workers use it; make a version with `apply` or `file`",
 )
 DESIRED = Branch(
-    "flows/<flow>/desired", Desired, _BY_HAND, "what is wanted of it", change="the flow comes to it, in the order that loses nothing"
+    "flows/<flow>/desired",
+    Desired,
+    _BY_HAND,
+    "the flow's desired state",
+    change="the flow is brought to this state in an order that loses nothing",
 )
 STATUS = Branch(
     "flows/<flow>/status",
     StatusRecord,
     _LED,
-    "how it is, since when, why, and what next; what was refused",
-    change="written over at the leader's next look at the flow",
+    "the flow's status: state, since when, why, next action; refused records",
+    change="overwritten when the leader next reconciles the flow",
 )
 OPERATION = Branch(
     "flows/<flow>/ops/<id>",
     Operation,
     _BY_HAND,
-    "an operation that is under way, or was",
-    change="a step of one that is under way is believed: leave it; the newest of a flow may be begun by a verb only",
+    "a current or past operation",
+    change="leave it: masters use its step; start operations with commands only",
 )
 WANTED = Branch(
     "flows/<flow>/wanted/<tier>",
     TierWish,
     _LED,
-    "what is wanted of a tier's worker",
-    change="written over at the leader's next look at the flow",
+    "the desired state of a tier's worker",
+    change="overwritten when the leader next reconciles the flow",
 )
 RUN = Branch(
     "flows/<flow>/runs/<tier>",
     Run,
     _LED,
-    "which worker is to serve a tier, and how the last one ended",
-    change="leave it: it is believed, and the tier may get a second worker, which waits for the lease",
+    "the worker assigned to a tier, and how the last one ended",
+    change="leave it: masters use it, and the tier may get a second worker, which waits for the lease",
 )
 SPARE = Branch(
     "flows/<flow>/spares/<tier>",
     Run,
     _LED,
-    "which worker waits to take a tier over, where one does",
-    change="leave it: it is believed, as `runs` are",
+    "the standby worker of a tier, if there is one",
+    change="leave it: masters use it, as they use `runs`",
 )
 LEASE = Branch(
     "flows/<flow>/tiers/<tier>/lease",
     HolderRecord,
     _WORK,
-    "who runs the tier",
+    "the worker that runs the tier",
     BranchOwner.WORKER,
     ephemeral=True,
-    change="removed: its holder is fenced, and the tier starts again",
+    change="removed: its holder is fenced and the tier restarts",
 )
 LEASE_TERM = Branch(
-    "flows/<flow>/tiers/<tier>/lease.term", HolderRecord, _WORK, "who ran it last; its version fences all before", BranchOwner.WORKER
+    "flows/<flow>/tiers/<tier>/lease.term",
+    HolderRecord,
+    _WORK,
+    "the tier's last worker; its version fences all earlier ones",
+    BranchOwner.WORKER,
 )
 REPORT = Branch(
     "flows/<flow>/tiers/<tier>/status",
     Report,
     _WORK,
-    "how its worker says that it is",
+    "the last report of the tier's worker",
     BranchOwner.WORKER,
-    change="leave it: the leader believes it until the worker writes it again",
+    change="leave it: the leader uses it until the worker writes it again",
 )
 SPARE_REPORT = Branch(
     "flows/<flow>/tiers/<tier>/spare",
     Report,
     _WORK,
-    "the same of the one that waits",
+    "the last report of the standby worker",
     BranchOwner.WORKER,
-    change="leave it: the leader believes it until the worker writes it again",
+    change="leave it: the leader uses it until the worker writes it again",
 )
-TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", BranchOwner.WORKER)
+TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "the input, output and progress of a task", BranchOwner.WORKER)
 COLUMNS = Branch(
     "flows/<flow>/tiers/<tier>/columns",
     ColumnsRecord,
     _WORK,
-    "what its data have that the schemas have not, and what its sinks write that their folders had not",
+    "columns in its data that the schemas lack, and columns its sinks write that their folders lacked",
     BranchOwner.WORKER,
 )
-NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", BranchOwner.WORKER)
-NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", BranchOwner.WORKER)
-NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs, and where", BranchOwner.WORKER, ephemeral=True)
+NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "the node of the flow at which the tier begins", BranchOwner.WORKER)
+NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "the node of the flow at which the tier ends", BranchOwner.WORKER)
+NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "whether the tier runs, and where", BranchOwner.WORKER, ephemeral=True)
 NODE_GROUP = Branch(
     "logicalnodes/<node>/group",
     GroupName,
     _BY_HAND,
-    "the group it runs on, or is to run on",
+    "the group of hosts on which the tier runs or will run",
     BranchOwner.WORKER,
-    change="the tier's worker ends in order and starts on a host of that group",
+    change="the tier's worker stops gracefully and starts on a host of that group",
 )
 NODE_HTTP = Branch("logicalnodes/<node>/http", ServedPage, _WORK, "its page", BranchOwner.WORKER)
 NODE_JSON = Branch("logicalnodes/<node>/json", ServedPage, _WORK, "the same as JSON", BranchOwner.WORKER)
@@ -242,9 +250,9 @@ MAPPED = Branch(
     "physicalnodes/<host>/lns/<node>",
     Mapped,
     _BY_HAND,
-    "a tier that is to run there",
+    "a tier that is bound to this host",
     BranchOwner.HOST,
-    change="the tier's worker ends in order and starts on that host; removed, the tier stays and may go anywhere",
+    change="the tier's worker stops gracefully and starts on that host; removed: the tier stays and may move to any host",
 )
 HOSTED = Branch(
     "physicalnodes/<host>/lns/<run>",
@@ -252,7 +260,7 @@ HOSTED = Branch(
     _LED,
     "a tier that runs there, by the name of its worker, such as `tweets.core-3`",
     BranchOwner.HOST,
-    change="it binds nothing; written anew at the leader's next look at the flow",
+    change="it binds nothing; overwritten when the leader next reconciles the flow",
 )
 HOST_HTTP = Branch("physicalnodes/<host>/http", ServedPage, (Writer.HOST,), "its page", BranchOwner.HOST)
 HOST_JSON = Branch("physicalnodes/<host>/json", ServedPage, (Writer.HOST,), "the same as JSON", BranchOwner.HOST)
@@ -260,124 +268,124 @@ HOST_UP = Branch(
     "physicalnodes/<host>/up",
     HolderRecord,
     (Writer.HOST,),
-    "its agent, while that is there: a right, one agent a host",
+    "its agent while it runs: a lease, one agent per host",
     BranchOwner.HOST,
     ephemeral=True,
 )
 HOST_UP_TERM = Branch(
-    "physicalnodes/<host>/up.term", HolderRecord, (Writer.HOST,), "who was there last; its version fences all before", BranchOwner.HOST
+    "physicalnodes/<host>/up.term", HolderRecord, (Writer.HOST,), "the last agent; its version fences all earlier ones", BranchOwner.HOST
 )
 DECOMMISSIONED = Branch(
     "physicalnodes/<host>/decommissioned",
     Decommissioned,
     _BY_HAND,
-    "it gets no new workers, and gives away those it has",
+    "the host is decommissioned: it gets no new workers, and its workers move away",
     BranchOwner.HOST,
-    change="made: the host's workers go elsewhere, in order; removed: it takes workers again",
+    change="created: the host's workers move away gracefully; removed: the host takes workers again",
 )
 WORKER_ORDER = Branch(
     "physicalnodes/<host>/orders/<worker>",
     WorkerOrder,
     _LED,
-    "what is asked of it about a worker",
+    "an order to the host about a worker",
     BranchOwner.HOST,
-    change="leave it: the host does what it says",
+    change="leave it: the host executes it",
 )
 WORKER_SEEN = Branch(
     "physicalnodes/<host>/seen/<worker>",
     WorkerSeen,
     (Writer.HOST,),
-    "a worker there, as it is",
+    "the state of a worker on the host",
     BranchOwner.HOST,
-    change="leave it: the leader believes it until the host writes it again",
+    change="leave it: the leader uses it until the host writes it again",
 )
 GROUP = Branch(
     "groups/<group>",
     GroupRecord,
     _BY_HAND,
-    "what holds of a group while flows run: costs, and members that are out",
-    change="from the next Batch on that many members, with those costs, get Batches",
+    "settings of a group while flows run: costs, and disabled members",
+    change="from the next Batch on, Batches go to the enabled members, by these costs",
 )
-ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier took in is acknowledged by the tiers behind it", BranchOwner.WORKER)
+ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far the downstream tiers have acknowledged the tier's input", BranchOwner.WORKER)
 LIMIT = Branch(
     "limits/<flow>",
     Limit,
     _BY_HAND,
-    "how fast a flow, its sources and edges may go",
-    change="from the next Batch on the flow goes as fast; removed: without a limit",
+    "rate limits of a flow, its sources and edges",
+    change="the limits apply from the next Batch on; removed: no limit",
 )
 WORKERS = Branch(
     "workers/<flow>",
     Workers,
     _BY_HAND,
-    "how many workers its tiers have (a number, or `each`), where that is other than its version says",
-    change="workers start, or end in order; removed: as many as the version says",
+    "the number of workers of its tiers (a number, or `each`), if it differs from its version",
+    change="workers start or stop gracefully; removed: the number in the version applies",
 )
-CHANGES = Branch("flows/<flow>/changes", ChangeHistory, _LED, "what became of it: its last fifty changes of state")
+CHANGES = Branch("flows/<flow>/changes", ChangeHistory, _LED, "its event history: the last fifty changes of state")
 WORKFLOW_OPERATION = Branch(
     "workflows/<n>",
     WorkflowOperationRecord,
     _BY_HAND,
-    "an operation over a workflow that is under way, or was",
-    change="a step of one that is under way is believed: leave it",
+    "a current or past operation over a workflow",
+    change="leave it: masters use its step",
 )
 HELD_BACK = Branch(
     "flows/<flow>/held_back",
     HeldBackSinks,
     _LED,
-    "which of its sinks are slowed or paused, by which reading flow",
-    change="leave it: workers keep to it until the leader writes it again",
+    "which of its sinks are throttled or paused, by which downstream flow",
+    change="leave it: workers follow it until the leader writes it again",
 )
-ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
-REQUEST = Branch(
-    "requests/<request>", IdempotentRequest, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key"
-)
+ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "the alerts that fire and were sent")
+REQUEST = Branch("requests/<request>", IdempotentRequest, (Writer.CANDIDATE,), "the answer to a write request with an idempotency key")
 TOKEN = Branch(
     "tokens/<token>",
     Token,
     (Writer.CANDIDATE,),
-    "who may use the API, and for what; only admins have it written",
-    change="at the next request; `scribengin token` writes it",
+    "an API token: its name, role and labels; only admins change it",
+    change="applies to the next request; `scribengin token` writes it",
 )
-ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
+ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why they ended")
 KEEPING = Branch(
     "upkeep/<folder>/keeper",
     MaintenanceOwner,
     _LED,
-    "a sink's folder, and which host does its upkeep",
-    change="leave it: the host that it names does the upkeep",
+    "a sink's folder, and the host that maintains it",
+    change="leave it: the host that it names maintains the folder",
 )
-UPKEPT = Branch("upkeep/<folder>/done", MaintenanceReport, (Writer.HOST,), "when it was done last, and what")
-UPKEEP_LEASE = Branch("upkeep/<folder>/lease", HolderRecord, (Writer.HOST,), "who does it: a right, one host a folder", ephemeral=True)
-UPKEEP_LEASE_TERM = Branch("upkeep/<folder>/lease.term", HolderRecord, (Writer.HOST,), "who did it last; its version fences all before")
+UPKEPT = Branch("upkeep/<folder>/done", MaintenanceReport, (Writer.HOST,), "the last maintenance run and its result")
+UPKEEP_LEASE = Branch("upkeep/<folder>/lease", HolderRecord, (Writer.HOST,), "the maintenance lease, one host per folder", ephemeral=True)
+UPKEEP_LEASE_TERM = Branch(
+    "upkeep/<folder>/lease.term", HolderRecord, (Writer.HOST,), "the last maintenance owner; its version fences all earlier ones"
+)
 QUOTA = Branch(
     "quotas/<quota>",
     Quota,
     _BY_HAND,
-    "what flows with a label may take together; its name is `label=value`",
-    change="what runs goes on; what starts from then on is held to it, and parts of its rows are divided anew; removed: no quota",
+    "the shared quota of all flows with a label; its name is `label=value`",
+    change="running flows continue; flows that start later are bound by it, and its row rate is divided again; removed: no quota",
 )
 SHARE = Branch(
     "flows/<flow>/share",
     Share,
     _LED,
-    "its part of the rows a second of a quota",
-    change="leave it: workers keep to it until the leader divides anew",
+    "the flow's share of a quota's rows per second",
+    change="leave it: workers follow it until the leader divides the quota again",
 )
 PEER = Branch(
     "peers/<peer>/api",
     Peer,
     _BY_HAND,
-    "another control plane, whose flows may meet those here",
-    change="the leader asks the masters that it names; removed: flows there hold nobody back any more",
+    "another control plane, whose flows may connect to the flows here",
+    change="the leader polls the masters that it names; removed: flows there no longer throttle flows here",
 )
-PEER_STATE = Branch("peers/<peer>/state", PeerState, _LED, "whether its masters answer")
+PEER_STATE = Branch("peers/<peer>/state", PeerState, _LED, "whether the peer's masters answer")
 REMOTE_FLOW = Branch(
     "peers/<peer>/flows/<flow>",
     RemoteFlow,
     _LED,
-    "a flow there that meets one here, as its masters said last",
-    change="written over at the next answer; till then it is believed",
+    "a flow there that connects to one here, as its masters last reported it",
+    change="overwritten at the next answer; used until then",
 )
 
 TREE: tuple[Branch[Any], ...] = (
@@ -401,23 +409,23 @@ OWN_FOLDERS: Mapping[BranchOwner, tuple[str, ...]] = {
     BranchOwner.WORKER: ("flows/<flow>/tiers/<tier>", "logicalnodes/<node>", "acks/<flow>/<tier>"),
     BranchOwner.HOST: ("physicalnodes/<host>",),
 }
-"""whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
+"""the login that has all rights on each folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
 
 
 def branch_of(path: str) -> Branch[Any] | None:
-    """The kind of place that a path is; None of one that the tree does not have."""
+    """The branch of a path; None for a path that the tree does not have."""
     fitting = [branch for branch in TREE if branch.matches(path)]
     return max(fitting, key=lambda branch: len(_filled(branch.path, [""] * branch.path.count("<"))), default=None)
 
 
 def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
-    """The writes with which the leader makes the folders of a tier, before its first worker starts. `who`: the worker's login."""
+    """The writes with which the leader creates the folders of a tier, before its first worker starts. `who`: the worker's login."""
     for_all = {"flow": flow, "tier": tier, "node": f"{flow}.{tier}"}
     return [Create(_named(path, for_all), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[BranchOwner.WORKER]]
 
 
 def own_folders_of_host(host: str, who: str) -> list[Create]:
-    """The same for a machine."""
+    """The same for a host."""
     return [Create(_named(path, {"host": host}), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[BranchOwner.HOST]]
 
 

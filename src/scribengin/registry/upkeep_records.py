@@ -1,4 +1,4 @@
-"""What leader and hosts say to each other of sinks' folders, as records: kinds for the places that `tree` declares below `upkeep/`."""
+"""Records between the leader and hosts about sinks' folders: kinds for the paths that `tree` declares below `upkeep/`."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ _LENGTH = 16
 
 
 class MaintenanceOwner(Record):
-    """Which host is to keep a folder: the leader's word."""
+    """The leader's assignment of a folder to a host that maintains it."""
 
     path: str
-    """the folder, on every host the same"""
+    """the folder, the same on every host"""
     node: str
-    """the host whose agent does it; empty: nobody writes there any more"""
+    """the host whose agent maintains it; empty: it is no longer written"""
     number: int = 1
-    """rises by one with each host that it is given to"""
+    """increases by one with each host to which it is assigned"""
     writers: tuple[str, ...] = ()
     """the tiers that write there, as `flow.tier`"""
     since: str = ""
-    """when it was given to that host, or to none, ISO 8601"""
+    """when it was assigned to that host, or to none, ISO 8601"""
 
 
 class MaintenanceReport(Record):
-    """What came of it: the host's word. Written after a turn that had something to do or failed, and every ten minutes."""
+    """The host's report on its maintenance. Written after a run that had work or failed, and every ten minutes."""
 
     node: str
     number: int = 0
-    """of the `MaintenanceOwner` that it is about"""
+    """the `number` of the `MaintenanceOwner` to which it refers"""
     term: int = 0
-    """of the right under which it was done"""
+    """the Term of the lease under which it was done"""
     at: str = ""
-    """the end of the last turn that is told, ISO 8601"""
+    """the end of the last reported run, ISO 8601"""
     did_at: str = ""
-    """the end of the last turn that had something to do"""
+    """the end of the last run that had work"""
     folded: int = 0
-    """commit records that were folded then"""
+    """commit records that were folded in that run"""
     files: int = 0
-    """files that nobody needed, deleted then"""
+    """unneeded files that were deleted in that run"""
     bytes: int = 0
-    """what these took"""
+    """bytes of these files"""
     error: str = ""
-    """why the last turn failed; empty where it has not"""
+    """why the last run failed; empty if it did not"""
 
 
 def id_of_folder(path: str) -> str:
-    """Under which name a folder's records stand."""
+    """The name of a folder's records."""
     return sha256(normpath(path).encode()).hexdigest()[:_LENGTH]

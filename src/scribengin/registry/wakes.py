@@ -1,4 +1,4 @@
-"""Who wants to be told of which path, and the thread that tells them."""
+"""The watches of paths, and the thread that calls them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AGAIN_S = 1.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Place:
-    """Of a watch: a path, or all that is at it and below."""
+    """The place of a watch: a path, or all that is at it and below."""
 
     path: str
     below: bool = False
@@ -36,10 +36,10 @@ class _Waker:
 
 
 class Wakes:
-    """`arm(paths, below)` has a server tell of the next change of each path, once, and of each change at or below each of `below`; it
-    gives back those where it could. A change is told by `one`, `below` or `all`.
+    """`arm(paths, below)` requests one notification of the next change of each path, and of each change at or below each of `below`; it
+    returns those for which that succeeded. A change is passed on by `one`, `below` or `all`.
 
-    A path is armed again *before* its watchers are woken: what changes after they have read is told again. A path that could not be
+    A path is armed again *before* its watchers are woken, so that a change after their read is notified again. A path that could not be
     armed is tried again each second, and at `all`, which is to be called at each change of the connection.
     """
 
@@ -54,19 +54,19 @@ class Wakes:
         self._thread = threading.Thread(target=self._run, name="registry-wakes", daemon=True)
 
     def start(self) -> None:
-        """Begin to wake."""
+        """Start its thread."""
         self._thread.start()
 
     def add(self, path: str, wake: Callable[[], None]) -> _Waker:
-        """Arm the path, and wake from now on."""
+        """Arm the path, and call the watch from now on."""
         return self._add(_Waker(self, _Place(path), wake))
 
     def add_below(self, path: str, wake: Callable[[str | None], None]) -> _Waker:
-        """Arm the path and all below it, and wake from now on; where any may have changed, with None."""
+        """Arm the path and all below it, and call the watch from now on; if any record may have changed, with None."""
         return self._add(_Waker(self, _Place(path, below=True), lambda: wake(None), wake))
 
     def remove(self, waker: _Waker) -> None:
-        """Wake it no more."""
+        """Stop calling the watch."""
         with self._changed:
             wakers = self._wakers.get(waker.place, set())
             wakers.discard(waker)
@@ -76,7 +76,7 @@ class Wakes:
                 self._unarmed.discard(waker.place)
 
     def below(self, path: str) -> None:
-        """Something has changed at the path: tell those who watch above it, in this thread."""
+        """Report a change at the path: call the watches of folders above it, in this thread."""
         for waker in self._below:
             if waker.wake_below is not None and is_below(path, waker.place.path):
                 try:
@@ -85,19 +85,19 @@ class Wakes:
                     _LOG.exception("what watches below %s failed", waker.place.path)
 
     def one(self, path: str) -> None:
-        """Something has changed at the path. Returns at once."""
+        """Report a change at the path. Returns at once."""
         with self._changed:
             self._pending.add(_Place(path))
             self._changed.notify_all()
 
     def all(self) -> None:
-        """The connection has changed. Returns at once."""
+        """Report a change of the connection. Returns at once."""
         with self._changed:
             self._pending |= self._wakers.keys()
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Wake everybody a last time, and end."""
+        """Call every watch a last time, and end."""
         with self._changed:
             self._closed = True
             self._pending |= self._wakers.keys()

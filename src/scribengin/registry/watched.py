@@ -1,4 +1,4 @@
-"""The kinds of records that say how flows are watched; `tree` says where they lie."""
+"""The kinds of records about alerts and delays of flows; `tree` declares their paths."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from scribengin.registry.records import Record
 
 
 class AlertSpec(Record):
-    """An alert of a version: what is told to whom. The master's log hears of all."""
+    """An alert of a version: its condition and its targets. The master's log gets all alerts."""
 
     when: str
-    """as the flow file writes it"""
+    """as in the flow file"""
     webhook: str = ""
     command: tuple[str, ...] = ()
 
 
 class AlertSettings(Record):
-    """What a version says of how it is watched."""
+    """A version's settings of alerts and delay."""
 
     max_delay_s: float | None = None
     alerts: Mapping[str, AlertSpec] = {}
@@ -30,10 +30,10 @@ class AlertRecord(Record):
     since: str = ""
     """ISO 8601: of the change"""
     value: str = ""
-    """what was seen then, in words"""
+    """the value that was seen then, in words"""
 
 
 class Alerts(Record):
-    """The alerts of a flow that are, or were, more than quiet: name → its standing. It is written once everybody was told."""
+    """The alerts of a flow that are, or were, more than quiet: name → its state. Written after all targets were notified."""
 
     alerts: Mapping[str, AlertRecord] = {}

@@ -1,4 +1,4 @@
-"""The registry on ZooKeeper: the contract's words in its own. A record is a node, a commit a transaction, a revision a zxid."""
+"""The registry on ZooKeeper, in terms of the contract: a record is a node, a commit a transaction, a revision a zxid."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from scribengin.registry.zookeeper_words import WireNode
 
 _TRIES = 20
-"""of a commit whose folders others make or remove at the same time"""
+"""tries of a commit whose folders other clients create or remove at the same time"""
 _WORDS = {
-    Cause.VERSION: "was changed meanwhile",
-    Cause.PRESENT: "is there already",
-    Cause.ABSENT: "is not there",
+    Cause.VERSION: "was changed in the meantime",
+    Cause.PRESENT: "exists already",
+    Cause.ABSENT: "does not exist",
     Cause.CHILDREN: "has records below it",
-    Cause.EPHEMERAL: "is ephemeral: nothing can be below it",
+    Cause.EPHEMERAL: "is ephemeral and cannot have records below it",
 }
 
 
@@ -57,10 +57,11 @@ def open_zookeeper(
     wait_s: float = 15.0,
     insecure: bool = False,
 ) -> ZooKeeperRegistry:
-    """A client, connected. Where the root is not there it is made, with all rights for this login, and `grants` beside it.
+    """A connected client. If the root does not exist it is created, with all rights for this login, and `grants` in addition.
 
-    `session_s`: how long the session is to live without contact; servers have bounds of their own. `insecure`: everybody may write.
-    Raises Unreachable (nobody answers in `wait_s`), Forbidden (the login), Refused (everybody may write, and that is not said to be meant).
+    `session_s`: the lifetime of the session without contact, in seconds; servers have limits of their own. `insecure`: every client may
+    write. Raises Unreachable (no answer within `wait_s`), Forbidden (the login), Refused (every client may write, and `insecure` does not
+    allow it).
     """
     registry = ZooKeeperRegistry(address, login, tls, session_s)
     try:
@@ -81,20 +82,20 @@ class ZooKeeperRegistry:
         self._zookeeper = ZooKeeperSession(address, login, tls, session_s, self._wakes.all, self._changed)
 
     def begin(self, wait_s: float) -> None:
-        """Connect. Raises Unreachable where nobody answers in time, Forbidden where the login is refused."""
+        """Connect. Raises Unreachable if no server answers in time, Forbidden if the login is rejected."""
         self._wakes.start()
         self._zookeeper.begin(wait_s)
 
     def prepare_root(self, grants: tuple[Grant, ...], *, logged_in: bool, insecure: bool) -> None:
-        """Make the root where it lacks, and look who may change it."""
+        """Create the root if it is missing, and check who may change it."""
         names = self.address.root.strip("/").split("/")
         for depth in range(1, len(names) + 1):
             place = "/" + "/".join(names[:depth])
             if not self._zookeeper.exists(place):
                 if not logged_in and not insecure:
                     raise Refused(
-                        f"{self.address} is not there, and made without a login whoever reaches it could change it",
-                        remedy="give a login, or say that this is meant (insecure)",
+                        f"{self.address} does not exist; created without a login, any client that reaches it could change it",
+                        remedy="give a login, or allow open access (insecure)",
                         code="registry-open",
                     )
                 self._zookeeper.make(place, None if logged_in else (Grant(ANYONE, May.ALL),), grants)
@@ -143,7 +144,7 @@ class ZooKeeperRegistry:
                     continue
                 raise _explained(write, failed.cause) from failed
             return CommittedWrite(self._zookeeper.reached(), tuple(self._path(place) for place in places[before:]))
-        raise Conflict(parent_of(writes[0].path), f"was made and removed by others at each of {_TRIES} tries")
+        raise Conflict(parent_of(writes[0].path), f"was created and removed by other clients at each of {_TRIES} tries")
 
     def sync(self, *, at_least: int | None = None) -> int:
         """See the contract."""
@@ -171,7 +172,7 @@ class ZooKeeperRegistry:
         self._wakes.close()
 
     def _lacking(self, writes: Sequence[Write]) -> list[str]:
-        """The folders that lack above new records, upper ones first."""
+        """The missing folders above new records, upper ones first."""
         lacking: list[str] = []
         made = {write.path for write in writes if isinstance(write, Create)}
         for write in writes:
@@ -203,8 +204,8 @@ class ZooKeeperRegistry:
             raise _Vanished
         if any(grant.who.startswith("digest:") and grant.who.endswith(":x") for grant in grants):
             raise Forbidden(
-                f"{shown(path)}: this client has no right to make records below it: it may not see which rights they are to have",
-                remedy="give it a login that has ADMIN there",
+                f"{shown(path)}: this client has no right to create records below it: it may not read the rights that they inherit",
+                remedy="use a login that has ADMIN there",
             )
         return grants
 
@@ -227,11 +228,11 @@ class ZooKeeperRegistry:
 
 
 class _Vanished(Exception):
-    """A folder was removed between two questions about it."""
+    """A folder was removed between two requests about it."""
 
 
 def _value(path: str, node: WireNode | None, before: int) -> RegistryEntry | Damaged | None:
-    """What was read, when `before` had been reached."""
+    """The value that was read, at or after `before`."""
     if node is None:
         return None
     value = decode(node.data)
@@ -243,9 +244,10 @@ def _value(path: str, node: WireNode | None, before: int) -> RegistryEntry | Dam
 def _explained(write: Write, cause: Cause) -> Conflict | Forbidden:
     match cause:
         case Cause.RIGHTS:
-            return Forbidden(f"{shown(write.path)}: this client has no right to do that", remedy="give it a login that has")
+            return Forbidden(f"{shown(write.path)}: this client has no right to do that", remedy="use a login that has this right")
         case Cause.GRANTS:
             return Forbidden(
-                f"{shown(write.path)}: rights for a login that ZooKeeper does not know", remedy="log in, or grant them otherwise"
+                f"{shown(write.path)}: the rights name a login that ZooKeeper does not know",
+                remedy="log in, or grant the rights to another login",
             )
     return Conflict(parent_of(write.path) if cause is Cause.EPHEMERAL else write.path, _WORDS[cause])

@@ -1,7 +1,7 @@
 """Two requests of ZooKeeper 3.6 and newer that kazoo does not know: many reads at once, and a watch on all that is below a node.
 
-Numbers and layouts are those of ZooKeeper's `zookeeper.jute` and `OpCode`. A read of many is no transaction: each node is read by itself,
-one that is not there or may not be read spoils nothing for the others.
+Numbers and layouts are those of ZooKeeper's `zookeeper.jute` and `OpCode`. A read of many is not a transaction: each node is read
+separately, and one that does not exist or may not be read does not affect the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RECURSIVE = 1
 
 @dataclass(frozen=True, slots=True)
 class ReadMany:
-    """`GetData`s and `GetChildren`s in one request. Answered by one result each: (data, stat), a list of names, or an exception."""
+    """`GetData`s and `GetChildren`s in one request. The answer has one result for each: (data, stat), a list of names, or an exception."""
 
     type: ClassVar[int] = 22
     questions: Sequence[Any]
@@ -75,7 +75,7 @@ class ReadMany:
 
 @dataclass(frozen=True, slots=True)
 class WatchBelow:
-    """Have the server tell of each change of the node and of all below it, until this connection ends."""
+    """Request a notification of each change of the node and of all below it, until this connection ends."""
 
     type: ClassVar[int] = 106
     path: str
@@ -91,17 +91,15 @@ class WatchBelow:
 
 
 def send(client: Any, request: ReadMany | WatchBelow) -> Any:
-    """kazoo's promise of the answer."""
+    """Send a request; returns kazoo's promise of the answer."""
     promise = client.handler.async_result()
     client._call(request, promise)
     return promise
 
 
 def see_events(client: Any, seen: Callable[[str], None]) -> None:
-    """Call `seen(place)` for each change that the server tells of, in kazoo's thread, in their order and before any answer that came later.
-
-    kazoo looks for who asked at just that place, and a watch on all below has no such place.
-    """
+    """Call `seen(place)` for each change that the server reports, in kazoo's thread, in their order and before any answer that came later.
+    kazoo looks for a watch at exactly that place, and a watch on all below has no such place."""
     connection = client._connection
     read = connection._read_watch_event
 

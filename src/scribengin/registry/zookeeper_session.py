@@ -1,8 +1,8 @@
-"""A session with ZooKeeper, and typed requests in it. Only this module and the two that it is made of import kazoo, which has no types.
+"""A session with ZooKeeper, and typed requests in it. Only this module and the two that it uses import kazoo, which has no types.
 
-None of kazoo's recipes is used: its Lock and Election know no Term and take SUSPENDED for LOST, its watches stay silent about reconnects.
-What is relied on beyond its documentation has tests of its own on a real server: what `registry.connections` changes, that `last_zxid` is
-set before an answer is handed over, and that requests are answered in their order.
+None of kazoo's recipes is used: its Lock and Election know no Term and treat SUSPENDED as LOST, its watches do not report reconnects.
+Behaviour beyond its documentation has tests of its own on a real server: what `registry.connections` changes, that `last_zxid` is set
+before an answer is handed over, and that requests are answered in their order.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
     from scribengin.registry.zookeeper_words import WireWrite
 
 _BEATS = 4
-"""how often in a session's time it is asked whether it lives"""
+"""how often in a session's time the server is asked whether it lives"""
 _RECONNECT_S = 1.0
 _ANSWER_S = 3.0
-"""for one server to take a connection and begin a session, or a quarter of the session's time where that is more"""
+"""seconds for one server to accept a connection and begin a session, or a quarter of the session's time if that is more"""
 _ANY = -1
-"""in place of a version"""
+"""stands for any version"""
 _AT_ONCE = 200
-"""nodes that one request reads"""
+"""the most nodes that one request reads"""
 
 _LOG = logging.getLogger("scribengin.registry.zookeeper")
 _LOG.addHandler(logging.NullHandler())  # kazoo warns at each try to connect: for who asks for it
@@ -77,7 +77,7 @@ class Cause(Enum):
 
 
 class Failed(Exception):
-    """A transaction that changed nothing: because of the write of that number."""
+    """A transaction that changed nothing, because of the write of that number."""
 
     def __init__(self, number: int, cause: Cause) -> None:
         super().__init__(f"write {number}: {cause.name}")
@@ -87,7 +87,7 @@ class Failed(Exception):
 
 class ZooKeeperSession:
     """Connects by itself, again and again, until it is closed. Places are absolute paths. `wake_all` is called at each change of the
-    connection, `changed` with each place that a server tells of, in kazoo's threads: they must return at once."""
+    connection, `changed` with each place that a server reports, in kazoo's threads: they must return at once."""
 
     def __init__(
         self,
@@ -119,18 +119,18 @@ class ZooKeeperSession:
         self._granted_s = session_s
         self._confirmed_s = 0.0
         self._fresh = True
-        """whether nothing older can be read than was read before; false at the start of another session"""
+        """whether no read can be older than an earlier one; false at the start of another session"""
         self._top = 0
         self._refused = False
         self._ended = False
         """whether kazoo has given up, over an error that it does not know"""
         self._why = ""
-        """the last time that there was no connection"""
+        """the last time when there was no connection"""
         self._closed = threading.Event()
         self._heart = threading.Thread(target=self._beat, name="registry-heart", daemon=True)
 
     def begin(self, wait_s: float) -> None:
-        """Connect. Raises Unreachable where nobody answers in time, Forbidden where the login is refused."""
+        """Connect. Raises Unreachable if no server answers in time, Forbidden if the login is rejected."""
         self._client.add_listener(self._on_state)
         see_connections(self._client, self._on_granted, self._on_failed, max(_ANSWER_S, self._granted_s / _BEATS))
         see_events(self._client, self._changed)
@@ -139,13 +139,13 @@ class ZooKeeperSession:
         self._wait_connected(wait_s)
 
     def standing(self) -> RegistrySession:
-        """The session as it stands now."""
+        """The session at this moment."""
         with self._state:
             left_s = self._confirmed_s + self._granted_s - now_s() if self._id else 0.0
             return RegistrySession(self._id, self._link, left_s)
 
     def close(self) -> None:
-        """End the session. Twice is no error."""
+        """End the session. Closing twice is allowed."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -159,23 +159,23 @@ class ZooKeeperSession:
             self._heart.join()
 
     def get(self, place: str) -> WireNode | None:
-        """A node, None where there is none."""
+        """A node, None if there is none."""
         found = self._ask(lambda: self._client.get_async(place), place)
         if found is None:
             return None
         return _node(*found)
 
     def get_many(self, places: Sequence[str]) -> list[WireNode | None]:
-        """The nodes, in their order; None where there is none."""
+        """The nodes, in their order; None for one that does not exist."""
         found = self._ask_many([GetData(place, None) for place in places])
         return [None if each is None else _node(*each) for each in found]
 
     def children_many(self, places: Sequence[str]) -> list[tuple[str, ...]]:
-        """The names below each; none where there is no such node."""
+        """The names below each; none if there is no such node."""
         return [tuple(each or ()) for each in self._ask_many([GetChildren(place, None) for place in places])]
 
     def children(self, place: str) -> tuple[str, ...]:
-        """The names below a node; none where there is none."""
+        """The names below a node; none if it does not exist."""
         return tuple(self._ask(lambda: self._client.get_children_async(place), place) or ())
 
     def exists(self, place: str) -> bool:
@@ -183,18 +183,18 @@ class ZooKeeperSession:
         return self._ask(lambda: self._client.exists_async(place)) is not None
 
     def grants(self, place: str) -> tuple[Grant, ...] | None:
-        """Who has which rights on a node, None where there is none. To who has no ADMIN there, hashes are shown as `x`."""
+        """The rights on a node, None if it does not exist. Without ADMIN there, hashes are shown as `x`."""
         found = self._ask(lambda: self._client.get_acls_async(place), place)
         return None if found is None else tuple(Grant(f"{acl.id.scheme}:{acl.id.id}", May(acl.perms)) for acl in found[0])
 
     def make(self, place: str, grants: tuple[Grant, ...] | None, more: tuple[Grant, ...]) -> None:
-        """Make a node where there is none, with `grants` (None: all rights for this login) and `more`."""
+        """Create a node if it does not exist, with `grants` (None: all rights for this login) and `more`."""
         acl = [*(CREATOR_ALL_ACL if grants is None else acl_of(grants)), *acl_of(more)]
         with suppress(NodeExistsError):
             self._ask_once(lambda: self._client.create_async(place, b"", acl), place)
 
     def transact(self, steps: Sequence[WireWrite]) -> list[str]:
-        """Do all or none. The place of each, in order. Raises Failed; Unsettled where the answer was lost."""
+        """Do all writes or none. Returns the place of each, in order. Raises Failed; Unsettled if the answer was lost."""
         transaction = self._client.transaction()
         for step in steps:
             match step.write:
@@ -214,8 +214,8 @@ class ZooKeeperSession:
             results = transaction.commit_async().get(timeout=self._granted_s)
         except (ConnectionLoss, SessionExpiredError, KazooTimeoutError) as error:
             raise Unsettled(
-                f"the connection to {self.address} broke while a commit was under way: it is not known whether it took effect",
-                remedy="read with this client, and see",
+                f"the connection to {self.address} broke during a commit: it is not known whether the commit took effect",
+                remedy="read the records with this client to see whether it did",
             ) from error
         except KazooException as error:
             raise self._explained(error) from error
@@ -227,14 +227,14 @@ class ZooKeeperSession:
         return [result if isinstance(result, str) else step.place for result, step in zip(results, steps, strict=True)]
 
     def sync(self) -> None:
-        """Wait until the server has all that was committed anywhere before. As good as ZooKeeper's: a leader that was cut off from its
-        quorum answers for the moment that it takes to notice."""
+        """Wait until the server has all that was committed anywhere before. It is as good as ZooKeeper's sync: a leader that was cut off
+        from its quorum still answers until it notices that."""
         session = self._id
         self._ask_once(lambda: self._client.sync_async(self.address.root))
         self._note_fresh(session)
 
     def reached(self) -> int:
-        """The zxid that whatever is read from now on is at least as new as. kazoo forgets it with a session, this class does not."""
+        """The zxid that later reads reach at least. kazoo forgets it with a session, this class does not."""
         if not self._fresh:
             self.sync()
         with self._state:
@@ -242,7 +242,7 @@ class ZooKeeperSession:
             return self._top
 
     def arm(self, places: Sequence[str], fired: Callable[[str], None]) -> set[str]:
-        """Have the server tell of the next change of each node or its children, once: `fired(place)`. Those that could be asked for."""
+        """Request one notification of the next change of each node or its children: `fired(place)`. Returns those that succeeded."""
         if self.standing().link is not SessionState.CONNECTED:
             return set()
         told = Told(fired)
@@ -257,7 +257,7 @@ class ZooKeeperSession:
         return armed
 
     def arm_below(self, place: str) -> bool:
-        """Have the server tell of each change at the node and below it, as long as this connection lasts. Whether it could be asked."""
+        """Request a notification of each change at the node and below it, while this connection lasts. Returns whether that succeeded."""
         if self.standing().link is not SessionState.CONNECTED:
             return False
         with suppress(KazooException, KazooTimeoutError):
@@ -311,8 +311,8 @@ class ZooKeeperSession:
                 raise self._explained(AuthFailedError())
             if self._ended:
                 raise Unreachable(
-                    f"{self.address} is not connected to any more: {self._why}",
-                    remedy="start this process again",
+                    f"the connection to {self.address} has ended: {self._why}",
+                    remedy="restart this process",
                     code="registry-client-ended",
                 )
             if self._link is not SessionState.CONNECTED:
@@ -323,11 +323,9 @@ class ZooKeeperSession:
             self._fresh |= session == self._id
 
     def _ask(self, request: Callable[[], Any], place: str = "") -> Any:
-        """The answer to a question; None where nothing is there. It is never older than one before.
-
-        A new session may have begun at a server that is behind what was read in the old one: it is synced first. The question is asked
-        again where the session was lost on the way.
-        """
+        """The answer to a request; None if there is no node. It is never older than an earlier one: a new session may have begun at a
+        server that is behind what was read in the old one, so it is synced first. The request is repeated if the session was lost on the
+        way."""
         while True:
             if not self._fresh:
                 self.sync()
@@ -337,7 +335,7 @@ class ZooKeeperSession:
                 return answer
 
     def _ask_many(self, questions: Sequence[Any]) -> list[Any]:
-        """The answers in their order; None where nothing is there. Those of one request are of one moment, not all."""
+        """The answers in their order; None for a node that does not exist. Those of one request are of one moment, not all."""
         found: list[Any] = []
         for start in range(0, len(questions), _AT_ONCE):
             some = questions[start : start + _AT_ONCE]
@@ -349,7 +347,7 @@ class ZooKeeperSession:
         return found
 
     def _ask_once(self, request: Callable[[], Any], place: str = "") -> Any:
-        """The answer to a request that may be sent twice; None where nothing is there."""
+        """The answer to a request that may be sent twice; None if there is no node."""
         deadline = time.monotonic() + self._granted_s
         while True:
             self._wait_connected(max(0.0, deadline - time.monotonic()))
@@ -368,7 +366,7 @@ class ZooKeeperSession:
 
     def _silent(self) -> Unreachable:
         why = f": {self._why}" if self._why and self._link is not SessionState.CONNECTED else ""
-        return Unreachable(f"{self.address} does not answer{why}", remedy="it is tried again all the time; look whether its servers are up")
+        return Unreachable(f"{self.address} does not answer{why}", remedy="the client keeps retrying; check that its servers are up")
 
     def _failed(self, number: int, error: Exception) -> Exception:
         cause = next((cause for cause in Cause if isinstance(error, cause.value)), None)
@@ -378,9 +376,9 @@ class ZooKeeperSession:
         where = f"{self.address}, node {place}" if place else str(self.address)
         match error:
             case NoAuthError():
-                return Forbidden(f"{where}: this client has no right to do that", remedy="give it a login that has")
+                return Forbidden(f"{where}: this client has no right to do that", remedy="use a login that has this right")
             case AuthFailedError():
-                return Forbidden(f"{self.address} does not take this login", remedy="check the secret, and the servers' settings")
+                return Forbidden(f"{self.address} rejects this login", remedy="check the secret and the servers' settings")
         return EnvironmentFault(f"{where}: the answer is {type(error).__name__} {error}", code="registry-answer")
 
 

@@ -1,4 +1,4 @@
-"""What a session is asked and answers, and logins, rights and TLS in kazoo's words."""
+"""A session's requests and answers, and logins, rights and TLS, in the form that kazoo needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WireNode:
-    """A node as it was read: `made` and `changed` are zxids, `session` is its owner's where it is ephemeral."""
+    """A node as it was read: `made` and `changed` are zxids, `session` is its owner's if it is ephemeral."""
 
     data: bytes
     version: int
@@ -27,7 +27,7 @@ class WireNode:
 
 @dataclass(frozen=True, slots=True)
 class WireWrite:
-    """One write of a transaction, on the node at `place`; `data` and, of a new node, all its `grants`."""
+    """One write of a transaction, on the node at `place`; `data` and, for a new node, all its `grants`."""
 
     place: str
     write: Write
@@ -36,13 +36,13 @@ class WireWrite:
 
 
 def acl_of(grants: Sequence[Grant]) -> list[ACL]:
-    """What a new node is made with."""
+    """The ACL of a new node."""
     split = [(grant.may.value, *grant.who.split(":", 1)) for grant in grants]
     return [ACL(may, Id(scheme, name)) for may, scheme, name in split]
 
 
 def sasl_options(login: SaslLogin) -> dict[str, str]:
-    """For the client's `sasl_options`."""
+    """The value of the client's `sasl_options`."""
     if login.secret is not None:
         user, _, password = login.secret.reveal().partition(":")
         return {"mechanism": login.mechanism, "username": user, "password": password}
@@ -50,7 +50,7 @@ def sasl_options(login: SaslLogin) -> dict[str, str]:
 
 
 def tls_options(tls: Tls) -> dict[str, Any]:
-    """For the client."""
+    """The TLS options of the client."""
     return {
         "use_ssl": True,
         "check_hostname": tls.check_host,
@@ -62,13 +62,13 @@ def tls_options(tls: Tls) -> dict[str, Any]:
 
 
 class Told:
-    """What kazoo calls, once. Equal for the same function, so that kazoo keeps one of them for a place."""
+    """A callback for kazoo, called once. Equal for the same function, so that kazoo keeps one of them for a place."""
 
     def __init__(self, fired: Any) -> None:
         self._fired = fired
 
     def __call__(self, event: Any) -> None:
-        """kazoo's event, in kazoo's thread."""
+        """Handle kazoo's event, in kazoo's thread."""
         if event.path is not None:  # None: the connection is gone, of which the session's listener tells
             self._fired(event.path)
 

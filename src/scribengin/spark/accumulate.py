@@ -1,6 +1,6 @@
 """How middle stages report: an accumulator of (Batch number, stage, key) → report.
 
-A partition that ran twice reports the same key twice; the last stands.
+A partition that ran twice reports the same key twice; the last report counts.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ class _Merge(AccumulatorParam[dict[Any, Any]]):
 
 
 def new_reports(spark: SparkSession) -> Accumulator[dict[Any, Any]]:
-    """An empty one. Its value is readable in the driver once the job that feeds it is through."""
+    """A new, empty accumulator. Its value is readable in the driver after the job that feeds it has ended."""
     return spark.sparkContext.accumulator({}, _Merge())

@@ -34,7 +34,7 @@ def tail_function(program: Program) -> ArrowFunction:
 
 
 def middle_function(program: Program, reports: Accumulator[dict[Any, Any]]) -> ArrowFunction:
-    """A stage before native steps: its rows go on, its reports into the accumulator when the partition ends."""
+    """A stage before SQL steps: it yields its rows, and adds its reports to the accumulator when the partition ends."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, number = _partition()

@@ -1,4 +1,4 @@
-"""Rows that are at hand in this process, with where each came from; and the dead letters of a step over them, held instead of written."""
+"""In-process rows with their origins, and the dead letters of a step over them, which are kept in memory instead of written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class RowSample:
-    """Some rows. `roots[i]` is what row i was made of; None where no single record stands behind it."""
+    """Some rows. `roots[i]` is the record that row i was made of; None if it was not made of a single record."""
 
     rows: pa.RecordBatch
     schema: Schema
@@ -54,7 +54,7 @@ def joined(samples: Sequence[RowSample], schema: Schema) -> RowSample:
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """All rows of the table, also where there are none."""
+    """All rows of the table, also if there are none."""
     return pa.RecordBatch.from_arrays(_flat(table), schema=table.schema)
 
 
@@ -64,7 +64,7 @@ def _flat(table: pa.Table) -> list[pa.Array]:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A row that a step could not take. `index` is its place among the rows that came in, `utility` which of a step's it was."""
+    """A row that a step could not process. `index` is its place among the rows that came in, `utility` which of a step's it was."""
 
     index: int
     reason: str
@@ -82,12 +82,12 @@ class RootsOrigin(Origin):
         self._roots = roots
 
     def place(self, ordinal: int) -> RecordPlace:
-        """Of the record that the row was made of."""
+        """That of the record that the row was made of."""
         root = self._roots[ordinal]
         return RecordPlace("") if root is None else root.place
 
     def payload(self, ordinal: int) -> bytes | None:
-        """Of the record that the row was made of."""
+        """That of the record that the row was made of."""
         root = self._roots[ordinal]
         return None if root is None else root.payload
 
@@ -117,6 +117,6 @@ class HeldLetters(DeadLetterWriter):
         if isinstance(error, KeyboardInterrupt):
             raise error
         ordinal = chunk.ordinal(index)
-        assert ordinal is not None, "rows at hand are numbered"
+        assert ordinal is not None, "in-process rows are numbered"
         line = code_line(error) if error is not None else ""
         self.died.append(Died(ordinal, reason, message, line, node.partition(".")[2]))

@@ -1,4 +1,4 @@
-"""Rows as they came to a step, as JSON: for the letters of a chunk at once, since one by one each costs as much as a batch."""
+"""Input rows of a step, as JSON: for the dead letters of a chunk at once, since one by one each costs as much as a batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOWHERE = UnknownOrigin()
 
 
 class CameRows:
-    """Rows that nobody changes any more, gathered until `texts` is asked; all of one kind, which `takes` tells."""
+    """Rows that are no longer changed, gathered until `texts` is called; all of one kind, which `takes` checks."""
 
     def __init__(self) -> None:
         self._schema: Schema | None = None
@@ -34,7 +34,7 @@ class CameRows:
         return not self._rows or (_kind(rows) is self._kind and schema is self._schema)
 
     def add(self, rows: Chunk | pa.RecordBatch, index: int, schema: Schema) -> None:
-        """One that it takes."""
+        """Add a row for which `takes` is true."""
         self._kind, self._schema = _kind(rows), schema
         if isinstance(rows, Chunk):
             structs = None if rows.form is None else rows.structs(rows.form.schema)
@@ -43,7 +43,7 @@ class CameRows:
             self._rows.append(index)
 
     def texts(self) -> list[str]:
-        """Each as JSON, by which the same row can be had again, empty where it cannot, or is long; then there are none any more."""
+        """Each as JSON, by which the same row can be had again, empty if it cannot, or is long; then there are none any more."""
         kind, schema, rows, self._rows = self._kind, self._schema, self._rows, []
         if not rows:
             return []

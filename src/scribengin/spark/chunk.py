@@ -1,4 +1,4 @@
-"""What travels through a tail: some rows, where each of them came from, and how to tell it in a dead letter."""
+"""A chunk of rows in a task pipeline, the origin of each row, and how a dead letter names it."""
 
 from __future__ import annotations
 
@@ -36,39 +36,39 @@ class Origin(ABC):
 
     source = ""
     first_at = 0
-    """what an ordinal lacks to be an AT value"""
+    """the offset to add to an ordinal to get an AT value"""
 
     @abstractmethod
     def place(self, ordinal: int) -> RecordPlace:
-        """Where that record stood."""
+        """The place of the record in its source."""
 
     @abstractmethod
     def payload(self, ordinal: int) -> bytes | None:
-        """The record's own bytes, or None where they are gone (then the row as JSON stands for them)."""
+        """The record's own bytes, or None if they are gone (then the row as JSON stands for them)."""
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:  # noqa: ARG002 (of an origin that knows)
-        """What each record is called, the same whenever it is read again; None where no single record stands behind a row."""
+        """What each record is called, the same whenever it is read again; None if no single record stands behind a row."""
         return None
 
     def origins(self, ordinals: Sequence[int]) -> Origins | None:  # noqa: ARG002 (of an origin that knows)
-        """The first coordinates of each record; None where no single record stands behind a row."""
+        """The first coordinates of each record; None if no single record stands behind a row."""
         return None
 
     def block_at(self, ordinal: int) -> tuple[Block, int] | None:  # noqa: ARG002 (of an origin that knows)
-        """The block that holds the record as its source gave it, and the record's ordinal there; None where there is none."""
+        """The block that holds the record as its source gave it, and the record's ordinal there; None if there is none."""
         return None
 
     def letter(self, ordinal: int) -> DeadLetter | None:  # noqa: ARG002
-        """The dead letter that the record is, where a replay has brought it here."""
+        """The dead letter of the record, if the record is a replay."""
         return None
 
     def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:  # noqa: ARG002 (of an origin that knows)
-        """The source and the stream of which it is a record, without reading anything; None where that is not known."""
+        """The source and the stream of which it is a record, without reading anything; None if that is not known."""
         return None
 
     @property
     def has_replays(self) -> bool:
-        """False where `replayed` is so of none, whatever the ordinals."""
+        """False if `replayed` is so of none, whatever the ordinals."""
         return False
 
     def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -76,7 +76,7 @@ class Origin(ABC):
         return np.zeros(len(ordinals), bool)
 
     def way(self, ordinal: int) -> tuple[str, Trail]:
-        """What the record is called in all tiers, and the way by which it came; empty where that is not known."""
+        """What the record is called in all tiers, and the way by which it came; empty if that is not known."""
         found = self.origins([ordinal])
         return ("", ()) if found is None else (found.ids()[0], found.trails[found.streams[0]])
 
@@ -96,19 +96,19 @@ class BlockOrigin(Origin):
         self._first = first
 
     def place(self, ordinal: int) -> RecordPlace:
-        """The block knows."""
+        """See `Origin`; the block has it."""
         return self.block.place(ordinal)
 
     def payload(self, ordinal: int) -> bytes | None:
-        """The block knows."""
+        """See `Origin`; the block has it."""
         return self.block.payload(ordinal)
 
     def block_at(self, ordinal: int) -> tuple[Block, int]:
-        """The block itself."""
+        """See `Origin`; it is this block."""
         return self.block, ordinal
 
     def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:  # noqa: ARG002 (all of a block are of one)
-        """The block's."""
+        """See `Origin`; it is that of the block."""
         return None if self._stream is None else (self.source, self._stream)
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:
@@ -124,7 +124,7 @@ class BlockOrigin(Origin):
         return [f"{begin}{first + ordinal}" for ordinal in ordinals]
 
     def origins(self, ordinals: Sequence[int]) -> Origins | None:
-        """As `ids`."""
+        """See `Origin`."""
         if is_traced(self.block):
             return self.block.origins(ordinals)
         at = np.asarray(ordinals, np.int64)
@@ -135,14 +135,14 @@ class BlockOrigin(Origin):
 
 
 class UnknownOrigin(Origin):
-    """Rows that a join, an aggregation or free SQL made: no single record stands behind them."""
+    """Rows that a join, an aggregation or free SQL made: they do not come from a single record."""
 
     def place(self, ordinal: int) -> RecordPlace:  # noqa: ARG002
-        """Nowhere."""
+        """An unknown place."""
         return RecordPlace("")
 
     def payload(self, ordinal: int) -> bytes | None:  # noqa: ARG002
-        """Gone."""
+        """None: there is no record."""
         return None
 
 
@@ -150,7 +150,7 @@ class Chunk:
     """Rows in one of three forms, made from each other when asked: Structs for functions that only look, dicts for the other record
     functions, Arrow for all else.
 
-    `ordinals[i]` is row i's ordinal in `origin`; None where rows have no single origin.
+    `ordinals[i]` is row i's ordinal in `origin`; None if rows have no single origin.
     """
 
     __slots__ = ("_batch", "_form", "_rows", "_structs", "ordinals", "origin", "way")
@@ -191,7 +191,7 @@ class Chunk:
 
     @property
     def is_arrow(self) -> bool:
-        """True where the rows are Arrow now."""
+        """True if the rows are Arrow now."""
         return self._batch is not None
 
     @property
@@ -201,11 +201,11 @@ class Chunk:
 
     @property
     def form(self) -> StructForm | None:
-        """Of what form the Structs are; None where the rows are in another."""
+        """Of what form the Structs are; None if the rows are in another."""
         return self._form
 
     def structs(self, schema: Schema) -> list[Any] | None:
-        """The rows as Structs of `schema`'s columns; None where they are in another form."""
+        """The rows as Structs of `schema`'s columns; None if they are in another form."""
         return self._structs if self._form is not None and self._form.schema.names == schema.names else None
 
     def batch(self, schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
@@ -256,7 +256,7 @@ class Chunk:
 
     def ids(self, batch: int) -> list[str] | None:
         """What each row was made of: the record, `~` and the input by which it came to a sink of several, `~` and the Batch where it was
-        replayed, so that it is not taken for one that another row of its record has; a second row of a record ends in `.1`. None where
+        replayed, so that it is not taken for one that another row of its record has; a second row of a record ends in `.1`. None if
         the record is not known."""
         ordinals = self.ordinals
         ids = None if ordinals is None else self.origin.ids(ordinals)
@@ -276,7 +276,7 @@ class Chunk:
         return ids
 
     def origins(self) -> Origins | None:
-        """What each row was made of, as numbers. None where that is not known."""
+        """What each row was made of, as numbers. None if that is not known."""
         ordinals = self.ordinals
         found = None if ordinals is None else self.origin.origins(ordinals)
         if found is None or ordinals is None:
@@ -315,7 +315,7 @@ def together(chunks: Sequence[Chunk], schema: Schema) -> tuple[pa.RecordBatch, l
 
 
 def json_together(chunks: Sequence[Chunk], made: JsonRows) -> tuple[bytes, Mapping[str, pa.Array]] | None:
-    """The rows of chunks that are not Arrow as JSON, and what is needed beside; None where they have to be Arrow first."""
+    """The rows of chunks that are not Arrow as JSON, and what is needed beside; None if they have to be Arrow first."""
     forms = {chunk.form for chunk in chunks}
     if len(forms) == 1 and (form := forms.pop()) is not None and form.schema == made.schema:
         return made.of_structs([struct for chunk in chunks for struct in chunk.structs(made.schema) or ()])

@@ -3,7 +3,7 @@ the time (measured: docs/recovery.md).
 
 One for each Java and PySpark, in the cache folder. A session takes it where it is there; Java ignores one that does not fit. It is made of
 the classes that a JVM has loaded in a training run, by a second JVM: some 20 s of one core, 170 MB.
-SCRIBENGIN_CLASS_ARCHIVE=no does without; `use` takes one that is there, and makes none.
+SCRIBENGIN_CLASS_ARCHIVE=no disables it; `use` uses an existing archive and does not create one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TRY_AGAIN_S = 24 * 3600.0
 
 
 def archive_path(java: Java) -> Path:
-    """Where it is, or would be."""
+    """The path of the archive, which need not exist."""
     home = spark_home()
     with suppress(OSError):
         jars = (home / "jars").stat().st_mtime_ns  # Java refuses an archive that was made with other jars
@@ -50,14 +50,14 @@ def archive_path(java: Java) -> Path:
 
 
 def archive_options(java: Java) -> str:
-    """The options that name it; empty where there is no archive, or a person has named one."""
+    """The options that name it; empty if there is no archive, or a person has named one."""
     path = archive_path(java)
     return f"{shlex.quote(f'{_FLAG}={path}')} -Xshare:auto" if _is_wanted(path) and path.exists() else ""
 
 
 @contextmanager
 def claim(java: Java) -> Iterator[bool]:
-    """True where an archive is wanted and missing, and nobody else makes it until the block ends."""
+    """True if an archive is wanted and missing, and no other process makes it until the block ends."""
     path = archive_path(java)
     if not _may_be_made(path):
         yield False
@@ -78,7 +78,7 @@ def claim(java: Java) -> Iterator[bool]:
 
 
 def dump_archive(spark: SparkSession, java: Java) -> bool:
-    """Have this session's JVM make it, under a claim. Whether it is there now."""
+    """Make this session's JVM create the archive, under a claim. Returns whether it exists now."""
     path = archive_path(java)
     draft = path.with_suffix(".draft")
     with suppress(OSError):
@@ -101,7 +101,7 @@ def dump_archive(spark: SparkSession, java: Java) -> bool:
 
 
 def start_training() -> bool:
-    """Have a process of its own make it, which outlives this one and gives way to all others; False where there is nothing to make, another
+    """Create it in a separate process with low priority, which outlives this one; False if there is nothing to make, another
     process makes it, or it has failed within the last day."""
     from scribengin.core.java import find_java
 

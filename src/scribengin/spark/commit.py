@@ -1,4 +1,4 @@
-"""One Batch, from Spark's call to the published sinks: entry → stage → decide → publish (the order is the promise).
+"""One Batch, from Spark's call to the published sinks: entry → stage → decide → publish. The guarantee depends on this order.
 
 Spark calls `foreachBatch` at least once per Batch. The decision record, not Spark's log, says what a Batch is.
 """
@@ -74,7 +74,7 @@ _UNSURE_BATCHES = 3
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """What the runner hears of a Batch that is through. `streams` are what it read; `replayed` where it was decided before."""
+    """What the runner reports of a committed Batch. `streams` are what it read; `replayed` where it was decided before."""
 
     decision: Decision
     streams: Mapping[str, tuple[SourceStream, ...]]
@@ -83,7 +83,7 @@ class CommittedBatch:
     newest_us: Mapping[str, int] = field(default_factory=dict)
     """node with a watermark → how far its rows alone would have moved it"""
     notice: str = ""
-    """what is to be told at once"""
+    """a notice that is shown at once"""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """node → time that tasks spent in it; a run of native steps (`known+hot`) is one node"""
 
@@ -133,20 +133,20 @@ class BatchRunner:
     """of a stateful Query"""
     tally: DeadTally = field(default_factory=lambda: DeadTally(()))
     helpers: Helpers | None = None
-    """the other workers of the tier; None where it has but this one"""
+    """the other workers of the tier; None if it has but this one"""
     first: int = 0
     """the number of the lineage's first Batch"""
     _last: Decision | None = field(default=None)
     _unsure: int = field(default=0)
     _known: set[tuple[str, str, str]] | None = None
-    """what decisions have told of columns"""
+    """what decisions have recorded of columns"""
     _versions: frozenset[str] | None = None
     """of the static sources, once a record of theirs has died"""
     _digest: str = ""
     """tells helpers what runs here; empty until there are some"""
 
     def __call__(self, df: DataFrame, number: int) -> None:
-        """What Spark calls. Whatever it raises ends the Query; nothing is visible that was not decided."""
+        """Run one Batch; Spark calls it. An exception ends the Query; nothing undecided is visible."""
         faults.reached("batch.entry")
         if self.stop.is_set():
             raise StopRequested
@@ -206,7 +206,7 @@ class BatchRunner:
         return self.ranges.take(df, last)
 
     def _let_idle_pass(self, decision: Decision) -> None:
-        """Where an input has fallen silent, the watermark goes on with this Batch, as if it were not there."""
+        """If an input brings no more rows, the watermark advances with this Batch as if the input did not exist."""
         if self.idle is not None and (running := self.spark.streams.active):
             self.idle.clocks = decision.clocks
             self.idle.advance(running[0], planned_us(self._offsets, decision.batch.number))
@@ -222,13 +222,13 @@ class BatchRunner:
         return {each.source: tuple(self.logs[each.source].range(each.start, each.end)) for each in ranges}
 
     def _check_order(self, number: int, ranges: tuple[SourceRange, ...], last: Decision | None) -> None:
-        """A Batch begins where the last decided one ended; anything else would lose or double records."""
+        """Check that the Batch begins where the last decided one ended; otherwise records would be lost or duplicated."""
         expected = {each.source: each.end for each in last.sources} if last is not None else self.starts
         begins = {each.source: each.start for each in ranges}
         before = self.first - 1 if last is None else last.batch.number
         if (last is not None or self.first) and number != before + 1:
             raise StateError(
-                f"Query {self.parts.query.name}: Spark runs batch {number}, the last decided one is {before}",
+                f"Query {self.parts.query.name}: Spark is at batch {number}, but the last decided batch is {before}",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
         wrong = {source: start for source, start in begins.items() if start != expected.get(source, 0)}
@@ -236,7 +236,7 @@ class BatchRunner:
             source, start = next(iter(wrong.items()))
             raise StateError(
                 f'Query {self.parts.query.name}: batch {number} would read source "{source}" from entry {start}, '
-                f"the last decided batch, or else the lineage's start, is at {expected.get(source, 0)}",
+                f"expected entry {expected.get(source, 0)} (end of the last decided batch, or start of the lineage)",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
 
@@ -436,7 +436,7 @@ class BatchRunner:
         begun = time.perf_counter()
         if decided.input_hash != input_hash(decided.batch, ranges, streams, decided.plan):
             raise StateError(
-                f"Query {self.parts.query.name}: batch {decided.batch.number} was decided over other input than Spark offers now",
+                f"Query {self.parts.query.name}: batch {decided.batch.number} was decided with different input than Spark reads now",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
         decided = self._publish(decided)

@@ -152,7 +152,7 @@ class _Walk:
             self._frames[id_] = frame if id_ in self._lanes else self._settled(id_, frame)
 
     def _settled(self, id_: str, frame: NativeFrame) -> NativeFrame:
-        """The frame as its readers may share it: where there are several, rows that failed a `require` are taken out once for all."""
+        """The frame in a form that its readers can share: if there are several, rows that failed a `require` are taken out once for all."""
         if not frame.dead or self._layout.ways_out(id_) < 2:
             return frame
         return self._let_through(id_, frame)
@@ -206,7 +206,7 @@ class _Walk:
         return replace(frame, df=frame.df.withWatermark(in_backticks(watermark.column), f"{delay_s} seconds"), watermarked=True)
 
     def _gate(self, node: PlannedNode, step: Step, id_: str, mark: Inherited) -> GateNode:
-        """Judges the rows of a stateful step by their times."""
+        """The late-row counter before a stateful step, which checks the times of its rows."""
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
         self._gated[mark.origin] = None
         lag_us, holds_us, late = self._layout.lag_us(node.id), self._layout.holds_us(node.id), self._parts.plan.flow.late(step)
@@ -422,7 +422,7 @@ class _Walk:
         return Program(index, entry, nodes, self._parts.code, self._parts.letters, batch)
 
     def _stage_node(self, node: PlannedNode, only: str | None = None) -> Any:
-        """The node as a stage's node, None where the next one does it too; `only`: that of its inputs by which the stage is entered."""
+        """The node as a stage's node, None if the next one does it too; `only`: that of its inputs by which the stage is entered."""
         inputs = node.inputs
         if only in inputs:
             inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
@@ -433,12 +433,12 @@ class _Walk:
         return step_node(self._layout.step(node.id), inputs, self._parts.code, self._schema, self._inputs.orders)
 
     def sink_schema(self, id_: str) -> Schema:
-        """The columns that all inputs of a sink give."""
+        """The common columns of all inputs of a sink."""
         inputs = self._parts.query.node(id_).inputs
         return native.union_schema(id_, [(input_, self._schema(input_)) for input_ in inputs])
 
     def _schema(self, id_: str) -> Schema:
-        """The columns that `id_` gives: of the frame where there is one, else from declaration and inputs."""
+        """The columns that `id_` gives: of the frame if there is one, else from declaration and inputs."""
         name = base(id_)
         if id_ in self._frames:
             return native.schema_of(self._frames[id_].df, id_)

@@ -1,4 +1,4 @@
-"""What the compiler takes and gives: a Query's parts, the inputs of its frames, its tails and native runs."""
+"""The inputs and outputs of the compiler: a Query's parts, the inputs of its frames, its tails and native runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BatchInputs:
 
     @property
     def may_run_in_tail(self) -> bool:
-        """False where only Spark can tell what is to become of the Batch."""
+        """False if only Spark can tell what is to become of the Batch."""
         return not (self.by_spark or self.skip or self.suspects)
 
 
@@ -117,14 +117,14 @@ class Compiled:
     gated: tuple[str, ...] = ()
     """the nodes whose watermarks meet in the Query"""
     python_before_native: bool = False
-    """True where a person's Python feeds native steps"""
+    """True if user Python code feeds SQL steps"""
     middles: tuple[Middle, ...] = ()
     """the stages before native steps that rows of streamed sources go through, in the plan's order"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """What stays the same over all Batches of a Query."""
+    """The parts of a Query that are the same in all Batches."""
 
     plan: Plan
     query: QueryPlan
@@ -136,9 +136,9 @@ class QueryParts:
     """source → columns, resolved"""
 
     released_later: bool = False
-    """True where its sources may be told that they are through only when others have acknowledged it (`local.acks`)"""
+    """True if its sources may be told that they are through only when others have acknowledged it (`local.acks`)"""
 
     @property
     def full_name(self) -> str:
-        """`flow.query`: how the world outside knows the Query."""
+        """`flow.query`: the name of the Query in other systems."""
         return f"{self.plan.flow.name}.{self.query.name}"

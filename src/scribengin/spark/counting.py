@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Skip = Mapping[tuple[str, int], Mapping[int, tuple[str, str]]]
 
 NOWHERE = 2**63
-"""behind all AT values"""
+"""greater than all AT values"""
 
 
 def ways_behind(

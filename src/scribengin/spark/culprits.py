@@ -1,4 +1,4 @@
-"""When a native step cannot take a value: which records hold it.
+"""Finds the records with a value that makes a SQL step fail.
 
 Spark's ANSI mode fails a whole job for one bad cast and names no record. Before anything is published the rows that enter the native
 steps are kept in Spark's memory, and one pass with every expression caught (`row_safe`) tells those that fail. The Batch then runs once
@@ -45,7 +45,7 @@ _SHOWN = 120
 
 
 def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, inputs: BatchInputs, error: Exception) -> BatchInputs:
-    """`inputs` with the records in `skip` that no native step can take, beside those that are there. Raises StepError where the step's
+    """`inputs` with the records in `skip` that no native step can take, beside those that are there. Raises StepError if the step's
     `on_error` is `fail`, where no single record is at fault, or where the search alone finds them and there are more than LIMIT."""
     names = {ref.index: name for name, ref in parts.sources.items()}
     found: dict[tuple[str, int], dict[int, tuple[str, str]]] = {unit: dict(records) for unit, records in inputs.skip.items()}
@@ -58,13 +58,13 @@ def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, in
             if parts.letters.on_error.get(node) == "fail":
                 raise StepError(
                     f'step "{node}" failed on a record{_place(parts, inputs, at)}: {message}',
-                    remedy="repair the record or use try_cast and its like, or set on_error: dead_letter",
+                    remedy="repair the record, use try_ functions such as try_cast, or set on_error: dead_letter",
                     node=node,
                 ) from error
             if count > LIMIT and not at_once:
                 raise StepError(
-                    f'step "{node}": more than {LIMIT} records of one batch fail in it, such as: {message}',
-                    remedy="use try_cast and its like, or filter such rows before",
+                    f'step "{node}": more than {LIMIT} records of one batch fail in it; first error: {message}',
+                    remedy="use try_ functions such as try_cast, or filter such rows before the step",
                     node=node,
                 ) from error
             source, index, sequence = unpack_at(at)
@@ -77,17 +77,17 @@ def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, in
 def _no_record(parts: QueryParts, error: Exception) -> StepError:
     # the records of static sources are not searched: each of them is in every Batch, and may fail in none without a partner
     static = " or ".join(f'"{name}"' for name in sorted(parts.letters.static))
-    text = f"a native step failed, and no single record of a streamed source makes it fail: {short_message(error).rstrip('.')}"
+    text = f"a SQL step failed, but no single record of a streaming source causes it: {short_message(error).rstrip('.')}"
     if not static:
-        return StepError(text, remedy="use try_cast and its like in the native steps")
+        return StepError(text, remedy="use try_ functions such as try_cast in the SQL steps")
     return StepError(
-        f"{text}. The records of the static source {static} were not tried",
-        remedy=f"repair the record in {static}, or use try_cast and its like in the native steps behind it",
+        f"{text}. The records of the static source {static} were not tested",
+        remedy=f"repair the record in {static}, or use try_ functions such as try_cast in the SQL steps after it",
     )
 
 
 def _place(parts: QueryParts, inputs: BatchInputs, at: int) -> str:
-    """` at a.jsonl:38`, or nothing where the record's place cannot be known."""
+    """` at a.jsonl:38`, or nothing if the record's place cannot be known."""
     sources = {name: open_source(ref.type, ref.place) for name, ref in parts.sources.items()}
     place = ReplayOrigin(sources, {ref.index: name for name, ref in parts.sources.items()}, inputs.streams, parts.letters.folder).place(at)
     return f" at {show_place(place)}" if place.file else ""
@@ -120,19 +120,19 @@ class _Search:
         self._compiler = compiler
         self._suspects = Suspects()
         self._tells = True
-        """do failed tasks name their chunk? Not where a shuffle stands between"""
+        """whether failed tasks identify their chunk; not after a shuffle"""
         self._inputs = replace(inputs, suspects=self._suspects)
         # else Spark makes one task of a union of single partitions
         spark.conf.set(_UNION, "false")
 
     def release(self) -> None:
-        """Give back the memory."""
+        """Release the cached rows."""
         self._spark.conf.unset(_UNION)
         for frame in self._suspects.kept.values():
             frame.unpersist()
 
     def at_once(self) -> list[tuple[int, str, str]]:
-        """As `run`, in one pass; empty where that tells nothing."""
+        """As `run`, in one pass; empty if that tells nothing."""
         compiled = self._compiler.compile(self._inputs, new_reports(self._spark))
         try:
             failing = [fault for tail in compiled.tails for fault in failing_rows(self._spark, tail.frame).items()]
@@ -197,7 +197,7 @@ class _Search:
 
     def _probe(self, chunks: Sequence[Sequence[int]], until: str | None = None) -> tuple[Exception | None, list[str]]:
         """The data error that the native steps raise over these records, or None; and each chunk's fate as Spark's tasks tell it,
-        empty where they cannot. Other errors are raised."""
+        empty if they cannot. Other errors are raised."""
         self._suspects.chunks = [(chunk[0], chunk[-1]) for chunk in chunks]
         compiled = self._compiler.compile(self._inputs, new_reports(self._spark))
         frames = [frame.df for id_, frame in compiled.frames.items() if id_ == until] if until else [tail.frame for tail in compiled.tails]
@@ -218,7 +218,7 @@ class _Search:
         return None, []
 
     def _fates(self, tag: str, tasks: int) -> list[str]:
-        """SUCCESS, FAILED or KILLED for each task of the tagged job that failed; empty where its tasks are not the chunks."""
+        """SUCCESS, FAILED or KILLED for each task of the tagged job that failed; empty if its tasks are not the chunks."""
         context: Any = self._spark.sparkContext._jsc.sc()
         context.listenerBus().waitUntilEmpty()
         tracker = context.statusTracker()
@@ -234,7 +234,7 @@ class _Search:
         return []
 
     def _blame(self, at: int, error: Exception) -> tuple[str, str]:
-        """The first step, in the plan's order, that the record breaks, and what Spark says."""
+        """The first step, in the plan's order, that fails on the record, and Spark's message."""
         natives = self._natives()
         if len({node for node, _ in natives}) == 1:
             return natives[0][0], short_message(error)

@@ -1,4 +1,4 @@
-"""Spark's Python daemon with our modules loaded before it forks: a worker starts with all it needs.
+"""Spark's Python daemon with Scribengin's modules loaded before it forks, so that a worker starts with all it needs.
 
 Without it every worker imports Arrow, msgspec and the stage by itself, about a second each at the first Batch and after a kill;
 so too pandas where it is installed: Arrow looks for it when it first sees Python values.

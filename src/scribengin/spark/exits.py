@@ -34,7 +34,7 @@ _CHUNKS = 64  # blocks held back at most: a selective filter keeps a row of each
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What came of one chunk: so many rows stayed, these ones where some did not."""
+    """The result of one chunk: the number of rows kept, and which ones if some were not."""
 
     chunk: Chunk
     size: int
@@ -70,7 +70,7 @@ class _Typed:
         self._rows = 0
 
     def take(self, chunk: Chunk) -> list[_Ready]:
-        """What is ready now."""
+        """Return what is ready now."""
         if chunk.is_arrow:
             return [*self.rest(), _Ready([_Part(chunk, len(chunk))], chunk.batch(self.schema)[0])]
         self._waiting.append(chunk)
@@ -78,7 +78,7 @@ class _Typed:
         return self.rest() if self._rows >= _ROWS or len(self._waiting) >= _CHUNKS else []
 
     def rest(self) -> list[_Ready]:
-        """What waited."""
+        """Return what is still gathered."""
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return []
@@ -101,7 +101,7 @@ class _Typed:
         return [_Ready(parts, batch)]
 
     def _bury(self, chunk: Chunk, index: int, reason: str, message: str) -> None:
-        assert self._step is not None, "rows that no step touched were typed by their decoder"
+        assert self._step is not None, "rows that no step changed have the types of their decoder"
         self._letters.bury(self._step, chunk, index, reason, message)
         counts = self._counts[self._step]
         counts.out -= 1
@@ -208,7 +208,7 @@ class SinkExit:
             index -= part.size
 
     def take(self) -> Sequence[pa.RecordBatch]:
-        """What Spark's own sink is to write, where that writes."""
+        """The rows for Spark's own sink, if that writes."""
         return self._stream.take() if gives_rows(self._stream) else ()
 
     def close(self) -> Receipt:
@@ -216,7 +216,7 @@ class SinkExit:
         return self._stream.close()
 
     def commit(self, report: Mapping[str, Any]) -> None:
-        """Make the rows visible with the report, where the unit commits by itself."""
+        """Make the rows visible together with the report, if the task output commits by itself."""
         if self._commits:
             stream: Any = self._stream
             stream.commit(report)
@@ -257,7 +257,7 @@ class ArrowExit:
             self._give(self._typed.take(chunk))
 
     def flush(self) -> None:
-        """Give what waited."""
+        """Return the rows that are still gathered."""
         self._give(self._typed.rest())
 
     def _give(self, several: list[_Ready]) -> None:

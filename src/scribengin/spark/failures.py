@@ -1,4 +1,5 @@
-"""Spark's exceptions as ours: the cause that a person can act on, down to the line of their own code; and whether trying again helps."""
+"""Translates Spark's exceptions to Scribengin's: the cause that a user can fix, with the line of the user's code, and whether a retry
+helps."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ _DATA_PREFIXES = (
 
 
 def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
-    """Our form of `error`, and whether to start again from the checkpoint."""
+    """The Scribengin error for `error`, and whether to restart from the checkpoint."""
     ours = find_ours(error)
     if ours is not None:
         return ours, "transient" if isinstance(ours, Unreachable) or "No space left on device" in str(error) else "permanent"
@@ -80,7 +81,7 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
     if (away := _hdfs_away(text)) is not None:
         return away, "transient"
     if any(sign in text for sign in _TRANSIENT):
-        return ScribenginError(_first_sentence(text), remedy="it is tried again by itself; see the log if it stays"), "transient"
+        return ScribenginError(_first_sentence(text), remedy="it is retried automatically; if the error persists, see the log"), "transient"
     condition = condition_of(error)
     if condition is not None and condition not in _WRAPPERS:
         return ScribenginError(_first_sentence(text), remedy=remedy_for(condition), code=_code(condition)), "permanent"
@@ -99,23 +100,23 @@ def _crash(text: str) -> ScribenginError | None:
     frame = _USERS_FRAME.search(found.group(2))
     where = f" in {frame.group(1)}:{frame.group(2)} ({frame.group(3)})" if frame else ""
     if found.group(1) == "Aborted":
-        remedy = "it is tried again by itself, record by record; a native library that waits for ever wants a time limit of its own"
-        return StepError(f"a step hung{where}, where Python cannot interrupt it; its worker was ended", remedy=remedy, code="worker-hung")
-    remedy = "it is tried again by itself; if it stays, the native library that is called there breaks on a record or on this machine"
+        remedy = "it is retried automatically, record by record; set a timeout in native libraries that can block"
+        return StepError(f"a step hung{where}, where Python cannot interrupt it; its worker was stopped", remedy=remedy, code="worker-hung")
+    remedy = "it is retried automatically; if the error persists, a native library called there crashes on a record or on this machine"
     return StepError(f"a Python worker crashed{where}: {found.group(1)}", remedy=remedy, code="worker-crashed")
 
 
 def _hdfs_away(text: str) -> Unreachable | None:
     """A NameNode or DataNode that does not answer where Spark writes its checkpoint."""
     if call := _CALL.search(text):
-        said = f"hdfs://{call[1]} does not answer Spark, whose checkpoint lies there: {call[2]}"
+        said = f"hdfs://{call[1]}, which stores the Spark checkpoint, does not answer: {call[2]}"
     elif cut := _CUT.search(text):
-        said = f"hdfs://{cut[2]}:{cut[3]} does not answer Spark, whose checkpoint lies there: {cut[1]}"
+        said = f"hdfs://{cut[2]}:{cut[3]}, which stores the Spark checkpoint, does not answer: {cut[1]}"
     elif other := next((found for sign in _HDFS if (found := sign.search(text))), None):
-        said = f"the HDFS of Spark's checkpoint: {other[0]}"
+        said = f"HDFS with the Spark checkpoint: {other[0]}"
     else:
         return None
-    remedy = "look whether its NameNode and DataNodes are up; a flow that runs tries again by itself"
+    remedy = "check that its NameNode and DataNodes are running; a running flow retries automatically"
     return Unreachable(said, remedy=remedy, code="hdfs-away")
 
 
@@ -154,33 +155,35 @@ def condition_of(error: BaseException) -> str | None:
 
 
 def asks_spark(error: BaseException) -> bool:
-    """True where the tail's vector engine has met a value that only Spark can decide about."""
+    """True if the tail's vector engine has met a value that only Spark can decide about."""
     return "scribengin.vector.engine.NotSureError" in message_of(error)
 
 
 def is_data_error(error: BaseException) -> bool:
-    """True where a native step could not take a value that a record holds (ANSI mode)."""
+    """True if a native step could not take a value that a record holds (ANSI mode)."""
     condition = condition_of(error)
     return condition is not None and find_ours(error) is None and (condition.startswith(_DATA) or condition.startswith(_DATA_PREFIXES))
 
 
 def remedy_for(condition: str) -> str:
-    """What a person can do about a condition of Spark."""
+    """The remedy for an error condition of Spark."""
     if condition.startswith(_DATA) or condition.startswith(_DATA_PREFIXES):
-        return "use try_cast, try_divide and their like, or filter such rows before"
+        return "use try_ functions such as try_cast and try_divide, or filter such rows before the step"
     if condition.startswith("INCONSISTENT_BEHAVIOR"):
-        return "write a pattern of Spark: no weekday where a time is read, such as to_timestamp(substring(x, 5), 'MMM dd HH:mm:ss Z yyyy')"
+        return (
+            "use a Spark pattern without the weekday when a time is parsed, such as to_timestamp(substring(x, 5), 'MMM dd HH:mm:ss Z yyyy')"
+        )
     if condition.startswith("UNRESOLVED_COLUMN"):
-        return "name a column that the step's input has"
+        return "use a column of the step's input"
     if condition.startswith("UNRESOLVED_ROUTINE"):
-        return "mind the spelling: the functions are those of Spark SQL"
+        return "check the spelling; the functions are those of Spark SQL"
     if condition.startswith("DATATYPE_MISMATCH"):
         return "cast one side, such as CAST(x AS BIGINT)"
-    return "change the step; its words are Spark SQL's" if condition else ""
+    return "correct the step; its syntax is Spark SQL" if condition else ""
 
 
 def step_failure(node: str, error: BaseException) -> StepError:
-    """Spark could not analyse a step."""
+    """The error for a step that Spark could not analyse."""
     condition = condition_of(error)
     text = _first_sentence(message_of(error))
     return StepError(f'step "{node}": {text}', remedy=remedy_for(condition or ""), code=_code(condition), node=node)

@@ -1,4 +1,4 @@
-"""From what a source finds to entries of its log: proposed, logged durably, and only then read by anyone."""
+"""Turns new input of a source into entries of its log: proposed, logged durably, and read only after that."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
     """Under the lease, before the Query reads: let the entries from `start` on, which are logged and in no decided Batch, say what is
-    gone meanwhile; returns sentences about it. Raises SourceError where the source must not go on without."""
+    gone meanwhile; returns sentences about it. Raises SourceError if the source must not go on without."""
     entries = SourceLog(log, ref.node)
     if entries.length() <= start:
         return []
@@ -64,7 +64,7 @@ class Feed:
         self._query = query
         self._tells = tells
         self.final = False
-        """True where what is there now is all there will be"""
+        """True if what is there now is all there will be"""
         self._log = SourceLog(log, ref.node)
         self._ref = ref
         self._folder = log.parent
@@ -78,13 +78,13 @@ class Feed:
         """when the newest look at the source began, in seconds since 1970"""
 
     def share(self, share: float) -> None:
-        """Take only so much of the limits from the next entry on, 0 to 1; some of it at least."""
+        """Use only this share of the limits (0 to 1) from the next entry on; at least a little is read."""
         full = self._full
         less = [None if most is None else max(1, int(most * share)) for most in (full.max_bytes, full.max_rows)]
         self._limits = BatchLimits(full.max_files, *less)
 
     def next(self, start: int) -> int:
-        """The end of the next Batch that begins at `start`: one entry further, or `start` where nothing is new."""
+        """The end of the next Batch that begins at `start`: one entry further, or `start` if nothing is new."""
         self._restore(start)
         self._hold(start)
         if self._log.length() <= start and not self._take():
@@ -100,7 +100,7 @@ class Feed:
             pass
 
     def exhausted(self, start: int) -> bool:
-        """True where neither the log nor the source has anything behind `start`; a source with a rate has more, later. Raises Unreachable
+        """True if neither the log nor the source has anything behind `start`; a source with a rate has more, later. Raises Unreachable
         where a part of the source is away."""
         if self._log.length() > start:
             return False
@@ -111,7 +111,7 @@ class Feed:
     def backlog(self, start: int) -> dict[str, Any]:
         """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields, unknown while this driver has only a Batch
         before it that an earlier one has logged, for then it has not looked at the place. `clear_at`: all that was there at that moment, in
-        seconds since 1970, is in the log; None where that is not known."""
+        seconds since 1970, is in the log; None if that is not known."""
         unseen = self._looked_at is None and can_measure(self._reader)
         waits = asdict(Backlog(more=True) if unseen else self._reader.backlog())
         amounts = [waits[figure] for figure in ("rows", "files", "bytes") if waits[figure] is not None]
@@ -123,7 +123,7 @@ class Feed:
         return {**waits, "clear_at": clear_at}
 
     def committed(self, streams: Sequence[SourceStream]) -> None:
-        """Let the source tell the outside world that these are through, where it can."""
+        """Tell the source to report outside that these are done, if it can."""
         own = [stream for stream in streams if not is_replay(stream)]
         if own and holds(self._reader):
             self._reader.let_go(own)
@@ -131,17 +131,17 @@ class Feed:
             self._reader.committed(own, query=self._query)
 
     def notices(self) -> list[str]:
-        """Sentences that a person should see once."""
+        """Notices that are to be shown once."""
         return self._reader.notices()
 
     def _hold(self, start: int) -> None:
-        """Once: what an earlier reader has logged, and nobody has committed."""
+        """Once: what an earlier reader has logged and no Query has committed."""
         if not self._held and holds(self._reader):
             self._reader.hold(self._log.own_range(start, self._log.length()))
         self._held = True
 
     def _take(self) -> bool:
-        """Log the next request to replay letters, else what the source proposes, as the next entry; False where there is nothing new."""
+        """Log the next request to replay dead letters, else what the source proposes, as the next entry; False if there is nothing new."""
         streams = self._pending.take()
         if not streams:
             began = time.time()
@@ -164,7 +164,7 @@ class Feed:
             return
         if self._log.length() < number:
             raise StateError(
-                f'source "{self.node}": the last decided batch ended at entry {number}, the source\'s log ends at {self._log.length()}',
+                f'source "{self.node}": the last decided batch ended at entry {number}, but the source\'s log ends at {self._log.length()}',
                 remedy="restore the state folder as a whole; its parts belong together",
             )
         logged = islice(self._log.whole(self._restored), number - self._restored)

@@ -120,7 +120,7 @@ class Free:
         return Counts(self._seen, self._out, dropped, dead, parts=parts)
 
     def figures(self) -> dict[str, Any]:
-        """Of this task: see `orders`."""
+        """The figures of this task; see `orders`."""
         return self.chooser.figures()
 
     # --- asking ---
@@ -128,7 +128,7 @@ class Free:
     def _asked(
         self, test: Utility, kept: Chunk, first: int, size: int, hung: Mapping[int, int] | None, masks: list[list[bool]]
     ) -> tuple[list[bool], dict[int, BaseException]]:
-        """What the test says of each row, True where it raises, and row → what it raised."""
+        """What the test says of each row, True if it raises, and row → what it raised."""
         structs = kept.structs(self._schema) if test.looking is not None else None
         if structs is not None and hung is None and test.looking is not None and test.looking.many is not None:
             with suppress(Exception):  # which record it was is found one by one
@@ -183,8 +183,8 @@ class Free:
         return answer
 
     def _sample(self, chunk: Chunk, first: int) -> None:
-        """Ask every test of a few records, to learn what it costs and how they go together. Changes nothing else: they are asked again
-        with the others of their block."""
+        """Ask every test of a few records, to learn its cost and how the tests depend on each other. Changes nothing else: they are asked
+        again with the others of their block."""
         indexes = self.chooser.sample(len(chunk))
         if not indexes:
             return

@@ -1,4 +1,4 @@
-"""Before a step that keeps state: what becomes of rows that Spark would drop as late, and of those that have no time, or an impossible one.
+"""The late-row counter before a stateful step: handles rows that Spark would drop as late, and rows without a valid time.
 
 Spark drops late rows and those with a null time without a word: late ones behind a partial aggregation are counted wrongly, others not at
 all. The comparison is Spark's own: a row is late when its last window ends at or before the watermark of the Batch before, or, where
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts
 
 NEVER_US = 2**63 - 1
-"""a watermark that never comes"""
+"""a watermark that is never reached"""
 LATE = "late"
-"""the reason of a letter that the watermark of its Query had passed"""
+"""the reason of a dead letter that the watermark of its Query had passed"""
 AHEAD = "ahead"
-"""the reason of a letter whose time is further ahead of the clock than `ahead` allows"""
+"""the reason of a dead letter whose time is further ahead of the clock than `ahead` allows"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +62,19 @@ class WindowGrid:
 
 @dataclass(frozen=True, slots=True)
 class LateRule:
-    """Which rows a step that keeps state does not take."""
+    """Which rows a stateful step does not process."""
 
     drops: bool = True
-    """False where no watermark makes it drop any"""
+    """False if no watermark makes it drop any"""
     known: bool = True
-    """False where its windows cannot be read off its text: a row whose time has passed may still be in one that is open"""
+    """False if its windows cannot be read off its text: a row whose time has passed may still be in one that is open"""
     grid: WindowGrid | None = None
     timed: bool = False
-    """True where a row without a time is in no result"""
+    """True if a row without a time is in no result"""
 
 
 def window_grid(action: Action) -> WindowGrid | None:
-    """Of the step's window; None where it has none, or none that can be read off its text."""
+    """Of the step's window; None if it has none, or none that can be read off its text."""
     if isinstance(action, Aggregate) and action.window is not None:
         window = action.window
         return WindowGrid(round(window.size_s * 1e6), round(window.slide_s * 1e6), window.time_zone)
@@ -132,8 +132,9 @@ class GateNode:
 
 
 class LateRowCounter:
-    """Counts in `counts`. Late rows are letters by default, or stop the task; those that are only to be counted pass, so that Spark drops
-    them by itself, and so do all where it cannot be told which Spark would drop. A dead letter that is replayed, and is late, is a letter
+    """Counts in `counts`. Late rows are dead letters by default, or stop the task; those that are only to be counted pass, so that Spark
+    drops them by itself, and so do all where it cannot be told which Spark would drop. A dead letter that is replayed, and is late, is a
+    dead letter
     again: it was sent by hand, and must not vanish into a count."""
 
     def __init__(self, node: GateNode, batch: int, counts: Counts, letters: DeadLetterWriter) -> None:
@@ -143,7 +144,7 @@ class LateRowCounter:
         self.newest_us: int | None = None
         """how far the input alone would move the watermark; None before its first time"""
         self.newest_at: int | None = None
-        """the AT value of the row that would; None where no single record stands behind it"""
+        """the AT value of the row that would; None if no single record stands behind it"""
         self.leaves_us = 0
         """the watermark at which all rows have left the state"""
         self._watermark_us = watermark_us(node.offsets, batch - 1) - node.lag_us
@@ -152,7 +153,7 @@ class LateRowCounter:
         self._bound_us = None if ahead_s is None else self._clock_us + round(ahead_s * 1e6)
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """The rows that the step is to have."""
+        """The rows that are passed to the step."""
         rule = self._node.rule
         chunk, times, at_us = self._with_times(chunk)
         known = at_us if not times.null_count else at_us[times.is_valid().to_numpy(zero_copy_only=False)]
@@ -194,7 +195,7 @@ class LateRowCounter:
         self.newest_at = None if ordinal is None else ordinal + chunk.origin.first_at
 
     def _replayed(self, chunk: Chunk, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the rows that somebody has sent on their way by hand, and that can be letters again."""
+        """Those of the rows that are replayed dead letters, and that can be dead letters again."""
         ordinals = chunk.ordinals
         if ordinals is None or not chunk.origin.has_replays:
             return rows[:0]
@@ -204,9 +205,9 @@ class LateRowCounter:
     def _bury_late(self, chunk: Chunk, times: pa.Array, rows: NDArray[np.int64]) -> Chunk:
         node, stops = self._node, self._node.late == "error"
         mark = instant_text(pa.array([self._watermark_us], pa.timestamp("us", tz=UTC)))
-        remedy = f"set a longer delay of the watermark, or late: dead_letter at {node.step}, and run it again" if stops else ""
+        remedy = f"set a longer delay of the watermark, or late: dead_letter at {node.step}, then run the flow again" if stops else ""
         for index, at in zip(rows.tolist(), instant_texts(times.take(pa.array(rows))), strict=True):
-            message = f'"{node.mark.column}" is {at}, and the watermark of the Query has passed it: {mark}'
+            message = f'"{node.mark.column}" is {at}, which is before the watermark of the Query: {mark}'
             self._letters.bury(node.step, chunk, index, LATE, message, fate="fail" if stops else "dead_letter", remedy=remedy)
         self._counts.dead += len(rows)
         self._counts.late_dead += len(rows)
@@ -215,13 +216,13 @@ class LateRowCounter:
     def _bury_ahead(self, chunk: Chunk, times: pa.Array, rows: NDArray[np.int64], bound_us: int) -> Chunk:
         clock, bound = instant_texts(pa.array([self._clock_us, bound_us], pa.timestamp("us", tz=UTC)))
         for index, at in zip(rows.tolist(), instant_texts(times.take(pa.array(rows))), strict=True):
-            message = f'"{self._node.mark.column}" is {at}; the watermark takes times up to {bound} (the Batch was planned at {clock})'
+            message = f'"{self._node.mark.column}" is {at}; expected at most {bound} (the Batch was planned at {clock})'
             self._letters.bury(self._node.step, chunk, index, AHEAD, message)
         self._counts.dead += len(rows)
         return _without(chunk, rows)
 
     def _bury_timeless(self, chunk: Chunk, times: pa.Array) -> Chunk:
-        why = "the row belongs to no window" if self._node.rule.grid is not None else "the row meets no other"
+        why = "the row belongs to no window" if self._node.rule.grid is not None else "the row cannot match another row"
         rows = np.flatnonzero(times.is_null().to_numpy(zero_copy_only=False))
         for index in rows.tolist():
             self._letters.bury(self._node.step, chunk, index, "null-time", f'"{self._node.mark.column}" is null: {why}')
@@ -230,7 +231,7 @@ class LateRowCounter:
 
 
 def _instants(times: pa.Array) -> NDArray[np.int64]:
-    """In microseconds since 1970; where there is none, the smallest number."""
+    """In microseconds since 1970; if there is none, the smallest number."""
     numbers = times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     return np.asarray((numbers.fill_null(-(2**63)) if numbers.null_count else numbers).to_numpy(zero_copy_only=False), np.int64)
 

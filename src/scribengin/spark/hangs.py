@@ -54,17 +54,17 @@ class Watchpoint:
             _WORK.pack_into(_shared.table, _at(_shared.slot), os.getpid(), self._until(), self._key, start, length, checksum)
 
     def beat(self) -> None:
-        """Python runs: what looks like a hang can be interrupted."""
+        """Record that Python code runs, so that a hang can be interrupted."""
         if _shared is not None and _shared.slot is not None:
             _UNTIL.pack_into(_shared.table, _at(_shared.slot) + 8, self._until())
 
     def end(self) -> None:
-        """They are through."""
+        """Record that these records have passed the step."""
         if _shared is not None and _shared.slot is not None:
             _UNTIL.pack_into(_shared.table, _at(_shared.slot) + 8, 0.0)
 
     def hung(self, start: int, length: int) -> dict[int, int] | None:
-        """What an earlier try hung at among these records: record → checksum, as far as it is known; None where none did."""
+        """What an earlier try hung at among these records: record → checksum, as far as it is known; None if none did."""
         if _shared is None:
             return None
         (count,) = _COUNT.unpack_from(_shared.table, 0)
@@ -140,7 +140,7 @@ def _end(pid: int, with_: signal.Signals) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """True for a worker of this daemon; its number may be somebody else's by now."""
+    """True for a worker of this daemon; its number may belong to another process by now."""
     try:
         return os.waitpid(abs(pid), os.WNOHANG) == (0, 0)
     except ChildProcessError:

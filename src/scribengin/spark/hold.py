@@ -1,4 +1,4 @@
-"""Waiting at a Batch's entry until what the Query feeds has room."""
+"""Waits before a Batch until the channels that the Query feeds have room."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_S, _MOST_S = 0.05, 0.5
 @dataclass(frozen=True, slots=True)
 class BatchAdmission:
     """Whether the next Batch may begin: after `wait_s` at the earliest, with at most `share` (0 to 1) of what its limits allow; while it is
-    `paused` nobody knows when. `why` is for people; empty where nothing holds it back."""
+    `paused`: for an unknown time. `why` is for people; empty if nothing holds it back."""
 
     wait_s: float = 0.0
     share: float = 1.0
@@ -28,28 +28,28 @@ class BatchAdmission:
 
 
 class BackPressure(Protocol):
-    """What knows how much room there is. For the Query's thread."""
+    """Reports how much room the channels have. For the Query's thread."""
 
     def begun(self) -> None:
-        """A Batch begins."""
+        """Record the start of a Batch."""
 
     def committed(self, batch: CommittedBatch) -> None:
-        """It is through."""
+        """Record that the Batch is committed."""
 
     def admit(self) -> BatchAdmission:
-        """Whether the next one may begin now."""
+        """Whether the next Batch may begin now."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchHold:
-    """Lets a Batch begin when it may. `tell` hears why it waits, and whether nobody knows how long; nothing when it goes on."""
+    """Lets a Batch begin when it may. `tell` hears why it waits, and whether the time is unknown; an empty text when it continues."""
 
     pressure: BackPressure
     stop: threading.Event
     tell: Callable[[str, bool], None]
 
     def wait(self) -> float:
-        """Until it may begin; returns which share of its limits it may take. Raises StopRequested."""
+        """Wait until the Batch may begin; returns which share of its limits it may take. Raises StopRequested."""
         while True:
             if self.stop.is_set():
                 raise StopRequested

@@ -88,7 +88,7 @@ _MODULES = (
 )
 """`org.apache.spark.launcher.JavaModuleOptions` of 4.2, without `--add-modules=jdk.incubator.vector`, which only linear algebra uses"""
 _HEAP = "1g"
-"""Spark's own default for `spark.driver.memory`"""
+"""the default of Spark for `spark.driver.memory`"""
 _LOOK_S = 0.01
 
 
@@ -108,7 +108,7 @@ def class_path() -> str:
 
 
 def _version() -> str:
-    """PySpark's, without importing it; empty where it was not installed as a package."""
+    """PySpark's, without importing it; empty if it was not installed as a package."""
     try:
         return version("pyspark")
     except PackageNotFoundError:
@@ -124,7 +124,7 @@ def java_options(*, plans_only: bool, cores: int) -> list[str]:
 
 def java_command(settings: Mapping[str, str], java: Java, properties: Path) -> list[str] | None:
     """The command of a Spark with these settings, which Java reads from the file `properties`: some are secrets, and anyone may read the
-    arguments of a process. None where only Spark's launcher knows the command."""
+    arguments of a process. None if only Spark's launcher knows the command."""
     home = spark_home()
     if (
         not _version().startswith(tuple(f"{release}." for release in COMPARED))
@@ -143,7 +143,7 @@ def java_command(settings: Mapping[str, str], java: Java, properties: Path) -> l
 
 
 class JavaProcess:
-    """A Java that has been told to start: it boots while its maker does other things. It ends with this process."""
+    """A Java process that was started: it boots in parallel to its caller and ends with this process."""
 
     def __init__(self, settings: Mapping[str, str], java: Java, output: BinaryIO) -> None:
         """Start it; returns at once.
@@ -161,7 +161,7 @@ class JavaProcess:
         properties, self._answer = Path(self._folder.name, "spark.properties"), Path(self._folder.name, "gateway")
         command = java_command(settings, java, properties)
         self._process: subprocess.Popen[bytes] | None = None
-        """None where Spark's launcher is to start it, which `gateway` then asks to"""
+        """None if Spark's launcher is to start it, which `gateway` then asks to"""
         if command is None:
             return
         properties.write_text("".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items()))
@@ -183,7 +183,7 @@ class JavaProcess:
     def gateway(self) -> Any:
         """Its Py4J gateway, when it is up.
 
-        Raises OSError, PySparkRuntimeError or Py4JError where it does not start.
+        Raises OSError, PySparkRuntimeError or Py4JError if it does not start.
         """
         from pyspark import SparkConf
         from pyspark.java_gateway import launch_gateway
@@ -200,7 +200,7 @@ class JavaProcess:
         return gateway
 
     def end(self) -> None:
-        """End a Java whose gateway nobody has asked for, and wait until it has."""
+        """End a Java process whose gateway was not used, and wait for its end."""
         with self._folder:
             if self._process is not None:
                 self._process.kill()

@@ -1,4 +1,4 @@
-"""The nodes of a Query as the compiler walks them: who reads whom, and which nodes share one Python stage."""
+"""The nodes of a Query as the compiler visits them: which node reads which, and which nodes share one Python stage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NodeLayout:
         return [id_ for id_ in self._readers if base(id_) == node.id]
 
     def feeds_tail(self, id_: str) -> bool:
-        """True where a tail node reads `id_`."""
+        """True if a tail node reads `id_`."""
         return any(reader.stage in _IN_TAIL for reader in self.readers(id_))
 
     def native_steps_behind(self, output: str) -> list[Step]:
@@ -80,7 +80,7 @@ class NodeLayout:
         return sum(reader.stage not in _IN_TAIL for reader in self.readers(id_)) + self.feeds_tail(id_)
 
     def in_tail(self, id_: str) -> bool:
-        """True where the rows of `id_` arise inside the tail."""
+        """True if the rows of `id_` arise inside the tail."""
         return self._nodes[base(id_)].stage in ("tail", "read", "vector")
 
     def requires(self, id_: str) -> bool:
@@ -95,16 +95,16 @@ class NodeLayout:
         return [base(input_) in self._resolved.static for input_ in step.inputs] == [False, True]
 
     def may_drop(self, run: Iterable[str]) -> bool:
-        """True where a native run of these nodes may drop rows."""
+        """True if a native run of these nodes may drop rows."""
         nodes = [self._flow.node(id_) for id_ in run]
         return any(not isinstance(node, Step) or native.may_drop(node.action) for node in nodes)
 
     def is_exit(self, node: PlannedNode) -> bool:
-        """True where rows of a Python stage leave it behind `node`."""
+        """True if rows of a Python stage leave it behind `node`."""
         return any(not self.absorbed(node, reader) for output in self.outputs(node) for reader in self.readers(output))
 
     def absorbed(self, node: PlannedNode, reader: PlannedNode) -> bool:
-        """True where `reader` runs in the same stage as `node`: both Python, one reader, one way in."""
+        """True if `reader` runs in the same stage as `node`: both Python, one reader, one way in."""
         alone = sum(len(self.readers(output)) for output in self.outputs(node)) == 1
         both = node.stage in ("python", "decode") and reader.stage == "python"
         return both and alone and len(reader.inputs) == 1 and not self.requires(node.id)
@@ -145,7 +145,7 @@ class NodeLayout:
         return max((self._lag_behind_us(input_) for input_ in self._nodes[base(id_)].inputs), default=0)
 
     def lag_known(self, id_: str) -> bool:
-        """False where a join that is written in SQL stands before the step: of that nobody knows the span."""
+        """False if a join that is written in SQL precedes the step: its time span is unknown."""
         return all(self._spans_known(input_) for input_ in self._nodes[base(id_)].inputs)
 
     def _spans_known(self, id_: str) -> bool:

@@ -1,4 +1,4 @@
-"""Where commands get their Spark session: they start one, or take the one that the warm process lends, whose Java outlives a command."""
+"""Gives commands their Spark session: a new one, or that of the warm process, whose Java process outlives a command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Lender(Protocol):
-    """Keeps what a session runs on."""
+    """Provides sessions and keeps their Java process."""
 
     def open(self, name: str, *, master: str, memory: str, conf: Mapping[str, str]) -> SparkSession:
         """A session set as `start_session` sets it. Raises EnvironmentFault."""
@@ -45,7 +45,7 @@ def begin_session(
         plans_only: as for `start_session`; a lender starts its JVM for that in any case.
 
     Returns:
-        Its `session` waits for the session, which `close_session` gives back; its `close` is for when nobody has asked.
+        Its `session` waits for the session, which `close_session` gives back; `close` is for a session that was never requested.
 
     Raises:
         EnvironmentFault: Spark does not start; with the remedy. So does `session`.
@@ -61,7 +61,7 @@ class LentStart(NamedTuple):
     session: Callable[[], SparkSession]
 
     def close(self) -> None:
-        """Nothing was begun."""
+        """Does nothing: nothing was started."""
 
 
 def open_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> SparkSession:

@@ -1,4 +1,4 @@
-"""Dead letters on executors: from a chunk's row and an error to a durable letter, or a dropped count, or the task's end."""
+"""Dead letters on executors: from a chunk's row and an error to a durable dead letter, or a dropped count, or the task's end."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from scribengin.state.contract import LineSegment
 
 _HELD, _HELD_BYTES = 256, 4 * 2**20
-"""letters, and bytes of their records, that wait at most for the rows of others to be written with theirs"""
+"""dead letters, and bytes of their records, that wait at most for the rows of others to be written with theirs"""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterRules:
-    """What is the same for all letters of a Query: where they go, and each node's `on_error`."""
+    """What is the same for all dead letters of a Query: where they go, and each node's `on_error`."""
 
     folder: Path
     query: str
@@ -56,12 +56,12 @@ class LetterRules:
     tail: frozenset[str] = frozenset()
     """the nodes of the tail: where a replay can enter, beside sources"""
     static: frozenset[str] = frozenset()
-    """the sources that every Batch reads again: a record of theirs becomes a letter once"""
+    """the sources that every Batch reads again: a record of theirs becomes a dead letter once"""
     version: str = ""
     """the Query's fingerprint: what has died under another definition may die of something else"""
 
     def stop(self, batch: int) -> Hop:
-        """The stop that a record makes here, now."""
+        """The error that stops the task because of a record."""
         return Hop(self.tier, self.query, batch, gethostname(), int(time.time() * 1000))
 
 
@@ -72,26 +72,26 @@ class DeadLetterWriter:
         """`alone`: see `DeadLetter.alone`, of what is buried now."""
         self._alone = alone
         self._written: dict[str, int] = {}
-        """of the record whose letters are being written: node → how many"""
+        """of the record whose dead letters are being written: node → how many"""
         self._at = ""
         self._rules = rules
         self._batch = batch
         self._held: list[tuple[dict[str, Any], bool]] = []
-        """letters that wait, in their order, and whether the next of `_rows` is theirs"""
+        """dead letters that wait, in their order, and whether the next of `_rows` is theirs"""
         self._held_bytes = 0
         self._rows = CameRows()
         self._writer = DeadWriter(rules.folder, attempt)
         self._marks: dict[tuple[int, str, str], tuple[SourceStream, str]] = {}
         """of records of static sources that died: (id of the stream, file, node) → the stream, which keeps the id its own, and the mark"""
         self.again: Counter[str] = Counter()
-        """node → records of static sources that an earlier Batch has made letters of, so that none are written here"""
+        """node → records of static sources that an earlier Batch has made dead letters of, so that none are written here"""
 
     def marks(self) -> list[str]:
         """Of records of static sources that died; see `state.lookups`."""
         return sorted({mark for _, mark in self._marks.values()})
 
     def keeps(self, node: str) -> bool:
-        """Whether what cannot pass the node becomes a letter."""
+        """Whether what cannot pass the node becomes a dead letter."""
         return self._rules.on_error.get(base(node), "dead_letter") == "dead_letter"
 
     def bury(
@@ -114,7 +114,7 @@ class DeadLetterWriter:
         which it is row `arrived_at`, else `index`. It is written with the next ones, and durable at `close`. `fate` stands for the node's
         `on_error`, and `remedy` says what to do where it is `fail`.
 
-        Raises StepError where that is `fail`.
+        Raises StepError if that is `fail`.
         """
         ordinal = chunk.ordinal(index)
         payload = chunk.origin.payload(ordinal) if ordinal is not None else None
@@ -148,7 +148,7 @@ class DeadLetterWriter:
         row: str = "",
         way: str = "",
     ) -> None:
-        """As `bury`, for a record that is no row here: that with this ordinal, None where no single record stands behind it."""
+        """As `bury`, for a record that is no row here: that with this ordinal, None if no single record stands behind it."""
         letter = self._letter(node, origin, ordinal, payload, reason, message, None, way)
         if letter is not None:
             self._hold(letter, row)
@@ -166,7 +166,7 @@ class DeadLetterWriter:
         fate: OnError | None = None,
         remedy: str = "",
     ) -> dict[str, Any] | None:
-        """The letter as JSON, without the row that came to the step; None where the node drops such records, or an earlier Batch has
+        """The dead letter as JSON, without the input row of the step; None if the node drops such records, or an earlier Batch has
         written it."""
         on_error = fate or self._rules.on_error.get(base(node), "dead_letter")
         static = self._of_static(origin, ordinal)
@@ -227,7 +227,7 @@ class DeadLetterWriter:
         return found if found is not None and found[0] in self._rules.static else None
 
     def _is_known(self, node: str, source: str, stream: SourceStream, file: str) -> bool:
-        """Whether the Batches before have a letter of that record of a static source."""
+        """Whether the Batches before have a dead letter of that record of a static source."""
         made = self._marks.get((id(stream), file, node))
         if made is None:
             made = self._marks[id(stream), file, node] = stream, mark_of(self._rules.version, source, stream, file, node)
@@ -257,7 +257,7 @@ class DeadLetterWriter:
             self._writer.append(self._batch, letter)
 
     def _numbered(self, at: str, node: str, replays: int) -> str:
-        """With the number of the row, where the record has a letter of that node already."""
+        """With the number of the row, where the record has a dead letter of that node already."""
         if at != self._at:
             self._at, self._written = at, {}
         nth = self._written.get(node, 0)
@@ -265,7 +265,7 @@ class DeadLetterWriter:
         return f"{at}#{node}" + (f".{nth}" if nth else "") + (f"~{replays}" if replays else "")
 
     def close(self) -> LineSegment | None:
-        """Make the letters durable; None where there were none."""
+        """Make the dead letters durable; None if there were none."""
         self._flush()
         return self._writer.close()
 
@@ -288,7 +288,7 @@ def show_place(place: RecordPlace) -> str:
 
 
 def _form_of(origin: Origin, ordinal: int | None) -> tuple[str, dict[str, Any]]:
-    """`form` and `extra` of a letter."""
+    """`form` and `extra` of a dead letter."""
     found = None if ordinal is None else origin.block_at(ordinal)
     return ("", {}) if found is None else (form_of(found[0]), extra_of(*found))
 

@@ -34,7 +34,7 @@ _FIRST_US, _LAST_US = _WALL_US[0] + 86_400 * 10**6, _WALL_US[1] - 86_400 * 10**6
 def with_local_window(df: DataFrame, *, time: str, size_s: float, zone: str, start: str, end: str) -> DataFrame:
     """`df` with the window of each row in the columns `start` and `end`; `time` is quoted, for Spark's parser.
 
-    Raises StepError where Java's tz database, which may be older than Python's, does not know the zone.
+    Raises StepError if Java's tz database, which may be older than Python's, does not know the zone.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sql
@@ -43,9 +43,9 @@ def with_local_window(df: DataFrame, *, time: str, size_s: float, zone: str, sta
     try:
         jvm.java.time.ZoneId.of(zone, jvm.java.time.ZoneId.SHORT_IDS)
     except PySparkException as error:
-        remedy = "name another zone with the same clock, or take a newer Java"
+        remedy = "use another time zone with the same rules, or install a newer Java"
         raise StepError(
-            f"the tz database of this Java does not know the time zone {zone}", remedy=remedy, code="time-zone-unknown"
+            f"the tz database of this Java does not contain the time zone {zone}", remedy=remedy, code="time-zone-unknown"
         ) from error
     local = f"unix_micros(from_utc_timestamp({time}, '{zone}'))"
     size_us = round(size_s * 1e6)

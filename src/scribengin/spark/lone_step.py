@@ -1,4 +1,4 @@
-"""One step over rows that are at hand, by itself, with what became of each row: for `preview`, which shows a flow step by step.
+"""One step over in-process rows, by itself, with the outcome of each row: for `preview`, which shows a flow step by step.
 
 What a step does is done by the same code as in a run: the classes of Python stages, in this process, and the frames of `native`, over
 local rows. Only how steps are put together is another: a run fuses them, here each one ends before the next begins. A stateful step sees
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
-    """Rows that a step gave. `of[i]` is the row that came in (counted over all inputs) of which row i was made; None where a row has no
+    """Rows that a step returned. `of[i]` is the row that came in (counted over all inputs) of which row i was made; None if a row has no
     single one."""
 
     sample: RowSample
@@ -58,7 +58,7 @@ class StepRows:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What a step made: its own rows under "", those of branches under their names."""
+    """The result of a step: its own rows under "", those of branches under their names."""
 
     outs: Mapping[str, StepRows]
     died: tuple[Died, ...]
@@ -72,7 +72,7 @@ class LoneSteps:
         self._session = session
 
     def run(self, step: Step, inputs: Inputs, *, stateful: bool) -> StepOutcome:
-        """Raises StepError, with its node, where the step itself is wrong: it cannot be loaded, or Spark cannot take it."""
+        """Raises StepError, with its node, if the step itself is wrong: it cannot be loaded, or Spark cannot take it."""
         try:
             match step.action:
                 case Python() as action if form_of(action.function or self._code.load(action.reference)) == "frame":
@@ -161,7 +161,7 @@ class LoneSteps:
             dead = self._culprits(node.id, inputs, build)
             if not dead:
                 text = message_of(error)[:300]
-                raise StepError(f'step "{node.id}" failed, and no single record makes it fail: {text}', node=node.id) from error
+                raise StepError(f'step "{node.id}" failed, but no single record causes it: {text}', node=node.id) from error
         lost = {each.index for each in dead}
         left, first = [], 0
         numbers: list[int] = []
@@ -238,8 +238,8 @@ class LoneSteps:
                     waiting += [group[middle:], group[:middle]]
             if len(found) > LIMIT:
                 raise StepError(
-                    f'step "{node}": more than {LIMIT} records fail in it, such as: {found[0].message}',
-                    remedy="use try_cast and its like, or filter such rows before",
+                    f'step "{node}": more than {LIMIT} records fail in it; first error: {found[0].message}',
+                    remedy="use try_ functions such as try_cast, or filter such rows before the step",
                     node=node,
                 )
         return sorted(found, key=lambda each: each.index)
@@ -251,7 +251,7 @@ _NOWHERE = -1
 
 
 class _Gathered:
-    """The rows of one branch, as they come."""
+    """The rows of one branch, in order of arrival."""
 
     def __init__(self, came: RowSample, schema: Schema) -> None:
         self._came = came
@@ -294,7 +294,7 @@ def _union(action: Merge, inputs: Inputs, schema: Schema) -> StepOutcome:
 
 
 def _schema_given(step: Step, inputs: Inputs) -> Schema:
-    """The columns that a step in Python gives."""
+    """The output columns of a Python step."""
     if step.schema is not None:
         return step.schema.fields
     first = inputs[0][1].schema
@@ -308,7 +308,7 @@ def _schema_given(step: Step, inputs: Inputs) -> Schema:
 
 
 def came_to(outcome: StepOutcome, rows: int) -> dict[int, list[tuple[str, int]]] | None:
-    """Row that came in → (branch, index) of the rows that were made of it; None where that is not known of all."""
+    """Row that came in → (branch, index) of the rows that were made of it; None if that is not known of all."""
     ways: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for branch, made in outcome.outs.items():
         if made.of is None:

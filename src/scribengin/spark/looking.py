@@ -63,7 +63,7 @@ def looking_form(function: Any, schema: Schema) -> CompiledPredicate | None:
 
 
 def _loop(changed: ast.FunctionDef, function: FunctionType) -> Callable[[list[Any]], list[bool]] | None:
-    """The function's one expression for many records, or None where it is more than a test."""
+    """The function's one expression for many records, or None if it is more than a test."""
     body = changed.body[1:] if ast.get_docstring(changed) is not None else changed.body
     match body:
         case [ast.Return(value=ast.expr() as test)] if _is_test(test, changed.args.args[0].arg, function.__globals__):
@@ -81,7 +81,7 @@ _MANY = "_many_records"
 
 
 def _is_test(node: ast.expr, record: str, names: dict[str, Any]) -> bool:
-    """True where the expression gives True or False and does nothing else."""
+    """True if the expression gives True or False and does nothing else."""
     match node:
         case ast.BoolOp(values=values):
             return all(_is_test(value, record, names) for value in values)
@@ -140,7 +140,7 @@ class _Looks(ast.NodeTransformer):
         self._schema = schema
 
     def only(self, function: ast.FunctionDef) -> bool:
-        """True where each use of the record is a look, and its name never stands for anything else."""
+        """True if each use of the record is a look, and its name never stands for anything else."""
         nodes = list(ast.walk(function))
         looks = sum(self._column(node) is not None for node in nodes)
         names = [node for node in nodes if isinstance(node, ast.Name) and node.id == self._record]

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 MOSTLY_DEAD = "more than half of the records of this run are dead letters"
 _LOOKED_AT = 10_000
-"""letters of a Batch that are looked at for what most of them have in common"""
+"""dead letters of a Batch that are looked at for what most of them have in common"""
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A bound that does not hold: so many of so many records, of the Batch or of the run."""
+    """An exceeded bound: dead letters and records, of the Batch or of the run."""
 
     dead: int
     records: int
@@ -36,7 +36,7 @@ class Excess:
     def __str__(self) -> str:
         where = "of this run" if self.of_run else "of the Batch"
         share = share_text(self.dead, self.records)
-        return f"{self.dead:,} of {self.records:,} records {where} are dead letters{share}, {self._key} is {self.bound}"
+        return f"{self.dead:,} of {self.records:,} records {where} are dead letters{share}; {self._key} is {self.bound}"
 
     @property
     def cause(self) -> str:
@@ -55,7 +55,7 @@ class DeadTally:
     sources: tuple[str, ...]
     bounds: MaxDead | None = None
     lookups: tuple[str, ...] = ()
-    """lookup tables: their letters count for the bounds, and are no share of the records, of which theirs are none"""
+    """lookup tables: their dead letters count for the bounds, and are no share of the records, of which theirs are none"""
     records: int = 0
     dead: int = 0
     looked_up: int = 0
@@ -77,22 +77,22 @@ class DeadTally:
     def __str__(self) -> str:
         dead = self.dead - self.looked_up
         late = f", {self.late:,} of them late" if self.late else ""
-        besides = f"; {self.looked_up:,} more of lookup tables" if self.looked_up else ""
+        besides = f"; {self.looked_up:,} more from lookup tables" if self.looked_up else ""
         return f"{dead:,} of {self.records:,} records of this run are dead letters{share_text(dead, self.records)}{late}{besides}"
 
     @property
     def remedy(self) -> str:
-        """What to do besides looking at them, where most of it is lost."""
+        """The remedy, besides looking at the dead letters, if most records are dead letters."""
         expected = "if so many are expected, set max_dead: 100%"
         return f"correct `schema:` or `format:` of the source, if these are wrong; {expected}" if self.unread * 2 > self.dead else expected
 
     @property
     def stops(self) -> bool:
-        """Whether what is beyond the bounds stops the Query."""
+        """Whether an exceeded bound stops the Query."""
         return self.bounds is not None and self.bounds.then == "fail"
 
     def excess(self, counts: Mapping[str, Counts]) -> Excess | None:
-        """What is beyond the bounds with a Batch of these counts, which is not added yet."""
+        """The bound that a Batch with these counts would exceed; the Batch is not added yet."""
         if self.bounds is None:
             return None
         records, dead = _of(counts, self.sources)
@@ -120,19 +120,20 @@ class DeadTally:
 
 
 def _of(counts: Mapping[str, Counts], sources: Iterable[str]) -> tuple[int, int]:
-    """(records that the sources gave, dead letters). What a replay has sent in is neither: a letter that dies again costs no new record."""
+    """(records that the sources gave, dead letters). What a replay has sent in is neither: a dead letter that dies again costs no new
+    record."""
     replayed = sum(count.replayed for count in counts.values())
     records = sum(counts[source].rows_in - counts[source].replayed for source in sources if source in counts)
     return records, max(0, sum(count.dead for count in counts.values()) - replayed)
 
 
 def is_mostly_dead(dead: int, records: int) -> bool:
-    """Whether so many letters of so many records are too many to pass as success, where a flow sets no bound."""
+    """Whether so many dead letters of so many records are too many to pass as success, where a flow sets no bound."""
     return dead * 2 > records > 0
 
 
 def share_text(dead: int, records: int) -> str:
-    """` (57 %)`; empty where nothing came in, or more letters than records."""
+    """` (57 %)`; empty if nothing came in, or more dead letters than records."""
     return f" ({dead / records:.0%})".replace("%", " %") if 0 < dead <= records else ""
 
 
@@ -141,22 +142,20 @@ def too_many_dead(excess: Excess, folder: QueryFolder, segments: Sequence[LineSe
     letters = [letter for segment in segments for letter in islice(read_segment(folder, segment), _LOOKED_AT)][:_LOOKED_AT]
     node, why = _most_common(letters)
     if committed is None:
-        after = "the Batch is not committed, and runs again at the next start"
+        after = "the Batch is not committed and is processed again at the next start"
         given_up = flow_command("source skip", "FILE")
-        remedy = (
-            f"fix the step, and start again; where a file is wrong, correct or remove it, then give up what was taken of it: {given_up}"
-        )
+        remedy = f"fix the step and restart; if a file is wrong, correct or remove it, then skip the file: {given_up}"
     else:
         after = f"Batch {committed} is committed with its dead letters"
-        remedy = "fix the step, replay the dead letters, and start again"
-    return StepError(f"{excess}; {after}{why}", remedy=f"{remedy}; or allow more of them with max_dead", code="max-dead", node=node)
+        remedy = "fix the step, replay the dead letters and restart"
+    return StepError(f"{excess}; {after}{why}", remedy=f"{remedy}; or raise max_dead", code="max-dead", node=node)
 
 
 def _most_common(letters: Sequence[DeadLetter]) -> tuple[str, str]:
-    """(step, `; most of them: …`) of the step and reason that most letters name, with the first of these."""
+    """(step, `; most of them: …`) of the step and reason that most dead letters name, with the first of these."""
     if not letters:
         return "", ""
     (step, reason), _ = Counter((letter.step, letter.reason) for letter in letters).most_common(1)[0]
     first = next(letter for letter in letters if (letter.step, letter.reason) == (step, reason))
     where = ":".join(str(part) for part in (first.file, first.line) if part)
-    return step, f"; most of them at {step} ({reason}), the first{' ' * bool(where)}{where}: {first.message}"
+    return step, f"; most of them at {step} ({reason}), first{' ' * bool(where)}{where}: {first.message}"

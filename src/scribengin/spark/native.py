@@ -1,4 +1,4 @@
-"""Native steps: what Spark SQL does, as functions from frames to frames. They work on batch and streaming frames alike."""
+"""SQL steps (native steps), as functions from frames to frames. They work on batch and streaming frames alike."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class NativeFrame:
     """(source, the ledger's nodes between it and this native run), for each way"""
     stateful: bool = False
     gated: bool = False
-    """True where late rows were counted as they left the stage before: a stateful step may follow"""
+    """True if late rows were counted as they left the stage before: a stateful step may follow"""
     watermarked: bool = False
-    """True where Spark knows the watermark already"""
+    """True if Spark knows the watermark already"""
     copied: bool = False
-    """True where several rows may have the same AT: it tells a record's place, and is no row's own"""
+    """True if several rows may have the same AT: it tells a record's place, and is no row's own"""
     made_of: bool = False
 
     @property
@@ -74,12 +74,12 @@ class Lane:
 
 
 def carries_dead(action: Action) -> bool:
-    """True where rows that have failed a `require` can pass by the step untouched until the next Python stage."""
+    """True if rows that have failed a `require` can pass by the step untouched until the next Python stage."""
     return isinstance(action, Filter | Select)
 
 
 def may_drop(action: Action) -> bool:
-    """True where a native step may give no row for one that it took in."""
+    """True if a native step may give no row for one that it took in."""
     match action:
         case Select(columns):
             return any(_GENERATOR.search(expression) for _, expression in columns)
@@ -129,7 +129,7 @@ def apply(
 
 
 def _marked(frame: NativeFrame) -> NativeFrame:
-    """With MADE_OF, where rows are told apart by their AT."""
+    """With MADE_OF, where rows are reported apart by their AT."""
     from pyspark.sql import functions as sql
 
     if frame.made_of or frame.copied or not frame.at:
@@ -239,7 +239,7 @@ def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:
         if {f.name: f.type for f in first.fields} != {f.name: f.type for f in other.fields}:
             raise StepError(
                 f'"{node}" reads "{first_id}" ({first}) and "{id_}" ({other}), whose columns differ',
-                remedy="bring them to the same names and types with a select",
+                remedy="give them the same names and types with a select",
                 code="union-columns",
                 node=node,
             )
@@ -280,7 +280,7 @@ def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Dat
             return _dedupe(frames[0], key, time, within_s)
         case Merge(how="intersect"):
             return reduce(lambda left, right: _intersect(action, left, right), frames)
-    raise StepError(f"no native step: {action!r}")
+    raise StepError(f"not a SQL step: {action!r}")
 
 
 def _aggregate(df: DataFrame, action: Aggregate) -> DataFrame:
@@ -387,6 +387,6 @@ def _type(found: DataType, column: str, node: str) -> Type:
     if type(found) in known:
         return Type(known[type(found)])
     raise StepError(
-        f'step "{node}" gives the column "{column}" with the type {found.simpleString()}, which has no column type here',
-        remedy="cast it in the step, such as CAST(x AS TIMESTAMP) or CAST(x AS STRING)",
+        f'step "{node}" returns the column "{column}" with type {found.simpleString()}, which is not supported',
+        remedy="cast it in the step, for example CAST(x AS TIMESTAMP) or CAST(x AS STRING)",
     )

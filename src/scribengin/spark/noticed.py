@@ -1,4 +1,4 @@
-"""What tasks noticed of their data's columns, on its way into the decision."""
+"""Passes what tasks noticed about the columns of their data to the decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of Spark's offset log, `checkpoint/offsets`: a file a Batch, its metadata and then one offset a source."""
+"""Reads Spark's offset log, `checkpoint/offsets`: a file a Batch, its metadata and then one offset a source."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ends_of(log: Path, batch: int) -> dict[str, int]:
 
 
 def partitions_of(log: Path, batch: int) -> int | None:
-    """Over how many partitions the Batch spreads its state; None where there is no such Batch."""
+    """The number of state partitions of the Batch; None if there is no such Batch."""
     lines = _lines(log, batch)
     return int(msgspec.json.decode(lines[_METADATA])["conf"]["spark.sql.shuffle.partitions"]) if lines else None
 
@@ -61,7 +61,7 @@ def newest_of(log: Path) -> int | None:
 
 
 def state_partitions(query: QueryFolder) -> int | None:
-    """Over how many partitions the state of a Query is spread; None where it keeps none, or none yet."""
+    """The number of state partitions of a Query; None if it keeps no state, or none yet."""
     lineage = read_lineage(query)
     newest = newest_of(query.checkpoint / "offsets")
     if lineage is None or not lineage.state_fingerprint or newest is None:

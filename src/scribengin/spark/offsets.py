@@ -95,7 +95,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def clock(spark: SparkSession) -> DataFrame:
-    """A stream that has one row for every Batch: it opens Batches, and nobody reads the row."""
+    """A stream that has one row for every Batch: it opens Batches, and the row is not read."""
     rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
     return rate.load()
 

@@ -1,4 +1,4 @@
-"""What a stateful Query still holds when its run ends, and until when."""
+"""The open windows of a stateful Query at the end of its run, and when they close."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def stateful_step(parts: QueryParts) -> str | None:
-    """The Query's only step with state; None where there are several, whose shares Spark's figures do not tell."""
+    """The Query's only step with state; None if there are several, whose shares Spark's figures do not tell."""
     stateful = [node.id for node in parts.query.nodes if node.stateful]
     return stateful[0] if len(stateful) == 1 else None
 
 
 def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str, clocks: Mapping[str, Clock] | None = None) -> str | None:
-    """Which windows wait for a later watermark, until when, and what would let them out; None where none do, or where their rows came out
+    """Which windows wait for a later watermark, until when, and what would let them out; None if none do, or where their rows came out
     already.
 
     Args:
         parts: those of the Query.
         held: the number of groups in Spark's state.
-        watermark: its ISO 8601 text; empty where no Batch ran, so that the clocks tell it. Once a Batch is through, it trails the newest
+        watermark: its ISO 8601 text; empty if no Batch ran, so that the clocks tell it. Once a Batch is through, it trails the newest
             time seen by its delay, so that both tell where the last window ends.
         clocks: how far each input with a watermark has come, where the Query's decisions say it.
     """
@@ -61,7 +61,7 @@ def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str, cl
 
 
 def _reached(clocks: Mapping[str, Clock]) -> str:
-    """Where the slowest input leaves the watermark; empty where one has brought nothing yet."""
+    """The watermark by the slowest input; empty if an input has brought no rows yet."""
     reached = [clock.newest_us for clock in clocks.values()]
     known = [newest_us for newest_us in reached if newest_us is not None]
     return (_EPOCH + timedelta(microseconds=min(known))).isoformat() if known and len(known) == len(reached) else ""

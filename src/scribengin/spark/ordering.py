@@ -1,8 +1,8 @@
-"""In which order tests of a record cost least: what was seen of them, and the choice that follows. Pure but for chance.
+"""Chooses the cheapest order of a record's tests from what was observed of them. Deterministic except for sampling.
 
 What a test costs is told by the passes of whole blocks. How tests go together (one that drops what another has dropped already is
 worth nothing behind it) is told by a sample: a few records of some blocks are given to all tests, for at most 2 % of the time that the
-tests take anyway, the choosing included; only what is sampled where nothing is known is over and above. Of a sampled record a *mask* is
+tests take anyway, the choosing included; only what is sampled if nothing is known is over and above. Of a sampled record a *mask* is
 kept: bit i is set where test i keeps it. From the masks follows the share that each test drops of what others before it leave, and from
 that and the costs what an order costs a record.
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 ENOUGH = 256
-"""masks that are gathered at once where nothing is known; what is sampled later costs `SHARE`"""
+"""masks that are gathered at once if nothing is known; what is sampled later costs `SHARE`"""
 WINDOW = 1024.0
 """masks that count"""
 PACE_ROWS = 65_536.0
@@ -58,20 +58,20 @@ class Evidence:
 
     @staticmethod
     def nothing(tests: int) -> Evidence:
-        """Of so many tests."""
+        """Empty evidence for this number of tests."""
         return Evidence([0.0] * tests, [0.0] * tests)
 
     @property
     def weight(self) -> float:
-        """Of all masks."""
+        """The total weight of all masks."""
         return sum(self.masks.values())
 
     def cost_ns(self, test: int) -> float:
-        """A record."""
+        """The estimated cost of one record, in nanoseconds."""
         return self.ns[test] / self.asked[test] if self.asked[test] else 0.0
 
     def keeps(self, test: int) -> float | None:
-        """The share of all records that the test keeps; None where nothing is known."""
+        """The share of all records that the test keeps; None if nothing is known."""
         weight = self.weight
         return sum(each for mask, each in self.masks.items() if mask >> test & 1) / weight if weight else None
 
@@ -90,13 +90,13 @@ class Evidence:
             self.asked[test] /= 2
 
     def noted(self, masks: Sequence[int]) -> None:
-        """Masks of sampled records."""
+        """Add masks of sampled records."""
         for mask in masks:
             self.masks[mask] = self.masks.get(mask, 0.0) + 1.0
         self.shrink(WINDOW)
 
     def shrink(self, weight: float) -> None:
-        """Let the masks weigh no more than that."""
+        """Limit the weight of the masks to that."""
         have = self.weight
         if have > weight:
             self.masks = {mask: each * weight / have for mask, each in self.masks.items() if each * weight / have > 1e-3}
@@ -117,7 +117,7 @@ class Evidence:
         return made
 
     def plus(self, other: Evidence) -> Evidence:
-        """Both, as those of two tasks of one Batch."""
+        """The sum of both, as of two tasks of one Batch."""
         masks = dict(self.masks)
         for mask, each in other.masks.items():
             masks[mask] = masks.get(mask, 0.0) + each
@@ -125,7 +125,7 @@ class Evidence:
         return Evidence(asked, ns, masks)
 
     def as_json(self) -> dict[str, Any]:
-        """For receipts and decisions."""
+        """The form in write receipts and decisions."""
         return {
             "asked": [round(each, 1) for each in self.asked],
             "ns": [round(each, 1) for each in self.ns],
@@ -155,14 +155,14 @@ def shares(evidence: Evidence, order: Sequence[int]) -> list[tuple[float, float]
 
 
 def expected_ns(evidence: Evidence, order: Sequence[int]) -> float:
-    """What a record costs in that order, by all that is known."""
+    """The estimated cost of a record in that order, in nanoseconds."""
     whole = evidence.weight or 1.0
     reached = [weight / whole for weight, _ in shares(evidence, order)]
     return sum(evidence.cost_ns(test) * share for test, share in zip(order, reached, strict=True))
 
 
 def best_order(evidence: Evidence) -> tuple[int, ...]:
-    """By rank, each time on what the tests before leave; the written order where nothing tells two apart."""
+    """The cheapest order, chosen test by test on the rows that the tests before keep; the written order if tests do not differ."""
     left, waiting, order = dict(evidence.masks), list(range(len(evidence.asked))), []
     while waiting:
         weight = sum(left.values())
@@ -179,7 +179,7 @@ def best_order(evidence: Evidence) -> tuple[int, ...]:
 
 
 def is_surprising(told: Sequence[Sequence[int]], foretold: Sequence[tuple[float, float]]) -> bool:
-    """`told`: of each place (asked, kept); `foretold` as `shares` gives it. True where one of them cannot well be chance."""
+    """`told`: of each place (asked, kept); `foretold` as `shares` gives it. True if one of them cannot well be chance."""
     for (asked, kept), (weight, share) in zip(told, foretold, strict=True):
         off = _MARGIN + 4 * sqrt(share * (1 - share) * (1 / max(1, asked) + 1 / (weight + 1)))
         if asked >= TOLD_ROWS and abs(kept / asked - share) > off:
@@ -215,7 +215,7 @@ class Chooser:
 
     @staticmethod
     def of(names: Sequence[str], learned: Mapping[str, Any], *, clock_ns: Callable[[], int] = perf_counter_ns) -> Chooser:
-        """With what earlier Batches have learned of the same tests; with nothing where they are others."""
+        """A chooser with what earlier Batches have learned of the same tests; without evidence if the tests have changed."""
         if list(learned.get("names", ())) != list(names) or "known" not in learned:
             return Chooser(names, Evidence.nothing(len(names)), range(len(names)), clock_ns=clock_ns)
         known = learned["known"]
@@ -225,7 +225,7 @@ class Chooser:
         return chooser
 
     def evidence(self) -> Evidence:
-        """All that is known now."""
+        """All present evidence."""
         return self._own.over(self._older)
 
     def sample(self, rows: int) -> list[int]:
@@ -267,7 +267,7 @@ class Chooser:
         told[1] += kept
 
     def block_is_through(self) -> None:
-        """Forget what was known where what came was not what it foretold."""
+        """Drop the statistics if the new rows differ from what they predicted."""
         self._calm += 1
         if self._blocks % _LOOKED_EVERY or not any(asked >= TOLD_ROWS for asked, _ in self._told):
             return
@@ -276,7 +276,7 @@ class Chooser:
         self._told = [[0, 0] if asked >= TOLD_ROWS else [asked, kept] for asked, kept in self._told]
 
     def figures(self) -> dict[str, Any]:
-        """What the task has seen, for `orders.learned`."""
+        """The observations of the task, for `orders.learned`."""
         seen = {"forgot": self._forgot, "told": self._told, "budget_ns": round(self._budget_ns), "evidence": self._own.as_json()}
         return {"names": self._names, "order": list(self.order), **seen}
 

@@ -1,4 +1,4 @@
-"""What a Batch has learned of utilities: from its tasks' reports to its decision, and from there to the next Batch."""
+"""Passes what a Batch has learned of utilities from its tasks' reports to its decision, and from there to the next Batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def with_orders(program: Program, orders: Mapping[str, Mapping[str, Any]]) -> Program:
-    """A stage that was compiled before, with what is known now."""
+    """A stage that was compiled before, with the newest evidence."""
     nodes = tuple(
         replace(node, learned=orders.get(node.node, {})) if isinstance(node, UtilitiesNode) and node.free else node
         for node in program.nodes
@@ -27,7 +27,7 @@ def learned(before: Mapping[str, Mapping[str, Any]], reports: Iterable[Mapping[s
     """Step of utilities → `names` as written, `ns` that a record costs each; where they are free also `order`, by which the next Batch
     begins, `keeps`, the share of all records that each keeps, and `known`, which is for the next Batch alone.
 
-    `before` is what the last Batch has left: of a step that nobody reports it stands.
+    `before` is what the last Batch has left: it is kept for a step without a report.
     """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for report in reports:
@@ -79,5 +79,5 @@ def _of_free(names: list[str], before: Mapping[str, Any], tasks: list[Mapping[st
 
 
 def _recent(told: list[list[int]]) -> list[list[int]]:
-    """Those that have told enough begin anew."""
+    """Those that have told enough start over."""
     return [[0, 0] if asked >= TOLD_ROWS else [asked, kept] for asked, kept in told]

@@ -1,4 +1,4 @@
-"""From the hidden AT column back to the record: which stream, which record of it, its place and its bytes.
+"""Finds the record of a hidden AT value: its stream, its number there, its place and its bytes.
 
 AT packs three numbers into one BIGINT: source index (7 bits), index of the stream in the Batch (20 bits), sequence number in
 the stream (36 bits).
@@ -55,7 +55,7 @@ def unpack_at(at: int) -> tuple[int, int, int]:
 
 @dataclass(slots=True)
 class _Walk:
-    """Through the blocks of a stream, forwards: records die in order, and each block is read once for all of its dead."""
+    """Reads the blocks of a stream forwards. Dead letters arise in order, so each block is read once for all of them."""
 
     stream: tuple[str, int]
     blocks: Iterator[Block]
@@ -64,7 +64,7 @@ class _Walk:
     block: Block | None = None
 
     def to(self, sequence: int) -> Block | None:
-        """The block of that record, which is not before `first`; None where the stream ends before it."""
+        """The block of that record, which is not before `first`; None if the stream ends before it."""
         while self.block is None or sequence >= self.first + len(self.block):
             self.first += 0 if self.block is None else len(self.block)
             self.block = next(self.blocks, None)
@@ -74,12 +74,12 @@ class _Walk:
 
 
 class ReplayOrigin(Origin):
-    """Ordinals are AT values. Sources are opened, and blocks found, when the first letter asks."""
+    """Ordinals are AT values. Sources are opened, and blocks found, when the first dead letter asks."""
 
     def __init__(
         self, sources: Mapping[str, SourceConnector], indexes: Mapping[int, str], streams: Mapping[str, Sequence[SourceStream]], dead: Path
     ) -> None:
-        """`dead` is the Query's folder of letters: those that are replayed are found by it."""
+        """`dead` is the Query's folder of dead letters: those that are replayed are found by it."""
         self._dead = dead
         self._letters: dict[tuple[str, int], list[DeadLetter]] = {}
         self._sources = sources
@@ -90,27 +90,27 @@ class ReplayOrigin(Origin):
         """of the stream asked for last, what its blocks say"""
 
     def place(self, ordinal: int) -> RecordPlace:
-        """By reading up to the record's block again."""
+        """See `Origin`; reads the stream again up to the record's block."""
         found = self._find(ordinal)
         return RecordPlace("") if found is None else found[0].place(found[1])
 
     def payload(self, ordinal: int) -> bytes | None:
-        """By reading up to the record's block again."""
+        """See `Origin`; reads the stream again up to the record's block."""
         found = self._find(ordinal)
         return None if found is None else found[0].payload(found[1])
 
     def block_at(self, ordinal: int) -> tuple[Block, int] | None:
-        """By reading up to it again."""
+        """See `Origin`; reads the stream again up to the block."""
         return self._find(ordinal)
 
     def letter(self, ordinal: int) -> DeadLetter | None:
-        """That of a replay's stream."""
+        """See `Origin`; that of a replay's stream."""
         source, index, sequence = unpack_at(ordinal)
         letters = self._replayed(self._indexes.get(source, ""), index)
         return None if letters is None else letters[sequence]
 
     def stream(self, ordinal: int) -> tuple[str, SourceStream] | None:
-        """By its number."""
+        """See `Origin`; found by its number."""
         number, index, _ = unpack_at(ordinal)
         source = self._indexes.get(number, "")
         streams = self._streams.get(source, ())
@@ -122,7 +122,7 @@ class ReplayOrigin(Origin):
         return any(is_replay(stream) for streams in self._streams.values() for stream in streams)
 
     def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Those of a replay's streams."""
+        """See `Origin`; the records of a replay's streams."""
         streams = np.asarray(ordinals, np.int64) >> _SEQUENCE_BITS
         return np.isin(streams, [each for each in np.unique(streams).tolist() if self._is_replay(each)])
 
@@ -132,7 +132,7 @@ class ReplayOrigin(Origin):
         return index < len(streams) and is_replay(streams[index])
 
     def _replayed(self, source: str, index: int) -> list[DeadLetter] | None:
-        """The letters of a stream; None of one that is the source's own."""
+        """The dead letters of a stream; None of one that is the source's own."""
         streams = self._streams.get(source, ())
         if index >= len(streams) or not is_replay(streams[index]):
             return None
@@ -141,7 +141,7 @@ class ReplayOrigin(Origin):
         return self._letters[source, index]
 
     def ids(self, ordinals: Sequence[int]) -> list[str]:
-        """`source/stream+17`; nothing is read for it, but for letters that are replayed."""
+        """`source/stream+17`; nothing is read for it, but for dead letters that are replayed."""
         if any(self.letter(at) is not None for at in ordinals[:1]):
             return self.origins(ordinals).ids()
         names: dict[int, str] = {}
@@ -156,7 +156,7 @@ class ReplayOrigin(Origin):
         return ids
 
     def way(self, ordinal: int) -> tuple[str, Trail]:
-        """Of a record that can still be found."""
+        """See `Origin`; known if the record can still be found."""
         source, index, _ = unpack_at(ordinal)
         known = index < len(self._streams.get(self._indexes.get(source, ""), ()))
         return super().way(ordinal) if known else ("", ())
@@ -174,7 +174,7 @@ class ReplayOrigin(Origin):
         return Origins.joined(found)
 
     def _traced(self, source: str, index: int, sequences: NDArray[np.int64]) -> Origins | None:
-        """What the blocks of a stream say; None where they know nothing of their own."""
+        """What the blocks of a stream say; None if they know nothing of their own."""
         key = (source, index)
         if key not in self._known:
             letters, parts = self._replayed(source, index), list[Origins]()

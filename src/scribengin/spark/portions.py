@@ -1,7 +1,7 @@
-"""A Batch whose streams several workers of a tier read: the one that holds the lease decides it, the others stage a portion each.
+"""Distributes a Batch over the workers of a tier: the one that holds the lease decides it, the others stage a portion each.
 
 A portion is a run of the Batch's streams, the same rows for whoever reads them. What a helper stages is hidden, as what a task stages is,
-until the decision names it: one that dies, sleeps or is cut off costs time only, for whoever decides then stages its portion himself.
+until the decision names it: one that dies, sleeps or is cut off costs time only, for whoever decides then stages its portion itself.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ BYTES_A_ROW = 200
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What a helper is asked to stage: a part of a Batch, as whoever decides it has compiled it.
+    """The part of a Batch that a helper stages, as the deciding worker has compiled it.
 
     Attributes:
-        query: whose Batch it is.
+        query: the Query of the Batch.
         inputs: the Batch's streams, all of them, and the part that the helper reads.
         intent: see `UnitCommits`.
         behind: sink → what it said of its place before the Batch ran.
@@ -69,20 +69,21 @@ class Helper(Protocol):
     """One other worker of the tier, taken for a Batch: exactly one of `answer` and `drop` ends that."""
 
     def begin(self, portion: Portion) -> None:
-        """Have it staged. Returns at once, and raises nothing."""
+        """Start staging the portion. Returns at once; raises nothing."""
 
     def answer(self) -> Staged | None:
-        """Wait until it is staged; None where the helper could not, or has gone."""
+        """Wait until it is staged; None if the helper could not, or has gone."""
 
     def drop(self) -> None:
-        """Have it stop, whatever it has staged. Raises nothing."""
+        """Stop staging, whatever was staged so far. Raises nothing."""
 
 
 class Helpers(Protocol):
-    """The other workers of a tier that are there now."""
+    """The other running workers of a tier."""
 
     def take(self, query: str, digest: str) -> list[Helper]:
-        """Those that have nothing to do, and run the Query as it runs here (`digest_of`); nobody else gets them until they have ended."""
+        """Those that have nothing to do, and run the Query as it runs here (`digest_of`); no other caller gets them until they have
+        ended."""
 
 
 def digest_of(parts: QueryParts) -> str:
@@ -92,7 +93,7 @@ def digest_of(parts: QueryParts) -> str:
 
 
 def may_share(parts: QueryParts, compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]]) -> bool:
-    """Whether parts of the Batch come to the same as the whole, and can be staged apart."""
+    """Whether parts of the Batch can be staged separately with the same result."""
     if why_whole(parts.plan, parts.query) or not compiled.tails:
         return False
     if any(is_written_by_spark(sink) for sink in parts.sinks.values()):
@@ -151,7 +152,7 @@ class Stager:
         self.digests = {name: digest_of(parts) for name, (parts, _) in compilers.items()}
 
     def stage(self, portion: Portion) -> Staged:
-        """Stage it. Raises whatever fails; nothing of it is visible, and whoever asked stages it himself."""
+        """Stage the portion. Raises any failure; none of its output is visible then, and the deciding worker stages it itself."""
         parts, compiler = self._compilers[portion.query]
         self._claim(portion)
         self._spark.sparkContext.setJobGroup(JOB_GROUP, f"a portion of batch {portion.inputs.batch.number}", interruptOnCancel=True)
@@ -165,6 +166,6 @@ class Stager:
         return Staged(tails, middle_reports(compiled, reports, number))
 
     def cancel(self) -> None:
-        """Stop what is being staged; from any thread. Nobody waits for it any more."""
+        """Stop what is being staged; from any thread. Its result is no longer needed."""
         with suppress(Exception):  # Spark itself may be gone
             self._spark.sparkContext.cancelJobGroup(JOB_GROUP)

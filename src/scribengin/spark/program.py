@@ -1,4 +1,4 @@
-"""What one Python stage does, as a picklable value: made by the driver, run by `stage` on the executors.
+"""One Python stage as a picklable value: made by the driver, run by `stage` on the executors.
 
 A stage is entered by the streams of sources (it reads and decodes them itself) or by Arrow rows of a native part, and is left
 through sinks (then it is a Query's tail and ends in receipts) or as Arrow rows for the native part behind it.
@@ -37,7 +37,7 @@ DEAD = "_sg_dead"
 
 @dataclass(frozen=True, slots=True)
 class SourceRef:
-    """Enough to open a source on an executor. `index` is its place in the Query's sorted source list."""
+    """The data to open a source on an executor. `index` is its place in the Query's sorted source list."""
 
     node: str
     type: str
@@ -45,7 +45,7 @@ class SourceRef:
     index: int
     evolve: Evolve = "strict"
     learned: tuple[str, ...] = ()
-    """columns that nobody declared, under `evolve: add`"""
+    """columns that are not declared, under `evolve: add`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class UtilitiesNode:
 
 
 PersonsNode = PythonNode | UtilitiesNode
-"""where a person's functions run"""
+"""nodes that run user functions"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class VectorNode:
 
     @property
     def fallible(self) -> bool:
-        """True where a row may come of which only Spark can tell what becomes of it."""
+        """True if a row may arrive whose outcome only Spark can determine."""
         return any(step.fallible for step in self.steps)
 
 
@@ -144,7 +144,7 @@ class UnitCommit:
 
 @dataclass(frozen=True, slots=True)
 class SinkNode:
-    """A sink's write. `sink` is the connector's object; `schema` what it is given. `commit` is None where rows are staged."""
+    """The write of a sink. `sink` is the connector's object; `schema` what it is given. `commit` is None if rows are staged."""
 
     node: str
     inputs: tuple[str, ...]
@@ -195,8 +195,8 @@ class StreamsEntry:
 class RowsEntry:
     """Arrow rows of the native node `node`, with AT and DEAD columns where they were carried, and PART before native steps.
 
-    `native` is the name under which the native run before this entry is counted; empty where there is none. `made_of`: with MADE_OF,
-    by which the rows that the run has made are told from those that it has let pass. `first` and `end`: the numbers of its units,
+    `native` is the name under which the native run before this entry is counted; empty if there is none. `made_of`: with MADE_OF,
+    by which the rows that the run has made are reported from those that it has let pass. `first` and `end`: the numbers of its units,
     where other workers of the tier run those before and behind; None: all from `first` on.
     """
 
@@ -214,7 +214,7 @@ class RowsEntry:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One stage. `index` tells the stages of a Query apart; units of stage i begin at i times `UNIT_STRIDE`."""
+    """One stage. `index` is unique among the stages of a Query; units of stage i begin at i times `UNIT_STRIDE`."""
 
     index: int
     entry: StreamsEntry | RowsEntry
@@ -226,13 +226,13 @@ class Program:
 
 
 def feeds_a_step(nodes: Sequence[StageNode], node: str) -> bool:
-    """True where one of a stage's nodes reads the rows of `node` before they leave the stage."""
+    """True if one of a stage's nodes reads the rows of `node` before they leave the stage."""
     steps = (other for other in nodes if not isinstance(other, SinkNode | ExitNode))
     return any(input_.partition(".")[0] == node for other in steps for input_ in other.inputs)
 
 
 def last_step(nodes: Sequence[StageNode], inputs: Sequence[str]) -> str | None:
-    """The python or parse step whose rows are checked where they leave a stage by these inputs; None where they were typed all the way."""
+    """The python or parse step whose rows are checked where they leave a stage by these inputs; None if they were typed all the way."""
     steps = {node.node: node.node for node in nodes if isinstance(node, PythonNode | ParseNode | UnionNode)}
     steps |= {node.node: node.ids[-1] for node in nodes if isinstance(node, UtilitiesNode)}
     return next((steps[name] for name in (input_.partition(".")[0] for input_ in inputs) if name in steps), None)

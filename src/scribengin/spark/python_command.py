@@ -43,7 +43,7 @@ esac
 def python_command(folder: Path, master: str) -> str:
     """The program that Spark of this master is to start for Python; writes the script into `folder`, where it is of use.
 
-    It is Python itself where executors may be on other machines, where PySpark is found through the zips only, and where nothing in
+    It is Python itself where executors may be on other machines, where PySpark is found through the zips only, and if nothing in
     `folder` may be executed.
     """
     if not master.startswith("local") or not _is_installed():

@@ -32,18 +32,18 @@ _NONE = type(None)
 
 
 _RAISED = (Exception, StepTimeout, SystemExit, KeyboardInterrupt)
-"""What a record may do to its step: no signal reaches executors, so that the last two are the user's own too."""
+"""The exceptions that a record may cause in its step: no signal reaches executors, so that the last two are the user's own too."""
 
 
 class _Dead:
-    """Stands where a record's answer would be, once its dead letter is written."""
+    """Replaces the answer of a record whose dead letter is written."""
 
 
 _DEAD = _Dead()
 
 
 class _Step:
-    """What both forms keep: the step's name, counts and letters, and how many of the unit's rows have come before."""
+    """The common state of both forms: the step's name, counts and dead letters, and how many of the unit's rows have come before."""
 
     _changes = True
     """a function may have changed a dict before it raised"""
@@ -120,7 +120,7 @@ class RecordStep(_Step):
             yield "", kept
 
     def _tests(self, structs: list[Any] | None) -> list[bool] | None:
-        """The answers of a function that is a plain test; None where it is more, or where a record raises."""
+        """The answers of a function that is a plain test; None if it is more, or where a record raises."""
         if structs is None or self._looking is None or self._looking.many is None:
             return None
         try:
@@ -212,7 +212,10 @@ class RecordStep(_Step):
         for part in answer:
             if isinstance(part, To):
                 if part.branch not in self._branches:
-                    raise ValueError(f'to("{part.branch}", …) names no branch of this step; it has {", ".join(self._branches) or "none"}')
+                    raise ValueError(
+                        f'to("{part.branch}", …) does not name a branch of this step; its branches are '
+                        f"{', '.join(self._branches) or 'none'}"
+                    )
                 results.append((part.branch, part.row))
             elif isinstance(part, dict):
                 results.append(("", part))
@@ -299,7 +302,7 @@ class BatchStep(_Step):
         surplus = set(out.schema.names) - set(wanted.names)
         missing = set(wanted.names) - set(out.schema.names)
         if surplus or missing:
-            raise TypeError(f"the function gave the columns {out.schema.names}, expected {wanted.names}; give the step a `schema:`")
+            raise TypeError(f"the function returned the columns {out.schema.names}; expected {wanted.names}; add `schema:` to the step")
         return out.select(wanted.names).cast(wanted)
 
 

@@ -1,4 +1,4 @@
-"""One Query while it runs: started, watched, stopped between Batches, started again after a passing failure."""
+"""One running Query: started, watched, stopped between Batches, and restarted after a temporary failure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from scribengin.state.lease import Lease
 
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
-"""Before each start after a transient failure; the last for ever, when continuous."""
+"""Seconds before each restart after a temporary failure; a continuous run repeats the last value."""
 ONCE_TRIES = 3
 _POLL_S = 0.1
 _LATE_EVERY_S = 60.0
@@ -62,7 +62,7 @@ _NO_DATA = "Waiting for data to arrive"
 
 @dataclass(slots=True)
 class QueryProgress:
-    """What Spark last told of the Query: its backlog per source, its watermark, rows in its state."""
+    """Spark's last report on the Query: its backlog per source, its watermark, rows in its state."""
 
     backlog: dict[str, dict[str, Any]] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class QueryRun:
     once: bool
     stop: threading.Event
     on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
-    """hears what a Batch is about to read"""
+    """called with the streams that a Batch is about to read"""
     on_commit: Callable[[CommittedBatch], None]
     log: FilteringBoundLogger
     starts: Mapping[str, int] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class QueryRun:
     _raised: Exception | None = None
     """what the Batch that ended the Query has raised in this process"""
     _came_through: bool = False
-    """a Batch since the last start"""
+    """whether a Batch was committed since the last start"""
     _told_late_s: float = -inf
     _reported_dead: bool = False
     _waited_since: float = inf
@@ -130,7 +130,7 @@ class QueryRun:
     """the number of the lineage's first Batch"""
 
     def run(self) -> None:
-        """Until finished, stopped or failed; never raises. A Batch that came through lets the tries begin again."""
+        """Run until finished, stopped or failed; never raises. A committed Batch resets the number of retries."""
         tries = 0
         self.log.info("query started", once=self.once)
         while True:
@@ -155,7 +155,7 @@ class QueryRun:
                 return
             wait_s = BACK_OFF_S[min(tries - 1, len(BACK_OFF_S) - 1)]
             self.restarts += 1
-            self.state, self.message = "recovering", f"{fault.message}; starts again {f'in {wait_s:g} s' if wait_s else 'at once'}"
+            self.state, self.message = "recovering", f"{fault.message}; restarts {f'in {wait_s:g} s' if wait_s else 'at once'}"
             self.log.warning("query restarts", message=fault.message, wait_s=wait_s, tries=tries, exc_info=error)
             self.stop.wait(wait_s)
             if self.stop.is_set():
@@ -166,7 +166,7 @@ class QueryRun:
         return self.once and self.fed()
 
     def _ran(self) -> bool:
-        """Start, and run to the end; False where it has to start again, as the one that ends by itself."""
+        """Start, and run to the end; False if it must restart as a query that ends by itself."""
         self._exhausted = self._ending = False
         self._ends_by_itself = self._final()
         query = self._start()
@@ -200,13 +200,13 @@ class QueryRun:
         return True
 
     def _has_been_fed(self) -> bool:
-        """True where a Query with state must start again, so that it ends: its trigger cannot be changed while it runs."""
+        """True if a Query with state must start again, so that it ends: its trigger cannot be changed while it runs."""
         return self.parts.query.stateful and not self._ends_by_itself and self._final()
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop between two Batches: the flag ends a Batch that opens, the lock tells when the one under way is through."""
         self.state = "stopping"
-        self.message = "waiting for the batch under way"
+        self.message = "waiting for the current batch"
         if self._busy.acquire(blocking=False):
             self._ending = True
             try:
@@ -295,14 +295,14 @@ class QueryRun:
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
     def _tell_late(self, notice: str) -> None:
-        """At once, and then at most once a minute."""
+        """Report late rows at once, and then at most once a minute."""
         if time.monotonic() - self._told_late_s >= _LATE_EVERY_S:
             self._told_late_s = time.monotonic()
             self.progress.notices.append(notice)
             self.log.warning("late rows", message=notice)
 
     def _report_dead(self) -> None:
-        """That too many records are dead letters, once."""
+        """Report once that too many records are dead letters."""
         if self.tally.cause and not self._reported_dead:
             self._reported_dead = True
             notice = f"query {self.parts.query.name}: {self.tally.degraded or self.tally}"
@@ -345,7 +345,7 @@ class QueryRun:
         self.idled = not pending or time.monotonic() - self._waited_since > _PENDING_S
 
     def _keep_up(self) -> None:
-        """Between Batches: what sinks have kept goes over, if it can."""
+        """Between Batches: send what sinks have kept, if possible."""
         for sink in self.parts.sinks.values():
             if keeps_batches(sink):
                 self.progress.notices += sink.upkeep()
@@ -403,7 +403,7 @@ def streaming_inputs(
 
 
 def check_streaming(spark: SparkSession, compiled: Compiled, parts: QueryParts) -> None:
-    """Let Spark analyse what will run, as streaming frames: what it would read per Batch only must not slip through.
+    """Make Spark analyse the plan with streaming frames, so that nothing that works only for a single Batch passes unnoticed.
 
     Raises Refused or Spark's AnalysisException.
     """
@@ -411,8 +411,8 @@ def check_streaming(spark: SparkSession, compiled: Compiled, parts: QueryParts) 
     if parts.query.stateful and (len(compiled.tails) != 1 or reads):
         stateful = next(node.id for node in parts.query.nodes if node.stateful)
         raise Refused(
-            f'query {parts.query.name}: step "{stateful}" keeps state, and its sinks are fed on {len(compiled.tails) + bool(reads)} ways',
-            remedy="leave `together` out, and give a sink that reads several steps a sink for each",
+            f'query {parts.query.name}: step "{stateful}" keeps state, but its sinks read it on {len(compiled.tails) + bool(reads)} paths',
+            remedy="remove `together`, and replace a sink that reads several steps with one sink for each",
             code="state-several-ways",
             node=parts.query.sinks[0],
         )

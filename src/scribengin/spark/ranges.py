@@ -1,4 +1,4 @@
-"""What a Batch reads: asked at its entry, before anything is staged.
+"""Determines the input of a Batch at its start, before anything is staged.
 
 A stateless Query is fed by its driver: Spark's clock source only opens Batches, and the entries of the source logs say what is in
 them. It waits inside the open Batch until something is new, so that an idle Query costs one look at the source per poll and no
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Decision
 
 POLL_S = 0.1
-"""How often an idle source is asked, unless a trigger says otherwise."""
+"""Seconds between polls of an idle source, unless a trigger is set."""
 LATENCY_POLL_S = 0.02
-"""Under `profile: latency`; a look costs about a millisecond."""
+"""The same under `profile: latency`; a poll costs about a millisecond."""
 
 
 class StopRequested(Exception):
@@ -35,11 +35,11 @@ class StopRequested(Exception):
 
 
 class Exhausted(Exception):
-    """Raised at a Batch's entry under `--once`, when all that was there is through."""
+    """Raised at a Batch's start under `--once`, when all existing input is processed."""
 
 
 class Ranges(Protocol):
-    """Where Batches get their input from."""
+    """The input of Batches."""
 
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:
         """The ranges of the Batch that is open. Raises StopRequested or Exhausted."""
@@ -48,12 +48,12 @@ class Ranges(Protocol):
         """How much of its limits the next Batch may take, 0 to 1."""
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
-        """A Batch that read these is through: sources that tell the outside world are told."""
+        """Record that a Batch with these ranges is committed; sources that report outside of the flow do so."""
 
 
 @dataclass(slots=True)
 class OffsetRanges:
-    """Of a stateful Query: the offsets of the running query itself."""
+    """The ranges of a stateful Query: the offsets of the running query itself."""
 
     spark: SparkSession
     sources: Sequence[str]
@@ -67,20 +67,20 @@ class OffsetRanges:
         return tuple(SourceRange(source, begun[source], ends.get(source, begun[source])) for source in self.sources)
 
     def share(self, share: float) -> None:
-        """Nothing: how much a Batch takes Spark has fixed before it opens it."""
+        """Does nothing: Spark has fixed the size of a Batch before it opens it."""
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
-        """Nothing: Spark tells the readers in its planner process (OffsetReader.commit)."""
+        """Does nothing: Spark notifies the readers in its planner process (OffsetReader.commit)."""
 
 
 @dataclass(slots=True)
 class FedRanges:
-    """Of a stateless Query: the next entry of each source's log. `on_look` hears backlog and notices at every look."""
+    """The ranges of a stateless Query: the next entry of each source's log. `on_look` hears backlog and notices at every look."""
 
     feeds: Sequence[Feed]
     trigger_s: float
     final: Callable[[], bool]
-    """True where what is there now is all there will be (`--once`); once true it stays so"""
+    """True if what is there now is all there will be (`--once`); once true it stays so"""
     stop: threading.Event
     on_look: Callable[[dict[str, dict[str, Any]], list[str], bool], None]
     starts: Mapping[str, int]
@@ -116,12 +116,12 @@ class FedRanges:
             feed.share(share)
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
-        """Each source hears of its own streams."""
+        """Notify each source of its committed streams."""
         for feed in self.feeds:
             feed.committed(streams.get(feed.node, ()))
 
     def look(self, starts: dict[str, int]) -> tuple[SourceRange, ...]:
-        """What a Batch could take now: empty ranges where nothing is new. All that an idle poll costs."""
+        """What a Batch could take now: empty ranges if nothing is new. All that an idle poll costs."""
         ranges = tuple(SourceRange(feed.node, start := starts.get(feed.node, 0), feed.next(start)) for feed in self.feeds)
         waits = all(each.end == each.start for each in ranges)
         backlog = {feed.node: feed.backlog(starts.get(feed.node, 0)) for feed in self.feeds}

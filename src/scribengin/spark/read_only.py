@@ -1,4 +1,4 @@
-"""Records that can be looked at and not changed, down to what lies inside their lists and structs."""
+"""Read-only records, including the contents of their lists and structs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def view_of(schema: Schema) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
 
 
 def _guard(type_: Type) -> Guard | None:
-    """What makes a value of that type read-only; None where it is so anyway. Of a value of another type nothing is made."""
+    """What makes a value of that type read-only; None if it is so anyway. Of a value of another type nothing is made."""
     match type_.name:
         case "ARRAY":
             return _of_list(_guard(type_.parts[0]))
@@ -76,7 +76,7 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 
 class _List(list[Any]):
-    """A list to all who read it. A copy of it, by `list`, `copy` or pickle, is a plain one."""
+    """A read-only list. A copy of it, by `list`, `copy` or pickle, is a plain list."""
 
     append = extend = insert = remove = pop = clear = sort = reverse = _refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -86,7 +86,7 @@ class _List(list[Any]):
 
 
 class _Dict(dict[Any, Any]):
-    """A dict to all who read it. A copy of it is a plain one."""
+    """A read-only dict. A copy of it is a plain dict."""
 
     clear = pop = popitem = setdefault = update = _refuse
     __setitem__ = __delitem__ = __ior__ = _refuse

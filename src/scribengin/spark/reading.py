@@ -1,4 +1,4 @@
-"""What a stage reads of a stream: a source's blocks, or letters that are replayed, those at least that begin at their source."""
+"""Reads a stream in a stage: a source's blocks, or replayed dead letters that begin at their source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StageReading:
-    """Of one stage. `noticers` gets who looks at a source's blocks, `entrances` are the stage's nodes where letters enter."""
+    """Of one stage. `noticers` gets who looks at a source's blocks, `entrances` are the stage's nodes where dead letters enter."""
 
     rules: LetterRules
     entrances: Mapping[str, ReplayNode]
@@ -40,8 +40,8 @@ class StageReading:
     def blocks(
         self, ref: SourceRef | None, node: str, index: int, stream: SourceStream
     ) -> Iterator[tuple[BlockOrigin, Decode, Noticer | None]]:
-        """What is to be decoded here, how, and who looks at it: nobody at letters. Those that enter at a step are let in there; then, and
-        then alone, there may be no `ref`."""
+        """What is to be decoded here, how, and who looks at it: dead letters are not observed. Those that enter at a step are let in there;
+        then, and then alone, there may be no `ref`."""
         said = stream.place.get(REPLAY)
         letters = [] if said is None else letters_in(self.rules.folder, stream, node)
         at = "" if said is None else said["at"]

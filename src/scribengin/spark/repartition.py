@@ -1,4 +1,4 @@
-"""Spreads a Query's state over another number of partitions, by Spark 4.2's offline repartition, between two runs.
+"""Repartitions a Query's state, by Spark 4.2's offline repartition, between two runs.
 
 Spark does it as a Batch of its own, that reads nothing: it passes over one that had begun and was never committed, copies the state, and
 commits. Batches that Spark commits without a call of ours get empty decisions, so that the numbers leave no gap.
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease: Lease) -> bool:
-    """Under the lease, nothing running: spread the state over so many partitions; whether there was anything to do. May be killed at any
+    """Under the lease, nothing running: repartition the state. Returns whether there was anything to do. May be killed at any
     point, and done again.
 
-    Raises Refused where a Batch is decided and Spark has not committed it yet, and where Spark cannot do it for this kind of state;
+    Raises Refused where a Batch is decided and Spark has not committed it yet, and if Spark cannot do it for this kind of state;
     StateError where checkpoint and decisions contradict each other; Unreachable where the JVM is gone.
     """
     if state_partitions(query) is None:
@@ -42,14 +42,14 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
     committed = newest_of(commits)
     if lineage is None or last is None or committed is None:
         raise Refused(
-            f'query "{query.name}" has no committed Batch: its state begins with its first one',
-            remedy="let it commit a Batch first: scribengin resume NAME",
+            f'query "{query.name}" has no committed Batch and so no state yet',
+            remedy="run it until it commits a Batch: scribengin resume NAME",
             code="repartition-early",
         )
     if committed < last.batch.number:
         raise Refused(
-            f'query "{query.name}": Batch {last.batch.number} is decided, and Spark has not committed it yet',
-            remedy="let it run for a moment, which completes the Batch: scribengin resume NAME",
+            f'query "{query.name}": Batch {last.batch.number} is decided, but Spark has not committed it yet',
+            remedy="run it briefly, which completes the Batch: scribengin resume NAME",
             code="repartition-pending",
         )
     done = newest_of(offsets) == committed and partitions_of(offsets, committed) == partitions
@@ -62,18 +62,20 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
             # what had begun and is not decided is visible nowhere: it is read again
             spark._streamingCheckpointManager.repartition(str(query.checkpoint), partitions, enforce_exactly_once_sink=False)
         except Py4JNetworkError as error:
-            raise Unreachable("Spark's JVM has ended while it spread the state", remedy="another worker begins again") from error
+            raise Unreachable(
+                "Spark's JVM ended while it repartitioned the state", remedy="another worker retries automatically"
+            ) from error
         except (PySparkException, Py4JError) as error:
             raise Refused(
-                f'the state of query "{query.name}" cannot be spread over {partitions} partitions: {message_of(error)}',
-                remedy="leave them as they are; where it was cut short, the same again completes it",
+                f'the state of query "{query.name}" cannot be repartitioned to {partitions} partitions: {message_of(error)}',
+                remedy="keep the present partitions; if the change was interrupted, repeat it to complete it",
                 code="repartition-failed",
             ) from error
     newest = newest_of(commits)
     ends = {each.source: each.end for each in last.sources}
     if newest is None or ends_of(offsets, newest) != ends:
         raise StateError(
-            f'query "{query.name}": the checkpoint is at {ends_of(offsets, newest or 0)}, the last decided Batch at {ends}',
+            f'query "{query.name}": the checkpoint is at {ends_of(offsets, newest or 0)}, but the last decided Batch is at {ends}',
             remedy="restore the state folder as a whole; its parts belong together",
         )
     for number in range(last.batch.number + 1, newest + 1):

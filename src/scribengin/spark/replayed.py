@@ -1,4 +1,4 @@
-"""Dead letters on their way again: each with the origin that it had, into its source's decoder or the step that had refused it."""
+"""Replays dead letters: each with its origin, into its source's decoder or the step that had rejected it."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts, DeadLetter
 
 REFUSED = "replay-refused"
-"""the reason of a letter that is replayed into a flow which has no such place any more"""
+"""the reason of a dead letter whose replay point no longer exists in the flow"""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterBlock:
-    """One letter as a block: what its record was."""
+    """One dead letter as a block: its record."""
 
     letter: DeadLetter
 
     def place(self, ordinal: int) -> RecordPlace:  # noqa: ARG002 (there is one record)
-        """Where it had stood."""
+        """The place of its record."""
         letter = self.letter
         return RecordPlace(letter.file, letter.line, letter.row, letter.offset)
 
     def payload(self, ordinal: int) -> bytes:  # noqa: ARG002
-        """Its bytes, a person's where it was repaired so."""
+        """The bytes of the record, repaired if it was repaired."""
         return self.letter.payload
 
     def __len__(self) -> int:
-        """One record."""
+        """1: a dead letter is one record."""
         return 1
 
 
 class LetterOrigin(BlockOrigin):
-    """That of one letter: everything is as it was when its record came by first."""
+    """The origin of one dead letter: all values are those of the first time that its record was read."""
 
     def __init__(self, letter: DeadLetter, first_at: int, block: Block | None = None) -> None:
         """`block`: what a decoder takes for it."""
@@ -70,40 +70,40 @@ class LetterOrigin(BlockOrigin):
         return LetterBlock(self._letter).place(ordinal)
 
     def payload(self, ordinal: int) -> bytes:  # noqa: ARG002
-        """Its record, a person's where it was repaired so."""
+        """The bytes of its record, repaired if it was repaired."""
         return self._letter.payload
 
     def letter(self, ordinal: int) -> DeadLetter:  # noqa: ARG002
-        """It."""
+        """The dead letter."""
         return self._letter
 
     @property
     def has_replays(self) -> bool:
-        """It is one."""
+        """True: it is a replay."""
         return True
 
     def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
-        """All of it."""
+        """All of the ordinals."""
         return np.ones(len(ordinals), bool)
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:
-        """What it was called; None where no single record stands behind it."""
+        """The id of its record; None if it does not come from a single record."""
         found = self.origins(ordinals)
         return None if found is None else found.ids()
 
     def origins(self, ordinals: Sequence[int]) -> Origins | None:
-        """As `ids`."""
+        """See `ids`."""
         found = origins_of(self._letter)
         return None if found is None else found.taken([0] * len(ordinals))
 
 
 def letters_in(dead: Path, stream: SourceStream, source: str) -> list[DeadLetter]:
-    """The letters of a replay's stream in that source's log; `dead` is the folder of the Query's own."""
+    """The dead letters of a replay's stream in that source's log; `dead` is the folder of the Query's own."""
     return read_entering(QueryFolder(dead.parent), stream.place, source)
 
 
 def came_schema(node: StageNode) -> Schema | None:
-    """The columns of a row that comes to a node of a stage; None where a replay cannot enter."""
+    """The columns of a row that comes to a node of a stage; None if a replay cannot enter."""
     match node:
         case PythonNode() | UtilitiesNode() | ParseNode():
             return node.schema_in
@@ -123,13 +123,13 @@ class ReplayNode:
 
     @staticmethod
     def of(node: StageNode, take: Callable[..., None]) -> dict[str, ReplayNode]:
-        """By its name; {} where none can."""
+        """The entrance of a node by its name; {} if a replay cannot enter there."""
         schema = came_schema(node)
         named = isinstance(node, SinkNode) and len(node.inputs) > 1
         return {} if schema is None else {node.node: ReplayNode(node.node, schema, take, named)}
 
     def enter(self, letters: Sequence[DeadLetter], counts: Counts, buried: DeadLetterWriter, way: str) -> None:
-        """Let the rows of the letters in, each counted as replayed; what is no row here any more dies again."""
+        """Take in the rows of the dead letters, each counted as replayed; one that is no longer a valid row becomes a dead letter again."""
         decoder = row_decoder(self.schema)
         for letter in letters:
             origin = LetterOrigin(letter, 0)
@@ -138,37 +138,37 @@ class ReplayNode:
             if found.batch.num_rows == 1:
                 self.take(Chunk(origin, [0], batch=found.batch), **({"way": way} if self.named else {}))
                 continue
-            reason, message = (found.bad[0].reason, found.bad[0].message) if found.bad else ("malformed", "it is no row")
+            reason, message = (found.bad[0].reason, found.bad[0].message) if found.bad else ("malformed", "it is not a valid row")
             counts.rows_in += 1
             counts.dead += 1
-            buried.write(self.node, origin, 0, letter.payload, reason, f"as it came to the step: {message}", row=letter.came, way=way)
+            buried.write(self.node, origin, 0, letter.payload, reason, f"input row of the step: {message}", row=letter.came, way=way)
 
 
 def refuse(letters: Sequence[DeadLetter], at: str, counts: Counts, buried: DeadLetterWriter) -> None:
-    """Bury letters anew that were to enter at a node which is not there any more, `at` empty: at their source; `counts` are those of the
-    source that has read them."""
+    """Write a new dead letter for each replay whose entry node no longer exists (`at` empty: its source); `counts` are those of
+    the source that has read them."""
     for letter in letters:
         counts.rows_in += 1
         counts.replayed += 1
         counts.dead += 1
-        message = f'it was to enter the flow at "{at}", which is no such step any more; replay it with --from-start'
+        message = f'its replay point is step "{at}", which no longer exists; replay it with --from-start'
         if not at:
-            message = f'it was to enter the flow at source "{letter.source}", which the Query does not read any more'
+            message = f'its replay point is source "{letter.source}", which the Query no longer reads'
         buried.write(at or letter.source, LetterOrigin(letter, 0), 0, letter.payload, REFUSED, message, row=letter.came)
 
 
 def source_blocks(letters: Sequence[DeadLetter], first_at: int, decoder: Decoder) -> Iterator[tuple[LetterOrigin, Decoder]]:
-    """Each letter that begins at its source, with the block that the decoder takes."""
+    """Each dead letter that begins at its source, with the block that the decoder takes."""
     for number, letter in enumerate(letters):
         block, by = record_block(letter, decoder), letter_decoder(letter, decoder)
         if block is None:
-            message = f'the source reads no such records any more; repair it as a row, or read "{letter.file}" anew'
+            message = f'the source no longer reads such records; repair it as a row, or read "{letter.file}" again'
             by, block = row_decoder(decoder.schema), DamageBlock(letter.file, REFUSED, message, 0, head=letter.payload)
         yield LetterOrigin(letter, first_at + number, block), by
 
 
 def with_letters(spark: SparkSession, compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]]) -> Compiled:
-    """With a tail for each node where letters enter that no stage reads which begins with their source: behind native steps."""
+    """With a tail for each node where dead letters enter that no stage reads which begins with their source: behind native steps."""
     entering: dict[str, list[tuple[str, int]]] = {}
     for source, listed in streams.items():
         for index, stream in enumerate(listed):

@@ -1,6 +1,6 @@
-"""Which rows make the native steps fail, found in one pass: the plan that Spark would run, with each of its expressions caught row by row.
+"""Finds the rows that make the SQL steps fail, in one pass: the plan that Spark would run, with each of its expressions caught row by row.
 
-Spark's optimised plan says which expressions a row meets, and in which order: filters that were pushed down, columns that nobody reads.
+Spark's optimised plan says which expressions a row meets, and in which order: filters that were pushed down, columns that are not read.
 That plan is built once more with `TryEval` around every expression: an internal of Spark that gives null where its child raises.
 So exactly the rows are found that Spark's ANSI mode fails for. Projections, filters, unions, generators and joins with tables are
 understood; for all else, and where a condition of a join fails, `Unsupported` is raised and the search of `culprits` does it.
@@ -39,14 +39,14 @@ class RowFault:
 
     @property
     def group(self) -> tuple[str, str]:
-        """What is the same for all rows that fail alike."""
+        """The common key of all rows that fail in the same way."""
         return self.column, self.sql
 
 
 def failing_rows(spark: SparkSession, frame: DataFrame) -> Mapping[int, RowFault]:
     """AT → what fails, of each row of `frame`, which reads rows that were persisted with their AT.
 
-    Raises Unsupported, and what Spark raises where it is no row's expression that fails.
+    Raises Unsupported, and what Spark raises if it is no row's expression that fails.
     """
     # else Spark computes what two expressions share before both, where nothing catches it
     before = spark.conf.get(_REUSE)
@@ -99,7 +99,7 @@ class _Walk:
         raise Unsupported(_kind(plan))
 
     def settled(self, df: DataFrame) -> None:
-        """Take the failed rows out of what a plan gives."""
+        """Remove the failed rows from the output of a plan."""
         self.parts.append(df.where(f"{_FAULT} IS NOT NULL").select(_OWN_AT, _FAULT, _VALUE))
 
     def _begun(self, df: DataFrame) -> DataFrame:
@@ -163,7 +163,7 @@ class _Walk:
         )
 
     def _raises(self, expression: Any) -> Any:
-        """A column that is true where the expression raises: a struct of it is never null by itself."""
+        """A column that is true if the expression raises: a struct of it is never null by itself."""
         held = self._expressions.CreateNamedStruct(self._seq([self._name, expression]))
         return self._column(self._expressions.TryEval(held)).isNull()
 

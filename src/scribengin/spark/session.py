@@ -56,7 +56,7 @@ _FORBIDDEN = ("asyncProgressTrackingEnabled", "spark.sql.streaming.realTimeMode"
 
 
 class SparkStart:
-    """A Spark session whose Java has been told to start; `session` waits for it. Between the two is time to import PySpark."""
+    """A Spark session whose Java process was started; `session` waits for it, so that PySpark can be imported in the meantime."""
 
     def __init__(self, name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path, plans_only: bool = False) -> None:
         """See `start_session`."""
@@ -64,7 +64,7 @@ class SparkStart:
         os.environ["JAVA_HOME"] = str(java.home)
         for key in conf:
             if any(word in key for word in _FORBIDDEN):
-                raise EnvironmentFault(f"{key} cannot be set: it breaks exactly-once", remedy="leave it out of spark_conf")
+                raise EnvironmentFault(f"{key} cannot be set: it breaks exactly-once", remedy="remove it from spark_conf")
         cores = os.cpu_count() or 2
         self._master = master or f"local[{cores},3]"
         self._folder = folder
@@ -103,7 +103,7 @@ class SparkStart:
             raise self._failed(error) from error
 
     def session(self) -> SparkSession:
-        """The session, when Spark is up; to be asked for once. Raises EnvironmentFault where it does not start."""
+        """Wait until Spark is running, and return the session; call it once. Raises EnvironmentFault if it does not start."""
         from py4j.protocol import Py4JError
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkRuntimeError
@@ -113,7 +113,7 @@ class SparkStart:
         # tells every exception of Spark a second time, as a page of JSON on stderr; `failures` tells it once, for people
         logging.getLogger("SQLQueryContextLogger").disabled = True
         if SparkContext._active_spark_context is not None:
-            raise EnvironmentFault("a Spark session runs in this process already", remedy="pass it on, or stop it first")
+            raise EnvironmentFault("a Spark session is already running in this process", remedy="pass that session, or stop it first")
         assert self._java is not None
         java, self._java = self._java, None
         try:
@@ -130,7 +130,7 @@ class SparkStart:
         return session
 
     def close(self) -> None:
-        """End the Java of a session that nobody has asked for."""
+        """End the Java process of a session that was never requested."""
         if self._java is not None:
             self._java.end()
             self._java = None
@@ -180,7 +180,7 @@ def redactions(names: Iterable[str], given: Mapping[str, str]) -> dict[str, str]
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop it. Where its Java is gone already (who stops a service asks all its processes to end), there is nothing left to stop."""
+    """Stop the session. Does nothing if its Java process has already ended, as when a service manager stops all processes."""
     from py4j.protocol import Py4JNetworkError
 
     # PySpark's server of accumulators notices only every half second that it shall close: nobody need wait for that
@@ -200,7 +200,7 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def jvm_status(spark: SparkSession) -> int | None:
-    """How its JVM has ended; None where it runs."""
+    """The exit status of its JVM; None while it runs."""
     status: int | None = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
     return status
 

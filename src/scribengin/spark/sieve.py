@@ -1,4 +1,4 @@
-"""What a stage need not hand to the SQL filters behind it.
+"""Drops rows in a stage that the SQL filters after it would drop.
 
 A filter that compares columns with constants is asked already of the Structs that a source's decoder makes: the rows that Spark
 would drop are never made into Arrow. Spark asks again what passes, so that the sieve may know less than the filter, never more:
@@ -31,7 +31,7 @@ _ESCAPED = re.compile(r"""[\\"]|''""")
 
 def sieve_of(steps: Iterable[Step], schema: Schema) -> str | None:
     """A Python expression over `row`, a Struct of `schema`: True for the rows that may pass `steps`, which follow each other.
-    None where nothing can be said."""
+    None if nothing can be said."""
     return deciding_sieve(steps, schema)[0]
 
 
@@ -82,7 +82,7 @@ def _flat(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _test(tree: exp.Expr, schema: Schema) -> str | None:
-    """A Python expression that is True where the predicate is (neither false nor null), else False; None where that is not known."""
+    """A Python expression that is True if the predicate is (neither false nor null), else False; None if that is not known."""
     from sqlglot import exp
 
     tree = tree.unnest()

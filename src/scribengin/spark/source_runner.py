@@ -4,7 +4,7 @@ As a new process each imports PySpark and Arrow for itself, 0.4 s of a core. So 
 for others, and does its own work; the others are forked from that one. Whoever Spark has started for them stays until they end, for
 that is the process that Spark ends; with it ends its own.
 
-`python -I -S source_runner.py` is that process: it loads few modules, and where nobody answers it becomes the first.
+`python -I -S source_runner.py` is that process: it loads few modules, and if no process answers it becomes the first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def ask() -> None:
-    """Have the forked process of this Java do the work, and return when it has ended; else be a process that does it."""
+    """Pass the work to the forked process of this Java, and return when it has ended; else become a process that does it."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -75,7 +75,7 @@ def _is_own(link: socket.socket) -> bool:
 
 
 def _handed_over(link: socket.socket) -> bool:
-    """False where it was not taken."""
+    """False if it was not taken."""
     try:
         body = b"\0".join([os.getcwdb(), *(name + b"=" + value for name, value in os.environb.items())])
         socket.send_fds(link, [len(body).to_bytes(_SIZE_BYTES, "big")], [0, 1, 2])
@@ -119,7 +119,7 @@ def _run() -> None:
 
 
 def _serve(listening: socket.socket, java: int) -> None:
-    """Until that Java has ended, or nobody has asked for a while; returns in each process that is forked."""
+    """Serve until that Java process has ended, or no request came for a while; returns in each process that is forked."""
     import select
     import signal
     from contextlib import suppress
@@ -182,7 +182,7 @@ def _serve(listening: socket.socket, java: int) -> None:
 
 
 def _received(link: socket.socket) -> tuple[list[bytes], list[int]] | None:
-    """Its folder and environment, and what it reads and writes; None where it has gone away."""
+    """Its folder and environment, and what it reads and writes; None if it has gone away."""
     link.settimeout(_RECEIVE_S)
     try:
         head, handles, _, _ = socket.recv_fds(link, _SIZE_BYTES, 3)
@@ -200,7 +200,7 @@ def _received(link: socket.socket) -> tuple[list[bytes], list[int]] | None:
 
 
 def _dress(words: list[bytes], handles: list[int]) -> None:
-    """Have this process be as the one that asks."""
+    """Give this process the environment of the requesting process."""
     for number, handle in enumerate(handles):
         os.dup2(handle, number)
         os.close(handle)

@@ -31,8 +31,8 @@ def parsed(lines: NativeFrame, source: Source, schema: Schema) -> NativeFrame:
     if source.options.get("format") == "csv":
         if source.options.get("header", True):
             raise StepError(
-                f'source "{source.id}": parse: spark reads CSV line by line and cannot tell a header from a record',
-                remedy="write header: false, or leave `parse` out",
+                f'source "{source.id}": `parse: spark` reads CSV line by line and cannot distinguish a header from a record',
+                remedy="set header: false, or remove `parse`",
                 node=source.id,
             )
         options |= {"sep": source.options.get("delimiter", ","), "nullValue": source.options.get("null", "")}

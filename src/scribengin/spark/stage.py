@@ -114,7 +114,7 @@ class Stage:
                 self._wanted.setdefault(input_, set()).add(form)
 
     def _build(self, node: Any) -> tuple[Callable[..., None], Form]:
-        """What takes the node's rows, and the form in which it likes them best."""
+        """The consumer of the node's rows, and the form that it prefers."""
         match node:
             case PythonNode():
                 return self._python(node)
@@ -151,13 +151,13 @@ class Stage:
                 out = ArrowExit(node, self._out, self._counted(node.node), self.counts, self._letters, before)
                 self._exits.append(out)
                 return out, "columns" if node.sieve is None else "structs"
-        raise TypeError(f"no stage node: {node!r}")
+        raise TypeError(f"not a stage node: {node!r}")
 
     def _sink_stream(self, node: SinkNode) -> SinkStream | OriginStream:
         if node.commit is None:
             if runs_code(node.sink):
                 node.sink.load = self._program.code.load
-            assert stages(node.sink), "the sink of a group stands here only until its Batch's member is chosen"
+            assert stages(node.sink), "this sink is a placeholder until the member of its Batch is chosen"
             return node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
         assert commits_units(node.sink)
         commit = node.commit
@@ -287,7 +287,7 @@ class Stage:
         self._seconds[ref_node] += perf_counter() - begun_s
 
     def _decode_as(self, source: str, decoder: Decoder) -> Decode:
-        """Decoding in the form that serves all who read the source."""
+        """Decode in the form that suits all readers of the source."""
         wanted = self._wanted.get(source, set())
         structs: Callable[[Block], Structs] | None = getattr(decoder, "structs", None)
         if "structs" in wanted and structs is not None:
@@ -402,13 +402,13 @@ class Stage:
         return list(self._drain()), report
 
     def forget(self) -> None:
-        """Another attempt's report stands: leave nothing of this one behind, its letters neither."""
+        """Another attempt's report stands: leave nothing of this one behind, its dead letters neither."""
         self._letters.keep(kept=False)
         self._trails.keep(kept=False)
         self.abort()
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything that this attempt staged."""
         with ExitStack() as stack:
             stack.callback(self._letters.abort)
             stack.callback(self._trails.abort)

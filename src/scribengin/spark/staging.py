@@ -51,7 +51,7 @@ def _run_tails(compiled: Compiled) -> list[dict[str, Any]]:
 
 def read_what_is_left(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> None:
     """Run the stages that Spark has left out because nothing comes of their rows: the other side of a join is empty, or a condition never
-    holds. Their records are counted, and the bad ones become letters, as if Spark had looked at each."""
+    holds. Their records are counted, and the bad ones become dead letters, as if Spark had looked at each."""
     for middle in reversed(compiled.middles):  # the last one runs those before it
         if not middle.is_read(_reported(reports, number, middle)):
             middle.frame.write.format("noop").mode("append").save()
@@ -63,7 +63,7 @@ def _reported(reports: Accumulator[dict[Any, Any]], number: int, middle: Middle)
 
 
 def middle_reports(compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
-    """Those of the stages before native steps; none of Batch `number` or an earlier one stay in `reports`."""
+    """The reports of the stages before SQL steps; none of Batch `number` or an earlier one stay in `reports`."""
     tails = {tail.program.index for tail in compiled.tails}
     middle = [report for (batch, stage, _), report in reports.value.items() if batch == number and stage not in tails]
     for key in [key for key in reports.value if key[0] <= number]:
@@ -72,7 +72,8 @@ def middle_reports(compiled: Compiled, reports: Accumulator[dict[Any, Any]], num
 
 
 def check_whole(query: str, compiled: Compiled, reports: list[dict[str, Any]]) -> None:
-    """Every unit of the part has reported exactly once; Spark promises it, and nothing may rest on a promise alone. Raises StateError."""
+    """Check that every task output of the part was reported exactly once. Spark guarantees it, but the ledger must not depend on that.
+    Raises StateError."""
     seen = [(report["stage"], report["key"]) for report in reports]
     expected = {
         (tail.program.index, f"{source}/{index}")
@@ -84,7 +85,7 @@ def check_whole(query: str, compiled: Compiled, reports: list[dict[str, Any]]) -
     missing = expected - set(seen)
     if missing or len(set(seen)) != len(seen):
         twice = len(seen) - len(set(seen))
-        raise StateError(f"Query {query}: {len(missing)} of {len(expected)} units did not report, {twice} did twice")
+        raise StateError(f"Query {query}: {len(missing)} of {len(expected)} task outputs were not reported, {twice} were reported twice")
 
 
 def _rows_units(program: Program) -> range:
@@ -110,8 +111,8 @@ def check_read(
             expected = len(streams.get(source, ())) if entry.part is None else sum(name == source for name, _ in entry.own)
             if read < expected:
                 raise StepError(
-                    f'Spark has not read {expected - read} of {expected} parts of source "{source}": it has found that '
-                    "nothing comes of them, because a table has no rows, or a condition never holds",
-                    remedy="fill the table, or correct the condition, and start again",
+                    f'Spark has not read {expected - read} of {expected} parts of source "{source}": it skipped them '
+                    "because a table has no rows or a condition is never true",
+                    remedy="add rows to the table or correct the condition, then restart",
                     node=source,
                 )

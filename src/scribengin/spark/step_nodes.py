@@ -61,11 +61,11 @@ def _utilities(
         function = action.function(index) or code.load(reference)
         form = form_of(function)
         if form == "frame":
-            raise StepError(f'step "{step}": {reference} is a @frame function, which runs in Spark alone', node=step)
+            raise StepError(f'step "{step}": {reference} is a @frame function, which runs only in Spark', node=step)
         if free and (form != "record" or not tests_object(function)):
             raise StepError(
-                f'step "{step}": {reference} is not annotated -> bool; `order: free` reorders tests alone',
-                remedy="annotate it where it only says whether a record stays, or write order: fixed",
+                f'step "{step}": {reference} is not annotated -> bool; `order: free` reorders only tests',
+                remedy="annotate it if it only decides whether a record is kept, or set order: fixed",
                 node=step,
             )
         forms.append(form)

@@ -1,4 +1,4 @@
-"""How far the Batch under way has come: Spark's tasks, which are the pieces of work that a person can watch end."""
+"""The progress of the current Batch in Spark tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def tasks_under_way(spark: SparkSession, group: str) -> tuple[int, int] | None:
-    """(tasks that are through, all tasks) of the running jobs of a job group; None where none runs.
+    """(finished tasks, all tasks) of the running jobs of a job group; None if none runs.
 
     A few calls to the JVM, some ms: for displays, not for every poll.
     """

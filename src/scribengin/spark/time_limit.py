@@ -1,4 +1,4 @@
-"""How long a user's function may take, and what becomes of a record that takes longer."""
+"""How long a user's function may take, and the outcome of a record that takes longer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StepTimeout(BaseException):
-    """A record took longer than the step's `time_limit`. No Exception: a user's `except Exception` must not swallow it."""
+    """A record took longer than the step's `time_limit`. It is not an Exception: a user's `except Exception` must not swallow it."""
 
 
 class TimeLimit:
@@ -57,9 +57,9 @@ class TimeLimit:
 
 
 def hung_error(point: Watchpoint) -> StepTimeout:
-    """What a record is buried with that no interruption reached."""
+    """The error in the dead letter of a record whose processing could not be interrupted."""
     return StepTimeout(
-        f"hung for twice the time limit of {point.limit_s:g} s where Python cannot interrupt it; its worker was ended, twice"
+        f"hung for twice the time limit of {point.limit_s:g} s where Python cannot interrupt it; its worker was stopped twice"
     )
 
 
@@ -76,5 +76,5 @@ def stopped(function: Callable[[Any], Any], row: Any) -> StopIteration:
 
 
 def checksum_of(row: Any) -> int:
-    """Of a record, never 0."""
+    """The checksum of a record, never 0."""
     return crc32(repr(row).encode(errors="surrogatepass")) | 1 << 32

@@ -1,4 +1,4 @@
-"""The ways of chosen records, written where they reach a sink outside the flow."""
+"""The provenance of sampled records, written when they reach a sink outside the flow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Trails:
-    """Those of one task. `close` makes them durable; an attempt that fails calls `abort`."""
+    """The provenance records of one task. `close` makes them durable; an attempt that fails calls `abort`."""
 
     def __init__(self, rules: LetterRules, batch: int, attempt: str) -> None:
         self._rules = rules
@@ -24,7 +24,7 @@ class Trails:
 
     @property
     def wanted(self) -> bool:
-        """False where no record is chosen at all."""
+        """False if no record is chosen at all."""
         return self._rules.trace > 0
 
     def note(self, sink: str, origins: Origins, besides: Collection[int] = ()) -> None:
@@ -39,7 +39,7 @@ class Trails:
             self._writer.write(self._batch, TracedArrival(id_, sink, hops))
 
     def close(self) -> LineSegment | None:
-        """Make them durable; None where there were none."""
+        """Make them durable; None if there were none."""
         return self._writer.close()
 
     def keep(self, *, kept: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Whether a Batch's units commit one by one on the executors, or the Batch as a whole from what they staged.
+"""Decides whether a Batch's task outputs commit one by one on the executors, or the Batch as a whole from what they staged.
 
 One by one needs a sink that can, alone in its Query, and units that are the same whenever the Batch runs: no state; in the plan that is
 executed each task has one stream and keeps its rows; no random step before native ones (its second run would feed the tail with other
@@ -45,7 +45,7 @@ class OtherIntent(Exception):
     """Another driver has begun the Batch over other input; `sources` is what it reads."""
 
     def __init__(self, sources: tuple[SourceRange, ...]) -> None:
-        super().__init__("another driver has begun this batch")
+        super().__init__("another driver has started this batch")
         self.sources = sources
 
 
@@ -61,7 +61,7 @@ class UnitCommits:
 
     @staticmethod
     def of(parts: QueryParts, intents: Intents, decisions: Decisions, cores: int) -> UnitCommits | None:
-        """None where the Query's Batches always commit as a whole. Raises Refused where the next one has begun to commit unit by unit."""
+        """None if the Query's Batches always commit as a whole. Raises Refused if the next one has begun to commit unit by unit."""
         sinks = list(parts.sinks.values())
         if len(sinks) == 1 and not parts.query.stateful and commits_units(sinks[0]):
             return UnitCommits(parts, intents, decisions, cores, sinks[0])
@@ -72,12 +72,12 @@ class UnitCommits:
         return None
 
     def begun(self, number: int) -> tuple[SourceRange, ...] | None:
-        """What the Batch reads, where a driver has begun it before."""
+        """The input of the Batch, if a driver has already started it."""
         intent = self.intents.read(number)
         return None if intent is None else intent.sources
 
     def in_tail(self, number: int) -> bool | None:
-        """Where the SQL steps of the Batch must run, since units of it may be committed; None where either will do."""
+        """Where the SQL steps of the Batch must run, since units of it may be committed; None if either will do."""
         intent = self.intents.read(number)
         return intent.in_tail if intent is not None and intent.units else None
 
@@ -91,7 +91,7 @@ class UnitCommits:
         lost: bool = False,
     ) -> Intent:
         """What all drivers of the lineage hold to for this Batch, durably. `lost`: some of it was gone before it was read, so that streams
-        may hold less than when it began; a unit that is committed stands with all that it had. Raises OtherIntent, also where another
+        may hold less than when it began; a unit that is committed stands with all that it had. Raises OtherIntent, also if another
         has just begun it and its SQL steps run elsewhere; Refused where its units began to commit one by one, and the flow was changed so
         that they cannot any more."""
         hash_ = input_hash(batch, ranges, streams, "")
@@ -104,24 +104,27 @@ class UnitCommits:
         stored = self.intents.put(mine)
         if self.decisions.read(batch.number) is not None:
             raise StateError(
-                f"batch {batch.number} of {batch.query} was decided by another driver meanwhile",
-                remedy="stop this driver; restart the flow, which goes on from what was decided",
+                f"batch {batch.number} of {batch.query} was decided by another driver in the meantime",
+                remedy="stop this driver; restart the flow, which continues from the last decided batch",
             )
         elsewhere = stored.units > 0 and stored.in_tail != in_tail
         if stored.sources != ranges or (elsewhere and self.parts.query.in_tail):
             raise OtherIntent(stored.sources)
         if stored.units and stored.input_hash != hash_ and not (lost and stored.units == units):
             raise StateError(
-                f"batch {batch.number} of {batch.query} was begun unit by unit over other streams than the logs of its sources name now",
-                remedy="was the state folder restored, restore it as a whole; was a stream skipped (source skip), go on in a new lineage "
-                "(source set): what some units have committed is written again",
+                (
+                    f"batch {batch.number} of {batch.query} has committed some task outputs with streams that "
+                    "differ from the present source logs"
+                ),
+                remedy="if the state folder was restored, restore it as a whole; if a stream was skipped (source skip), continue in "
+                "a new lineage (source set): committed task outputs are written again",
             )
         if stored.units and (not can or stored.order != order or elsewhere):
             raise _begun(batch.query, batch.number)
         return stored
 
     def drop(self, number: int) -> None:
-        """Batch `number` is decided: earlier intents are of no use."""
+        """Delete the intents before Batch `number`, which is decided."""
         self.intents.drop(number)
 
     def _can(self, compiled: Compiled, units: int, sources: int) -> bool:
@@ -133,16 +136,16 @@ class UnitCommits:
         return not isinstance(tail.program.entry, RowsEntry) or (sources == 1 and _stays_in_its_task(tail.frame))
 
     def _pays(self, units: int, streams: Mapping[str, tuple[SourceStream, ...]]) -> bool:
-        """A fence for each of many small units costs more than one way over the disk."""
+        """Whether unit commits are faster: fencing each of many small task outputs costs more than one pass over the disk."""
         rows = sum(each.rows if each.rows is not None else each.bytes // _BYTES_A_ROW for listed in streams.values() for each in listed)
         return units <= 2 * self.cores or rows >= units * _ROWS_A_UNIT
 
 
 def _begun(query: str, number: int) -> Refused:
     return Refused(
-        f"query {query}: batch {number} has begun to commit unit by unit, and the flow was changed so that it has no such units any more: "
-        f"some of it may be there",
-        remedy="run the flow once as it was before (run --once), then change it",
+        f"query {query}: batch {number} has started to commit its task outputs one by one, and the changed flow no longer has these: "
+        f"part of the batch may be visible",
+        remedy="run the previous flow once (run --once), then change it",
         code="batch-begun",
     )
 
@@ -186,26 +189,26 @@ def at_members(compiled: Compiled, parts: QueryParts, behind: Mapping[str, Mappi
 
 
 def blame_members(parts: QueryParts, behind: Mapping[str, Mapping[str, Any]], error: Exception) -> None:
-    """Raises Unreachable where a Batch failed because the member that it was to go to is away."""
+    """Raises Unreachable if a Batch failed because the member that it was to go to is away."""
     for id_, sink in parts.sinks.items():
         if chooses(sink):
             sink.blame(behind[id_], error)
 
 
 def _stays_in_its_task(frame: DataFrame) -> bool:
-    """True where the executed plan hands no row to another task, has a task for each stream, and is the same for the same rows."""
+    """True if the executed plan hands no row to another task, has a task for each stream, and is the same for the same rows."""
     operators = _operators(frame)
     deterministic = bool(frame._jdf.queryExecution().analyzed().deterministic())
     return deterministic and set(operators) <= _NARROW and operators.count("Range") == 1
 
 
 def is_narrow(frame: DataFrame) -> bool:
-    """True where the executed plan hands no row to another task, and looks at the rows of each stream by themselves."""
+    """True if the executed plan hands no row to another task, and looks at the rows of each stream by themselves."""
     return set(_operators(frame)) <= {*_NARROW, "Union"}
 
 
 def _operators(frame: DataFrame) -> list[str]:
-    """Those of the plan that is executed."""
+    """The operators of the executed plan."""
     return _OPERATOR.findall(frame._jdf.queryExecution().executedPlan().toString())
 
 

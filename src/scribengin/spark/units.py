@@ -1,4 +1,4 @@
-"""What `mapInArrow` runs: a task's units, each a Stage of its own, to their reports."""
+"""The function for `mapInArrow`: runs a task's units, each in its own Stage, and yields their reports."""
 
 from __future__ import annotations
 

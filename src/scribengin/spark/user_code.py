@@ -1,4 +1,4 @@
-"""The user's modules: packed when a run starts, unpacked by nobody: imported straight from the archive, driver and executors alike.
+"""The user's modules: packed when a run starts and never unpacked: driver and executors import them straight from the archive.
 
 A snapshot, so that an edit during the run changes nothing before the next start.
 """
@@ -49,7 +49,7 @@ def pack(folder: Path, state: Path) -> UserCode:
     """Archive the `.py` files under `folder` into `state/code/<digest>.zip`; the same files give the same archive. What this process has
     loaded of other flows under their names is forgotten: the archive is what they will be loaded from.
 
-    Raises EnvironmentFault where they are too many bytes.
+    Raises EnvironmentFault if they are too many bytes.
     """
     from scribengin.spec.load import forget_others  # here, for executors have no use for it
 

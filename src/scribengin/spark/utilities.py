@@ -84,5 +84,5 @@ class InARow:
         return Counts(each[0].rows_in, each[-1].out, dropped, dead, made=made, parts=parts)
 
     def figures(self) -> dict[str, Any]:
-        """Of this task: see `orders`."""
+        """The figures of this task; see `orders`."""
         return {"names": self._names, "asked": [counts.rows_in for counts in self._counts], "ns": self._ns}

@@ -50,7 +50,7 @@ class VectorRun:
     def _through(self, chunk: Chunk) -> Iterator[Chunk]:
         batch, bad = chunk.batch(self._schema)
         if bad:
-            raise TypeError(f"rows that enter {self._steps[0].id} were to be typed before, and are not: {bad[0].message}")
+            raise TypeError(f"rows that enter {self._steps[0].id} do not have the expected types: {bad[0].message}")
         outcome = run_steps(self._steps, batch)
         for row, step, name in outcome.failed:
             self._letters.bury(step, chunk, row, "require", f'"{name}" does not hold')

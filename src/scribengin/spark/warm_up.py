@@ -1,4 +1,5 @@
-"""What the first Batch would wait for, done before: Spark's Python daemon with our modules, a Python worker, the code paths of a Batch."""
+"""Prepares in advance what the first Batch would wait for: Spark's Python daemon with our modules, a Python worker, the code paths of a
+Batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watermark of a running Query: who moved it, and how it goes on though an input has fallen silent.
+"""The watermark of a running Query: who moved it, and how it advances when an input brings no more rows.
 
 Spark lets the slowest input rule, for ever. Where an input with `idle` has brought nothing for so long, the watermark of the others is
 set in Spark's tracker, by its own `setWatermark`, at a Batch's end and between Batches. Spark writes it to its offset log with the next
@@ -42,7 +42,7 @@ _LOOKED_BACK = 8
 
 @dataclass(slots=True)
 class IdleInputs:
-    """What is done for inputs that have fallen silent."""
+    """Handles inputs that bring no more rows."""
 
     idle_us: Mapping[str, int]
     """node with a watermark → after how long without rows it is left out; only of those that say it"""
@@ -65,7 +65,7 @@ class IdleInputs:
         return IdleInputs(idle_us, slack_us, tell)
 
     def idle(self, now_us: int) -> frozenset[str]:
-        """The inputs that are left out now."""
+        """The inputs that are idle now and do not count for the watermark."""
         return idle_nodes(self.clocks, self.idle_us, now_us)
 
     def advance(self, query: StreamingQuery, now_us: int) -> None:
@@ -79,11 +79,11 @@ class IdleInputs:
         reached_ms = (reached_us - self.slack_us) // 1000
         if tracker is not None and reached_ms > tracker.currentWatermark():
             tracker.setWatermark(reached_ms)
-            self.tell(f"the watermark goes on to {_shown(reached_ms * 1000)} without {' and '.join(sorted(self.idle(now_us)))}, idle")
+            self.tell(f"the watermark advances to {_shown(reached_ms * 1000)} without {' and '.join(sorted(self.idle(now_us)))}, idle")
 
 
 def declared_watermark(parts: QueryParts, id_: str) -> Watermark | None:
-    """What the node itself says."""
+    """The watermark that the node itself declares."""
     node = parts.plan.flow.node(id_)
     return None if isinstance(node, Sink) else node.watermark
 
@@ -105,7 +105,7 @@ def late_notice(
     kept = "they are dead letters" if counts.late_dead else "they are dropped"
     came = counts.rows_in + counts.late + counts.dead
     mark_us = watermark_us(parts.letters.folder.parent / "checkpoint" / "offsets", number - 1)
-    said = f"{late:,} of {came:,} rows that came to {node} in Batch {number} are late, {kept}: the watermark is at {_shown(mark_us)}"
+    said = f"{late:,} of {came:,} rows at {node} in Batch {number} are late, {kept}: the watermark is at {_shown(mark_us)}"
     mover = _mover(decision, decisions, mark_us)
     return f"{said}, moved there by {_named(parts, *mover, streams_of, decisions)}" if mover is not None else said
 
@@ -116,7 +116,7 @@ def _late_share(counts: Counts) -> float:
 
 
 def _mover(decision: Decision, decisions: Decisions, mark_us: int) -> tuple[str, Clock] | None:
-    """(node, its clock) whose newest row set the watermark at `mark_us`; the newest row there is where none fits."""
+    """(node, its clock) whose newest row set the watermark at `mark_us`; the newest row there is if none fits."""
     number = decision.batch.number
     found: tuple[str, Clock] | None = None
     for before in range(number - 1, max(-1, number - 1 - _LOOKED_BACK), -1):

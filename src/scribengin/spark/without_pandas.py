@@ -32,11 +32,11 @@ class _OnlyOfNumpy:
         self._converter = converter
 
     def can_convert(self, value: object) -> bool:
-        """Py4J's question."""
+        """Called by Py4J: whether this converter applies."""
         return any(each.__module__ == "numpy" for each in type(value).__mro__) and self._converter.can_convert(value)
 
     def convert(self, value: object, client: Any) -> Any:
-        """Py4J's order."""
+        """Called by Py4J: convert the value."""
         return self._converter.convert(value, client)
 
 

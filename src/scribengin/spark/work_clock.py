@@ -12,7 +12,7 @@ _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 class WorkClock:
     """Nanoseconds in which the thread that asks has worked, or waited of its own accord (for an answer, a disk, a sleep).
 
-    The time in which somebody else had its core is none of it: between two calls in which the thread never gave the core up itself only
+    The time in which another thread had its core is not counted: between two calls in which the thread never gave the core up itself only
     its CPU time counts. Where the system does not tell, all time counts. About 2 µs a call.
     """
 
@@ -21,7 +21,7 @@ class WorkClock:
         self._last = self._look()
 
     def __call__(self) -> int:
-        """Since the clock was made."""
+        """Nanoseconds since the clock was created."""
         now = self._look()
         wall_ns, cpu_ns, gave_up = (one - other for one, other in zip(now, self._last, strict=True))
         self._last = now

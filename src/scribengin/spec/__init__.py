@@ -1,1 +1,1 @@
-"""A flow as a person writes it: YAML or Python to frozen values, with every Problem found on the way."""
+"""Reads a flow that a user wrote, in YAML or Python, into frozen values, with every Problem found in it."""

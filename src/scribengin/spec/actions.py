@@ -1,4 +1,4 @@
-"""What a step does, from the values of its keys. Rules that need no other node, no SQL and no look into modules stand here."""
+"""Builds the Action of a step from the values of its keys. Checks that need no other node, no SQL and no modules are here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PARSE_CSV = ("delimiter", "null", "quote", "escape", "quoted_null", "trim", "ex
 
 
 def read_action(reader: DocumentReader, read: Read, owner: SectionOwner) -> tuple[str, Action] | None:
-    """(operation, what it does) of a step; None where a Problem was noted."""
+    """Return (operation, action) of a step; None if a Problem was noted."""
     given = [name for name in keys.operation_names() if name in read.given]
     inputs: tuple[str, ...] = read.values.get("from", ())
     if not given:
@@ -31,17 +31,17 @@ def read_action(reader: DocumentReader, read: Read, owner: SectionOwner) -> tupl
             return "merge", Merge()
         if "from" in read.values or "from" not in read.given:
             remedy = f"add one of {', '.join(keys.operation_names())}"
-            reader.error("operation-missing", owner.start, f"{owner.called} does nothing", remedy)
+            reader.error("operation-missing", owner.start, f"{owner.called} has no operation", remedy)
         return None
     for name in given[1:]:
-        message = f"{owner.called} has {name} beside {given[0]}; a step does one thing"
-        reader.error("operation-twice", read.given[name][0], message, f"make {name} a step of its own, that reads this one")
+        message = f"{owner.called} has both {given[0]} and {name}; a step has one operation"
+        reader.error("operation-twice", read.given[name][0], message, f"move {name} to a second step that reads this one")
     name = given[0]
     if name not in read.values:
         return None
     before = reader.errors
     if "order" in read.given and name != "utilities":
-        message = f"{owner.called} has an `order`, which only utilities have; {name} is one thing"
+        message = f"{owner.called} has `order`, which is valid only with utilities, not with {name}"
         reader.error("key-misplaced", read.given["order"][0], message, "take it out")
     _check_inputs(reader, name, read, owner)
     action = _ACTIONS[name](reader, read.values[name], read, owner)
@@ -54,12 +54,18 @@ def _check_inputs(reader: DocumentReader, name: str, read: Read, owner: SectionO
         return
     node = read.given["from"][1]
     if name in _ONE_INPUT and len(inputs) > 1:
-        remedy = "bring them together in a step of their own: {from: [" + ", ".join(inputs) + "]}"
+        remedy = "combine them in a step of their own: {from: [" + ", ".join(inputs) + "]}"
         reader.error("inputs-count", node, f"{owner.called} has {len(inputs)} inputs; {name} takes one", remedy)
     elif name == "join" and len(inputs) != 2:
-        reader.error("inputs-count", node, f"{owner.called} has {_count(inputs)}; join takes two", "write from: [left, right]")
+        reader.error("inputs-count", node, f"{owner.called} has {_count(inputs)}; join takes two", _two(inputs))
     elif name == "merge" and len(inputs) < 2:
-        reader.error("inputs-count", node, f"{owner.called} has {_count(inputs)}; merge takes two or more", "write from: [a, b]")
+        reader.error("inputs-count", node, f"{owner.called} has {_count(inputs)}; merge takes two or more", _two(inputs))
+
+
+def _two(inputs: tuple[str, ...]) -> str:
+    if len(inputs) < 2:
+        return f"add a second input: from: [{inputs[0]}, ID]"
+    return f"write from: [{inputs[0]}, {inputs[1]}], and join {', '.join(inputs[2:])} in a further step"
 
 
 def _count(inputs: tuple[str, ...]) -> str:
@@ -106,27 +112,32 @@ def _zone_fits(reader: DocumentReader, window: Read, owner: SectionOwner, zone: 
     node = window.given["time_zone"][1]
     if not is_zone(zone):
         remedy = did_you_mean(zone, zone_names()) or "write the name of a region, such as Europe/Berlin"
-        reader.error("time-zone-unknown", node, f"`aggregate.window.time_zone` of {owner.called} is {shorten(zone)}, no time zone", remedy)
+        reader.error(
+            "time-zone-unknown",
+            node,
+            f"`aggregate.window.time_zone` of {owner.called} is {shorten(zone)}, which is not a time zone",
+            remedy,
+        )
         return False
     if not tumbling or window.values["size"] % 3600:
-        what = "is no whole number of hours long" if tumbling else "slides"
-        message = f"{owner.called} has a window by the clock of {zone} that {what}: no clear bounds where clocks are set back"
-        reader.error("window-time-zone", node, message, "take time_zone out, or let the window tumble by whole hours, such as size: 1d")
+        what = "is not a whole number of hours long" if tumbling else "slides"
+        message = f"{owner.called} has a window in the time zone {zone} that {what}: its bounds are ambiguous when clocks are set back"
+        reader.error("window-time-zone", node, message, "take time_zone out, or use a tumbling window of whole hours, such as size: 1d")
         return False
     return True
 
 
 def _join(reader: DocumentReader, value: Read, read: Read, owner: SectionOwner) -> Action | None:
     values = dict(value.values)
-    _both(reader, value, owner, "join")
     inputs = read.values.get("from", ())
+    _both(reader, value, owner, "join", inputs)
     for name, _ in values.get("time", ()):
         if inputs and name not in inputs:
             message = f'`join.time` of {owner.called} names "{name}", which it does not read'
             reader.error("join-time", value.given["time"][1], message, f"its inputs are {', '.join(inputs)}")
     if "time" in values and len(inputs) == 2 and len(values["time"]) == 1:
         message = f"`join.time` of {owner.called} names the time column of one input only"
-        reader.error("join-time", value.given["time"][1], message, f"write time: {{{inputs[0]}: ts, {inputs[1]}: ts}}")
+        reader.error("join-time", value.given["time"][1], message, f"write time: {{{inputs[0]}: COLUMN, {inputs[1]}: COLUMN}}")
     if "key" not in values:
         return None
     return Join(values["key"], values.get("how", "inner"), values.get("time", ()), values.get("within"))
@@ -136,7 +147,7 @@ def _parse(reader: DocumentReader, value: Read, _read: Read, owner: SectionOwner
     values = value.values
     for name in _PARSE_CSV:
         if name in value.given and values.get("format", "csv") != "csv":
-            message = f"`parse.{name}` of {owner.called} means nothing for {values['format']}"
+            message = f"`parse.{name}` of {owner.called} does not apply to format {values['format']}"
             reader.error("key-misplaced", value.given[name][0], message, "take it out")
     wrong = [(name, *fault) for name, check in CHECKS.items() if name in values and (fault := check(values[name])) is not None]
     for name, message, remedy in wrong or faults_together(values):
@@ -157,8 +168,8 @@ def _route(reader: DocumentReader, value: tuple[tuple[str, str], ...], read: Rea
     if not cases:
         reader.error("wrong-kind", node, f"`route` of {owner.called} has no case", "write {big: amount > 100, otherwise: small}")
     if otherwise in dict(cases):
-        message = f'`otherwise` of {owner.called} is "{otherwise}", which is a case already'
-        reader.error("twice", _entry(node, _OTHERWISE), message, "give the rest a branch of its own")
+        message = f'`otherwise` of {owner.called} is "{otherwise}", which is already the name of a case'
+        reader.error("twice", _entry(node, _OTHERWISE), message, "write another branch name under otherwise")
     return Route(cases, otherwise)
 
 
@@ -183,7 +194,7 @@ def _is_function(reader: DocumentReader, text: str, node: Node, owner: SectionOw
     if text.endswith(".py"):
         module = text.removesuffix(".py").replace("/", ".").strip(".")
         remedy = f'name the function too: "{module}:function"'
-        reader.error("function-syntax", node, f"`{key}` of {owner.called} is {shorten(text)}, a file", remedy)
+        reader.error("function-syntax", node, f"`{key}` of {owner.called} is {shorten(text)}, which is a file", remedy)
         return False
     path, _, name = text.removesuffix("()").rpartition(":" if ":" in text else ".")
     module = path.removesuffix(".py").replace("/", ".").strip(".")
@@ -212,22 +223,23 @@ def _merge(reader: DocumentReader, value: Read, _read: Read, owner: SectionOwner
     if how == "union":
         for name in ("key", "time", "within"):
             if name in value.given:
-                message = f"`merge.{name}` of {owner.called} means nothing: a union takes every row"
+                message = f"`merge.{name}` of {owner.called} does not apply: a union takes every row"
                 reader.error("merge-union", value.given[name][0], message, f"take {name} out, or write how: intersect")
     elif "key" not in value.given:
-        reader.error("missing-key", owner.start, f"{owner.called} has no `merge.key`, which intersect needs", "add key: [id]")
+        reader.error("missing-key", owner.start, f"{owner.called} has no `merge.key`, which intersect needs", "add key: [COLUMN]")
     if how != "union" and "origin" in value.given:
-        message = f"`merge.origin` of {owner.called} means nothing: a row of an intersection came by every input"
+        message = f"`merge.origin` of {owner.called} does not apply: a row of an intersection is in every input"
         reader.error("key-misplaced", value.given["origin"][0], message, "take it out, or write how: union")
     values = value.values
     return Merge(how, values.get("key", ()), values.get("time"), values.get("within"), values.get("origin"))
 
 
-def _both(reader: DocumentReader, value: Read, owner: SectionOwner, name: str) -> None:
-    """`time` and `within` say one thing together."""
-    for one, other, example in (("time", "within", "10m"), ("within", "time", "{a: ts, b: at}" if name == "join" else "ts")):
+def _both(reader: DocumentReader, value: Read, owner: SectionOwner, name: str, inputs: tuple[str, ...] = ()) -> None:
+    """`time` and `within` need each other. A join names the time column of each of its `inputs`."""
+    time = f"{{{', '.join(f'{id_}: COLUMN' for id_ in inputs or ('INPUT', 'INPUT'))}}}" if name == "join" else "COLUMN"
+    for one, other, example in (("time", "within", "10m"), ("within", "time", time)):
         if one in value.given and other not in value.given:
-            message = f"`{name}.{one}` of {owner.called} says nothing without `{name}.{other}`"
+            message = f"`{name}.{one}` of {owner.called} needs `{name}.{other}`"
             reader.error("time-within", value.given[one][0], message, f"add {other}: {example}, or take {one} out")
 
 

@@ -1,4 +1,4 @@
-"""The keys of `alerts`, declared as those of `keys` are."""
+"""The keys of `alerts`, declared in the same way as in `keys`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from scribengin.spec.key import Key, Section
 
 ALERT = Section(
     "alert",
-    "Who is told of what. The master's log always is.",
+    "What is reported to whom. Every alert is also written to the master's log.",
     (
-        Key("when", "text", "what it is about: one of the forms below", "no progress for 5m", required=True),
-        Key("webhook", "text", "an address that gets it as JSON, by POST", "https://hooks.example.org/flows"),
-        Key("command", "words", "a program and its arguments; no shell; what it is about stands in its environment", "[notify, ops]"),
+        Key("when", "text", "the condition: one of the forms below", "no progress for 5m", required=True),
+        Key("webhook", "text", "a URL that receives the alert as JSON, by POST", "https://hooks.example.org/flows"),
+        Key(
+            "command",
+            "words",
+            "a program and its arguments, run without a shell; environment variables describe the alert",
+            "[notify, ops]",
+        ),
     ),
 )

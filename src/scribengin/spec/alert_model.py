@@ -10,8 +10,8 @@ Measure = Literal["progress", "lag_rows", "lag_s", "dead", "restarts"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """When an alert fires: `measure` over `over` for `span_s` (lags), or counted within them (dead letters, restarts). Of `progress`: none
-    for `span_s`, while something waits."""
+    """When an alert fires: `measure` is above `over` for `span_s` seconds (lags), or counts more within them (dead letters, restarts).
+    For `progress`: no Batch was committed for `span_s` although there is unread input."""
 
     measure: Measure
     over: float
@@ -20,7 +20,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Who is told of what; the master's log always is."""
+    """What is reported to whom. Every alert is also written to the master's log."""
 
     id: str
     when: Condition

@@ -1,4 +1,4 @@
-"""When an alert fires, in words: `no progress for 5m`, `lag over 100000 rows for 2m`, `dead letters over 100 in 10m`; and the section
+"""Reads alert conditions, such as `no progress for 5m`, `lag over 100000 rows for 2m`, `dead letters over 100 in 10m`; and the section
 `alerts` of a flow file."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORMS = (
     "dead letters over 100 in 10m",
     "restarts over 3 in 10m",
 )
-"""one of each"""
+"""one example of each form"""
 _TIME = r"(\d+(?:\.\d+)?\s*[a-z]+)"
 _COUNT = r"(\d[\d_,]*)"
 _PROGRESS = re.compile(rf"no progress for {_TIME}")
@@ -51,11 +51,11 @@ def parse_condition(text: str) -> Condition:
     if found := _TOLD.fullmatch(words):
         return Condition("dead" if found[1] == "dead letters" else "restarts", _number(found[2]), _seconds(found[3]))
     near = did_you_mean(words, FORMS)
-    raise ValueError(f"says nothing that can be watched; {near or 'write one of: ' + ', '.join(FORMS)}")
+    raise ValueError(f"is not a valid alert condition; {near or 'write one of: ' + ', '.join(FORMS)}")
 
 
 def show_condition(condition: Condition) -> str:
-    """The words that read back as the same.
+    """Return the text of a condition; `parse_condition` reads it back as an equal value.
 
     >>> show_condition(Condition("restarts", 3.0, 600.0))
     'restarts over 3 in 10m'
@@ -75,7 +75,7 @@ def show_condition(condition: Condition) -> str:
 
 
 def read_alerts(reader: DocumentReader, sections: Sections, read: Read) -> dict[str, Alert]:
-    """The section of a flow that was `read`."""
+    """Return the alerts of the flow whose sections are `read`."""
     mapping: Mapping | None = read.values.get("alerts")
     if mapping is not None and not mapping.entries:
         reader.error(
@@ -94,7 +94,7 @@ def _alert(reader: DocumentReader, sections: Sections, id_: str, key: Scalar, no
         return None
     webhook = read.values.get("webhook", "")
     if webhook and not _WEB.match(webhook):
-        message = f"{owner.key('webhook')} is {shorten(webhook)}, no address of the web"
+        message = f"{owner.key('webhook')} is {shorten(webhook)}, which is not a web address"
         reader.error("bad-value", read.given["webhook"][1], message, "write https://HOST/PATH")
     try:
         condition = parse_condition(read.values["when"])
@@ -112,5 +112,5 @@ def _number(text: str) -> float:
 def _seconds(text: str) -> float:
     seconds = parse_duration_s(text)
     if not 1.0 <= seconds <= 14 * 86400.0:
-        raise ValueError(f"has {text}, and what is seen goes from a second to fourteen days; write a time between the two")
+        raise ValueError(f"has {text}, which is not between one second and fourteen days; write a time between the two")
     return seconds

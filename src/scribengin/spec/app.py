@@ -31,7 +31,7 @@ def build_app(
     on_error: str | None,
     **rest: Any,
 ) -> Flow:
-    """`sink` holds what a flow file says of one; several get the same rows. `rest` as in `build_flow`. Raises InputError."""
+    """`sink` has the keys of a sink in a flow file; several sinks get the same rows. `rest` as in `build_flow`. Raises InputError."""
     place = caller()
     if not isinstance(source, Stream):
         raise InputError([Problem("app-part", place, f"the app's source is {_kind(source)}", 'write source("files", path="data", …)')])
@@ -40,7 +40,7 @@ def build_app(
     rows = source
     given: dict[str, Any] = {key: value for key, value in (("order", order), ("schema", schema), ("on_error", on_error)) if value}
     if given and not utilities:
-        raise InputError([Problem("app-part", place, f"the app has no utilities for its {', '.join(given)}", "name some, or leave it out")])
+        raise InputError([Problem("app-part", place, f"the app has {', '.join(given)} but no utilities", "add utilities, or leave it out")])
     if utilities:
         rows = source.utilities(*utilities, id=STEP, **given)
     sinks = sink if isinstance(sink, list | tuple) else [sink]

@@ -1,7 +1,7 @@
 """The Python form of a flow: `source(…).filter(…).map(f).to(…)`, and `Flow(name, sink, …)`.
 
-Every call notes what a flow file would say, and its own line. `build_flow` writes that down as a flow file and reads it with the
-parser: one set of rules for both forms, and `parse(dump(flow)) == flow` by construction. Texts mean what they mean in the file.
+Every call records the keys of a flow file and its own line. `build_flow` writes them as a flow file and reads it with the
+parser: one set of rules for both forms, and `parse(dump(flow)) == flow` by construction. Texts have the same meaning as in the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Texts = str | Sequence[str]
 
 
 class Common(TypedDict, total=False):
-    """What every step takes beside its operation, as in the flow file. `id` names it; without one it gets a stable name."""
+    """Keys of every step beside its operation, as in the flow file. `id` is its name; the default is a stable generated name."""
 
     id: str
     require: Mapping[str, str]
@@ -46,7 +46,7 @@ _COMMON = (*Common.__annotations__, "emit")
 
 @dataclass(eq=False, slots=True)
 class _Names:
-    """Ids for nodes without one: `<source>_<operation>`, with a number from the second on. Shared by all that flows from a source."""
+    """Generates ids for nodes without one: `<source>_<operation>`, with a number from the second on. All steps of one source share it."""
 
     root: str
     given: dict[str, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class _Names:
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """One declared node: what the file would say of it."""
+    """One declared node, as the data that a flow file would have for it."""
 
     section: str
     id: str
@@ -72,7 +72,7 @@ class _Node:
 
 
 class Stream:
-    """The rows that a source or step gives. Each method adds one step and returns its rows; the stream itself stays as it is."""
+    """The rows of a source or step. Each method adds one step and returns its rows; the stream itself does not change."""
 
     def __init__(self, node: _Node, branch: str = "") -> None:
         self._node = node
@@ -80,11 +80,11 @@ class Stream:
 
     @property
     def id(self) -> str:
-        """What `from:` and SQL call it."""
+        """Its name in `from:` and SQL."""
         return f"{self._node.id}.{self._branch}" if self._branch else self._node.id
 
     def __getitem__(self, branch: str) -> Stream:
-        """The rows that take one branch of a route, or of a function that returns `to("branch", row)`."""
+        """The rows of one branch of a route, or of a function that returns `to("branch", row)`."""
         return Stream(self._node, branch)
 
     def filter(self, predicate: str, **common: Unpack[Common]) -> Stream:
@@ -123,7 +123,7 @@ class Stream:
         schema: str | Schema | None = None,
         **common: Unpack[Common],
     ) -> Stream:
-        """Python steps in a row that are one step; `order="free"`: tests (`-> bool`) in the order that costs least."""
+        """A sequence of Python functions as one step; `order="free"`: tests (`-> bool`) run in the cheapest order."""
         references = [_reference_of(function) for function in functions]
         stream = self._step("utilities", references, {**common, **_given(order=order, schema=schema)})
         stream._node.functions = tuple(None if isinstance(function, str) else function for function in functions)
@@ -146,8 +146,8 @@ class Stream:
         time: Literal["exact", "truncate"] | None = None,
         **common: Unpack[Common],
     ) -> Stream:
-        """Read a text column; its fields join the other columns. `delimiter` to `encoding` are csv's; `time="truncate"` cuts off what is
-        finer than microseconds."""
+        """Parse a text column; its fields replace it. `delimiter` to `encoding` are for csv; `time="truncate"` cuts off decimals
+        beyond microseconds."""
         cells = _given(
             delimiter=delimiter,
             null=null if null is None or isinstance(null, str) else list(null),
@@ -214,7 +214,7 @@ class Stream:
         to: str | None = None,
         **options: Any,
     ) -> Output:
-        """Write the rows (with those of `others`, as a union) to a sink of that type; hand the result to `Flow(…)`."""
+        """Write the rows (with those of `others`, as a union) to a sink of that type; pass the result to `Flow(…)`."""
         data = {"type": type, **options, **_given(together=together, trigger=trigger, delivery=delivery, to=to)}
         inputs = (self, *others)
         node = _Node("sinks", id or f"{self._node.id}_{type}", data, inputs, self._node.names, caller())
@@ -237,7 +237,7 @@ class Stream:
 
 
 class Grouped:
-    """An aggregation under way; ends with `agg`."""
+    """An aggregation that is being built; `agg` completes it."""
 
     def __init__(self, stream: Stream, columns: tuple[str, ...], window: Mapping[str, Any] | None = None) -> None:
         self._stream = stream
@@ -245,7 +245,7 @@ class Grouped:
         self._window = window
 
     def window(self, time: str, *, size: str | timedelta, slide: str | timedelta | None = None, time_zone: str | None = None) -> Grouped:
-        """Group by time too."""
+        """Also group by time."""
         return Grouped(self._stream, self._columns, _given(time=time, size=size, slide=slide, time_zone=time_zone))
 
     def agg(self, columns: Mapping[str, str] | None = None, /, **more: Any) -> Stream:
@@ -261,7 +261,7 @@ class Grouped:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A sink; hand it to `Flow(…)`."""
+    """A sink; pass it to `Flow(…)`."""
 
     node: _Node
 
@@ -289,7 +289,7 @@ def build_flow(
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
 ) -> Flow:
-    """The Flow that ends in `sinks`. Its folder is that of the calling file, unless `calls.data_in` names another.
+    """Build the Flow of these sinks. Its folder is the folder of the calling file, unless `calls.data_in` sets another.
 
     Raises InputError with every Problem, at its call.
     """
@@ -320,7 +320,7 @@ def build_flow(
 
 
 def _parted(more: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what belongs to the step, the rest)."""
+    """Split keyword arguments into (keys of the step, the rest)."""
     return {name: more[name] for name in more if name in _COMMON}, {name: more[name] for name in more if name not in _COMMON}
 
 
@@ -344,7 +344,7 @@ def _with_functions(step: Step, functions: tuple[Callable[..., Any] | None, ...]
 
 
 def _all_nodes(sinks: list[_Node]) -> list[_Node]:
-    """Every node that feeds a sink, each after its inputs, in the order of the sinks."""
+    """Every node upstream of a sink, each after its inputs, in the order of the sinks."""
     found: dict[int, _Node] = {}
     waiting = list(reversed(sinks))
     while waiting:
@@ -363,7 +363,7 @@ def _twice(nodes: list[_Node]) -> list[Problem]:
     problems = []
     for node in nodes:
         if node.id in first:
-            message = f'two nodes are called "{node.id}"; the other one is made in line {first[node.id].place.line}'
+            message = f'two nodes have the id "{node.id}"; the other one is in line {first[node.id].place.line}'
             problems.append(Problem("id-twice", node.place, message, "give one of them another id="))
         first.setdefault(node.id, node)
     return problems
@@ -373,13 +373,13 @@ def _left_out(nodes: list[_Node]) -> list[Problem]:
     here = {id(node) for node in nodes}
     left_out = {id(sink): sink for node in nodes for sink in node.sinks if id(sink) not in here}
     return [
-        Problem("sink-left-out", sink.place, f'sink "{sink.id}" is not part of the flow', "hand it to Flow(…) beside the others")
+        Problem("sink-left-out", sink.place, f'sink "{sink.id}" is not part of the flow', "pass it to Flow(…) with the other sinks")
         for sink in left_out.values()
     ]
 
 
 def _at_call(problem: Problem, parsed: Parsed, nodes: list[_Node], whole: Place) -> Problem:
-    """The problem at the call that made the node in which it stands in the written flow file."""
+    """Move a problem from its place in the written flow file to the call that made the node there."""
     starts = sorted((parsed.places.key((node.section, node.id)).line, index) for index, node in enumerate(nodes))
     sections = {
         parsed.places.key((section,)).line for section in ("sources", "steps", "sinks", "tiers", "edges", "groups", "alerts", "tests")
@@ -399,8 +399,8 @@ def _reference(function: Callable[..., Any], place: Place) -> str:
     module = getattr(function, "__module__", "")
     if not name or not module or "<" in name:
         what = "a lambda" if "<lambda>" in name else "a function inside another" if "<" in name else f"a {type(function).__name__}"
-        remedy = "write a function (or a class) at the top of a module, so that it is found again after a restart"
-        raise InputError([Problem("function-nameless", place, f"{what} has no name by which others find it", remedy)])
+        remedy = "define a function (or a class) at the top level of a module, so that executors find it by its name"
+        raise InputError([Problem("function-nameless", place, f"{what} cannot be imported by name", remedy)])
     if module == "__main__":
         main = getattr(sys.modules["__main__"], "__file__", None)
         module = Path(main).stem if main else module

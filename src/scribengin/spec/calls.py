@@ -23,7 +23,7 @@ _DATA: ContextVar[Folder | None] = ContextVar("data", default=None)
 
 @contextmanager
 def data_in(folder: Folder | None) -> Iterator[None]:
-    """Flows that are made inside begin the paths of their data in `folder`; None: where the file lies that makes them."""
+    """Make `folder` the base of data paths of flows that are created inside; None: the folder of the file that creates them."""
     before = _DATA.set(folder)
     try:
         yield
@@ -32,7 +32,7 @@ def data_in(folder: Folder | None) -> Iterator[None]:
 
 
 def data_folder() -> Folder | None:
-    """What `data_in` says here."""
+    """The folder that `data_in` sets here."""
     return _DATA.get()
 
 
@@ -45,25 +45,25 @@ class CallPlaces:
 
     @staticmethod
     def of(flow: Flow, whole: Place) -> CallPlaces:
-        """The places of a flow; `whole` stands for what belongs to no node."""
+        """Return the places of a flow; `whole` is the place of everything that belongs to no node."""
         return CallPlaces(whole, flow.calls)
 
     def key(self, path: Path) -> Place:
-        """The call."""
+        """The place of the call that made the node."""
         of_node = len(path) > 1 and path[0] in ("sources", "steps", "sinks")
         return self.nodes.get(str(path[1]), self.whole) if of_node else self.whole
 
     def value(self, path: Path) -> Place:
-        """The call."""
+        """The place of the call that made the node."""
         return self.key(path)
 
     def inside(self, path: Path, offset: int) -> Place:  # noqa: ARG002 - a call has no text to look into
-        """The call."""
+        """The place of the call that made the node."""
         return self.key(path)
 
 
 def caller() -> Place:
-    """Where the code outside Scribengin called into it."""
+    """Return the place in the user's code that called into Scribengin."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "scribengin":
         frame = frame.f_back

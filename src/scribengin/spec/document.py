@@ -1,4 +1,4 @@
-"""YAML text to located nodes, with every fault of the text as a Problem. libyaml reads the text; YAML 1.2 says what it means."""
+"""Reads YAML text into located nodes, with every fault as a Problem. libyaml parses; scalars are typed by YAML 1.2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _event_reader: Callable[[str], Any] = yaml.Loader
-"""gives the events of a text; libyaml's where PyYAML was built with it, which is ten times as fast"""
+"""returns the events of a text; uses libyaml if PyYAML was built with it, which is ten times as fast"""
 if yaml.__with_libyaml__:
     from yaml._yaml import CParser
 
@@ -24,12 +24,12 @@ if yaml.__with_libyaml__:
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COMMENT = re.compile(r"[ \t]+#(?=[^\s#])")
-"""a `#` with a character right behind it, as in `#hashtag`; an honest comment begins with a space"""
+"""a `#` directly followed by a character, as in `#hashtag`; after the `#` of a real comment comes a space"""
 _DEEPEST = 100
 
 
 class Document:
-    """One YAML text. `root` is None where the text has no readable content; `problems` then say why."""
+    """One YAML text. `root` is None if the text has no readable content; `problems` then contain the reason."""
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text.removeprefix("\ufeff")
@@ -40,7 +40,7 @@ class Document:
         forbidden = _FORBIDDEN.search(self.text)
         if forbidden:
             code = f"U+{ord(forbidden.group()):04X}"
-            self.problem("yaml-character", forbidden.start(), f"the character {code} may not stand in a YAML file", "take it out")
+            self.problem("yaml-character", forbidden.start(), f"the character {code} is not allowed in a YAML file", "take it out")
             return
         try:
             self.root = _Composer(self).compose()
@@ -65,7 +65,7 @@ class Document:
 
 
 class _UnusedFeatureError(Exception):
-    """A feature of YAML that flow files do not use; reading ends there."""
+    """Note a YAML feature that flow files do not use; reading stops there."""
 
     def __init__(self, offset: int, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class _UnusedFeatureError(Exception):
 
 
 class _Composer:
-    """Events to nodes, by descent. Under `x-…` keys anything goes: no warnings there."""
+    """Events to nodes, by descent. Under `x-…` keys everything is allowed, without warnings."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -93,7 +93,7 @@ class _Composer:
         after = self._next()
         if not isinstance(after, yaml.StreamEndEvent):
             message = "a second YAML document begins here"
-            raise _UnusedFeatureError(after.start_mark.index, message, "keep one flow a file: take out the line `---`")
+            raise _UnusedFeatureError(after.start_mark.index, message, "write one flow per file: take out the line `---`")
         return root
 
     def _node(self, event: Any) -> Node:
@@ -101,16 +101,18 @@ class _Composer:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 raise _UnusedFeatureError(
-                    start, f"*{event.anchor} refers to nothing before it", f"mark what is meant with &{event.anchor}, or quote the text"
+                    start,
+                    f"the alias *{event.anchor} has no anchor before it",
+                    f"define the anchor &{event.anchor} before it, or quote the text",
                 )
             return self._anchors[event.anchor]
         if event.tag is not None:
             raise _UnusedFeatureError(
-                start, f"the tag {event.tag} has no meaning in a flow file", "take it out; quote a value to make it a text"
+                start, f"the tag {event.tag} is not allowed in a flow file", "take it out; to write a text, quote the value"
             )
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise _UnusedFeatureError(start, f"this is nested more than {_DEEPEST} levels deep", "write it flatter")
+            raise _UnusedFeatureError(start, f"this is nested more than {_DEEPEST} levels deep", "use fewer levels")
         node: Node
         if isinstance(event, yaml.ScalarEvent):
             node = Scalar(event.value, event.style or "", start, end)
@@ -132,7 +134,7 @@ class _Composer:
     def _check_comment(self, node: Scalar) -> None:
         comment = _COMMENT.match(self._text, node.end)
         if comment and isinstance(resolve_plain(node.value), str):
-            message = f"` #` after {shorten(node.value)} starts a comment: what follows is not part of the value"
+            message = f"` #` after {shorten(node.value)} starts a comment: the rest of the line is not part of the value"
             remedy = "quote the value, or write the comment on a line of its own"
             self._document.problem("comment-in-value", comment.end() - 1, message, remedy, warning=True)
 
@@ -151,7 +153,7 @@ class _Composer:
             self._free -= key.value.startswith("x-")
             if key.value in entries:
                 first = self._document.place(entries[key.value][0].start)
-                message = f'the key "{key.value}" is duplicated; first in line {first.line}'
+                message = f'duplicate key "{key.value}"; first defined in line {first.line}'
                 self._document.problem("duplicate-key", key.start, message, "keep one of the two")
             else:
                 entries[key.value] = (key, value)
@@ -160,10 +162,10 @@ class _Composer:
     def _key(self, event: Any) -> Scalar:
         offset = event.start_mark.index
         if not isinstance(event, yaml.ScalarEvent):
-            raise _UnusedFeatureError(offset, "a key is a word here, not a list, a mapping or an alias", "quote it if it is meant as text")
+            raise _UnusedFeatureError(offset, "a key must be a word, not a list, a mapping or an alias", "if it is text, quote it")
         if event.value == "<<" and not event.style:
             raise _UnusedFeatureError(
-                offset, "`<<` merges nothing: YAML 1.2 has no merge keys", "write the keys out, or put them under `defaults`"
+                offset, "`<<` is not supported: YAML 1.2 has no merge keys", "write the keys out, or put them under `defaults`"
             )
         key = self._node(event)
         assert isinstance(key, Scalar)

@@ -240,7 +240,7 @@ def _options(options: Mapping[str, Any], declared: NodeType | None, filled_from:
 
 
 def _with_defaults(option: Option, value: Any) -> Any:
-    """Sections with what they leave out."""
+    """Sections with their default values filled in."""
     if not option.keys or value is None:
         return value
     if isinstance(value, Mapping):
@@ -258,7 +258,7 @@ def _declared(value: Any, option: Option | None) -> Any:
 
 
 def _holds(option: Option, options: Mapping[str, Any]) -> bool:
-    """Whether the option means something beside the given ones."""
+    """Whether the option applies together with the given ones."""
     return option.name in options or not option.formats or options.get("format") in option.formats
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def dump_test(test: FlowTest) -> dict[str, Any]:
-    """What `read_tests` reads back as the same."""
+    """Return the data that `read_tests` reads back as an equal test."""
     data: dict[str, Any] = {"name": escaped(test.name)}
     if test.given:
         data["given"] = {source: _given(batches) for source, batches in test.given.items()}

@@ -1,4 +1,4 @@
-"""What a flow file says of the edges between tiers: their channels, how much may wait there, and how it is handed over."""
+"""The properties of edges between tiers in a flow file: channels, back-pressure limits, and how rows are sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ChannelKind = Literal["kafka", "folder"]
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Where the hand-off of a cut edge lies. What is None the planner chooses: Kafka where the flow knows one cluster, else a folder."""
+    """The channel of an edge. The planner chooses fields that are None: Kafka if the flow knows exactly one cluster, else a folder."""
 
     type: ChannelKind | None = None
     topic: str | None = None
@@ -30,7 +30,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """How many rows travel as one: at most so many, of at most so many bytes before compression; a Batch waits `linger_s` for them."""
+    """The limits of one pack: rows, and bytes before compression; a Batch waits up to `linger_s` seconds to fill it."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -39,8 +39,8 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """AES-GCM. Either `keyring`, the path of a file with a line `ID BASE64` a key, whose last line is the one that writes; or `keys` (id →
-    BASE64), of which `use` writes. `none` takes back what `defaults.edge` says."""
+    """AES-GCM. Either `keyring`, the path of a file with a line `ID BASE64` a key, whose last line encrypts; or `keys` (id →
+    BASE64), of which `use` encrypts. `none` turns off the encryption of `defaults.edge`."""
 
     keyring: str | None = None
     keys: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Encryption:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most so much a second."""
+    """A rate limit: rows and bytes a second."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -58,7 +58,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How much waits in a channel: rows, bytes, seconds since the oldest was written. What is None is not looked at."""
+    """A limit on the unread content of a channel: rows, bytes, seconds since the oldest row was written. None: no limit."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -67,7 +67,7 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class EdgeProperties:
-    """Properties of an arrow that is cut. What is None `defaults.edge` says, and then the planner."""
+    """Properties of an edge between two tiers. Fields that are None come from `defaults.edge`, then from the planner."""
 
     channel: Channel | None = None
     compression: Codec | None = None
@@ -77,14 +77,14 @@ class EdgeProperties:
     key: tuple[str, ...] = ()
     """the columns whose equal values keep their order, with `ordering: key`"""
     retention_s: float | None = None
-    """how long the channel keeps at least what its readers have read"""
+    """the minimum time, in seconds, the channel keeps rows that its readers have read"""
     limit: Rate | None = None
     high_water: Depth | None = None
     low_water: Depth | None = None
     capacity: Depth | None = None
-    """where the feeder pauses"""
+    """the limit at which the writing tier pauses"""
     durability: Durability | None = None
     spill: int | None = None
-    """bytes that `store_on_failure` keeps at most"""
+    """the maximum number of bytes that `store_on_failure` stores locally"""
     to: str | None = None
     """a group, or `group.member`"""

@@ -28,7 +28,7 @@ class ReferenceFault:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A text with its references filled in. `secret` is true when one of them was a secret: then `text` is one, whole."""
+    """A text with its references filled in. `secret` is true if one of them is a secret: then all of `text` is secret."""
 
     text: str = field(repr=False)
     secret: bool
@@ -49,7 +49,7 @@ class Filled:
 
 
 def fill(text: str, environment: Mapping[str, str], folder: Path) -> Filled:
-    """Fill in every reference; one that cannot be filled in is left as it is, with a Fault."""
+    """Fill in every reference; one that cannot be filled in stays unchanged and gets a Fault."""
     parts: list[str] = []
     faults: list[ReferenceFault] = []
     spans: list[tuple[int, int, int, int]] = []
@@ -70,7 +70,7 @@ def fill(text: str, environment: Mapping[str, str], folder: Path) -> Filled:
 
 
 def _value(found: re.Match[str], environment: Mapping[str, str], folder: Path) -> tuple[str, ReferenceFault | None, bool]:
-    """(the value, or the reference itself with a Fault, whether it is a secret)."""
+    """Return (the value, or the reference itself with a Fault; whether it is a secret)."""
     whole, inner, offset = found.group(), found.group(1), found.start()
     if inner is None:
         return "${", None, False
@@ -94,7 +94,7 @@ def _value(found: re.Match[str], environment: Mapping[str, str], folder: Path) -
         value, fault = _secret(secret.group(1), secret.group(2), environment, folder, offset, inner)
         return value, fault, True
     remedy = "write ${env:NAME}, ${env:NAME:-default}, ${secret:env/NAME}, ${secret:file/PATH}, or $${ for a plain ${"
-    return whole, ReferenceFault("fill-syntax", offset, f'"{whole}" refers to nothing', remedy), False
+    return whole, ReferenceFault("fill-syntax", offset, f'"{whole}" is not a valid reference', remedy), False
 
 
 def _secret(
@@ -103,11 +103,11 @@ def _secret(
     if kind == "env":
         if name in environment:
             return environment[name], None
-        message = f"the secret's environment variable {name} is not set"
-        return "", ReferenceFault("secret-missing", offset, message, "set it where the flow runs", reference)
+        message = f"the environment variable {name} of a secret is not set"
+        return "", ReferenceFault("secret-missing", offset, message, "set it on the machine where the flow runs", reference)
     try:
         return (folder / name).read_text(encoding="utf-8").rstrip("\r\n"), None
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        message = f"the secret's file {name} cannot be read: {why}"
-        return "", ReferenceFault("secret-missing", offset, message, "its path starts at the flow file's folder", reference)
+        why = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8 text"
+        message = f"the secret file {name} cannot be read: {why}"
+        return "", ReferenceFault("secret-missing", offset, message, "check the path: it is relative to the flow file's folder", reference)

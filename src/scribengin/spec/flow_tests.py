@@ -1,4 +1,4 @@
-"""Tests that a flow declares: what its sources are given, and what is expected of its sinks. Values are as the file writes them."""
+"""Tests that a flow declares: the input of its sources and the expected rows of its sinks. Values are as written in the file."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ if TYPE_CHECKING:
 
 CrashPoint = Literal["staged", "decided", "published"]
 ALL = ""
-"""the key of `FlowTest.dead` that stands for all steps together"""
+"""the key of `FlowTest.dead` that means all steps together"""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """What one Batch brings to one source: rows, each a mapping or the text of a raw record; or files as they are."""
+    """The input of one source in one Batch: rows, each a mapping or the text of a raw record; or files."""
 
     rows: tuple[Mapping[str, Any] | str, ...] = ()
     files: tuple[str, ...] = ()
     at: Path = field(default=(), compare=False)
-    """where the rows stand, from the test on"""
+    """the path of the rows inside the test"""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must have come out: these `rows` and no others, those of `contains` among others, so many (`count`), or what `files` hold."""
+    """The expected output: exactly `rows`, at least those of `contains`, the number `count`, or exactly the rows in `files`."""
 
     rows: tuple[Mapping[str, Any], ...] | None = None
     contains: tuple[Mapping[str, Any], ...] | None = None
     count: int | None = None
     files: tuple[str, ...] = ()
     ordered: bool = False
-    """`rows` and `files` in this order; else in any"""
+    """whether `rows` and `files` must come in this order"""
     at: Path = field(default=(), compare=False)
-    """where it stands, from the test on"""
+    """its path inside the test"""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """From that Batch on another flow runs in the place of this one: that of a file, or this one with a patch over its text."""
+    """From that Batch on, another flow runs instead of this one: the flow of a file, or this one with a patch applied."""
 
     before: int
-    """the first Batch that it runs, from 2"""
+    """the first Batch that the changed flow runs, at least 2"""
     flow: str = ""
     patch: Mapping[str, Any] = field(default_factory=dict)
     at: Path = field(default=(), compare=False)
@@ -53,7 +53,7 @@ class VersionChange:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The process dies in that Batch, counted from 1, once that much of it is done, and another one goes on."""
+    """The process crashes in that Batch, counted from 1, when it reaches `point`; another process continues."""
 
     batch: int
     point: CrashPoint = "decided"
@@ -61,23 +61,23 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class FlowTest:
-    """One test. `given`: source → what it gets Batch by Batch; each Batch comes when the one before is committed."""
+    """One test. `given`: source → its input, Batch by Batch; each Batch is delivered after the one before it is committed."""
 
     name: str
     given: Mapping[str, tuple[GivenRows, ...]] = field(default_factory=dict)
     expect: Mapping[str, Expected] = field(default_factory=dict)
-    """sink → what it must have received in the end"""
+    """sink → its expected rows at the end"""
     dead: Mapping[str, Expected] | None = None
-    """step → its dead letters, or `ALL` → those of all steps; None: there must be none"""
+    """step → its expected dead letters, or `ALL` → those of all steps; None: no dead letters are expected"""
     clock: tuple[datetime, ...] = ()
-    """what SQL takes for now, Batch by Batch; the last one holds on. Empty: the machine's"""
+    """the current time in SQL, Batch by Batch; the last one applies to all further Batches. Empty: the machine's clock"""
     crash: Crash | None = None
     changes: tuple[VersionChange, ...] = ()
     index: int = field(default=0, compare=False)
-    """where it stands in its list"""
+    """its index in the list of tests"""
 
     @property
     def batches(self) -> int:
-        """How many Batches are given; at least one."""
+        """The number of Batches in `given`; at least one."""
         given = [len(batches) for batches in self.given.values()]
         return max(1, len(self.clock), *given, *(change.before for change in self.changes))

@@ -1,4 +1,4 @@
-"""Lays a flow file out: indentation of 2, one space where one belongs. Keeps comments, quotes, order and blank lines."""
+"""Formats a flow file: indentation of 2, single spaces. Keeps comments, quotes, order and blank lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINE = re.compile(r"^( *)[^\s#].*$", re.MULTILINE)
 
 
 def format_text(text: str, file: str = "flow.yaml") -> str:
-    """The same document, laid out. Formatting what was formatted changes nothing. Raises InputError where the text is no YAML."""
+    """Return the document, formatted. Formatting a formatted text changes nothing. Raises InputError if the text is not valid YAML."""
     before = Document(text, file)
     errors = [problem for problem in before.problems if problem.severity == "error"]
     if errors:
@@ -34,21 +34,21 @@ def format_text(text: str, file: str = "flow.yaml") -> str:
             again = _comments_with_their_lines(laid_out, _round_trip(laid_out))
         except YAMLError as error:
             mark = getattr(error, "problem_mark", None)
-            raise _refusal(before, mark.index if mark else 0, "some readers of YAML refuse this") from error
+            raise _refusal(before, mark.index if mark else 0, "some YAML parsers reject this") from error
         if again == laid_out:
             break
         laid_out = again
     else:
-        raise _refusal(before, 0, "its comments find no settled place")
+        raise _refusal(before, 0, "its comments cannot be placed reliably")
     if _data(Document(laid_out, file).root) != _data(before.root):
-        raise _refusal(before, 0, "laying it out would change what it says")
+        raise _refusal(before, 0, "formatting would change its meaning")
     return laid_out
 
 
 def _refusal(document: Document, offset: int, why: str) -> InputError:
     place = document.place(min(offset, len(document.text)))
-    remedy = f"mend what `scribengin validate {shlex.quote(document.file)}` tells first, or lay it out by hand"
-    return InputError([Problem("fmt-refused", place, f"the file is not laid out: {why}", remedy)])
+    remedy = f"first fix the problems that `scribengin validate {shlex.quote(document.file)}` reports, or format it by hand"
+    return InputError([Problem("fmt-refused", place, f"the file is not formatted: {why}", remedy)])
 
 
 def _round_trip(text: str) -> str:
@@ -58,7 +58,7 @@ def _round_trip(text: str) -> str:
     from ruamel.yaml.scalarstring import ScalarString
 
     class Written(ScalarString):
-        """A number, boolean or null as it is written: `0o7` and `1e3` stay what they are."""
+        """A number, boolean or null as it is written: `0o7` and `1e3` keep their spelling."""
 
         tag = ""
 
@@ -88,7 +88,7 @@ def _round_trip(text: str) -> str:
 
 
 def _comments_with_their_lines(before: str, after: str) -> str:
-    """Indent each comment on a line of its own like the line that it was indented with: the next one, else the one before it."""
+    """Indent each comment line like the line with the same indentation before formatting: the next line, else the previous one."""
     own_before, own_after = _own_comments(before), _own_comments(after)
     if len(own_before) != len(own_after):  # a comment moved behind a value: nothing to line up
         return after
@@ -127,7 +127,7 @@ def _scalars(node: Node | None) -> list[Scalar]:
 
 
 def _data(node: Node | None) -> Any:
-    """What a node says, without its layout."""
+    """The content of a node, without its layout."""
     if node is None or isinstance(node, Scalar):
         return node and (node.value, node.plain)
     if isinstance(node, Mapping):

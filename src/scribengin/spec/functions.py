@@ -32,14 +32,14 @@ def frame(function: _F) -> _F:
 
 
 def form_of(function: object) -> Form:
-    """How `function` wants its rows: as marked, else `record`."""
+    """The form in which `function` takes rows: as marked, else `record`."""
     form: Form = getattr(function, _MARK, "record")
     return form
 
 
 @dataclass(frozen=True, slots=True)
 class To:
-    """A row and the branch that it takes."""
+    """A row and the branch it goes to."""
 
     branch: str
     row: dict[str, Any]

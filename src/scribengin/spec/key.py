@@ -1,4 +1,4 @@
-"""What a declaration of a key and of a section says; `keys` and `tier_keys` hold the declarations."""
+"""The declaration of a key and of a section; `keys` and `tier_keys` contain the declarations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORMS: dict[str, str] = {
     "names": "[NAME]",
     "function": '"module:function"',
 }
-"""How errors show values that name things of the user's flow: an example would name things of another one."""
+"""Placeholders that errors show for values with names from the user's flow; an example would name nodes of another flow."""
 
 KeyKind = Literal[
     "text",
@@ -69,7 +69,7 @@ node."""
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `doc` is a sentence part for people, `example` YAML text."""
+    """One key. `doc` is the description for users, without a capital and a full stop; `example` is YAML text."""
 
     name: str
     kind: KeyKind
@@ -84,18 +84,20 @@ class Key:
 
     @property
     def form(self) -> str:
-        """What errors show of its value: the example, in which capitals take the place of what a flow names itself."""
+        """What errors show for its value: the example, with capitals in place of names from the user's flow."""
         if self.kind == "section" and self.section is not None:
             inner = [key for key in self.section.keys if key.required] or list(self.section.keys[:1])
             return f"{{{', '.join(f'{key.name}: {key.form}' for key in inner)}}}"
         if self.kind == "name" and self.name != "type":
             return "NAME"
+        if self.kind == "text" and self.name == "name":
+            return "WHAT IT TESTS"
         return _FORMS.get(self.kind, self.example)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A mapping with declared keys. `called` is how messages name it; `filled` is true where an empty one says nothing and is told."""
+    """A mapping with declared keys. `called` is its name in messages; `filled` is true if an empty one is an error."""
 
     called: str
     doc: str

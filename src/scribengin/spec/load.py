@@ -1,4 +1,4 @@
-"""A flow from its file: `.yaml` and `.yml` are read, `.py` is executed, or only looked at where no code may run."""
+"""A flow from its file: `.yaml` and `.yml` are parsed, `.py` is executed, or only compiled if no code may run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def load_flow(
     execute: bool = True,
     base: Path | None = None,
 ) -> Parsed:
-    """Read a flow file; problems call it by `path` as given. Never raises for what the file holds.
+    """Read a flow file; problems name it by `path` as given. Never raises because of the file's content.
 
     A `.py` file is a module that sets `flow`, or `app`. With `execute=False` (`validate`) it is compiled, never run: then `flow`
-    is None and a warning says that only its syntax was checked. `base` is where the paths of its data and of its secrets start where
-    that is not the file's folder, in which its code lies.
+    is None, with a warning that only its syntax was checked. `base` is the folder that paths of data and secrets are relative to, if
+    it is not the file's folder, which contains its code.
     """
     file = str(path)
     try:
@@ -46,13 +46,18 @@ def load_flow(
     except UnicodeDecodeError as error:
         before = error.object[: error.start]
         place = Place(file, before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1)
-        return _failed("flow-file-missing", place, "the flow file is no UTF-8 text from here on", "save it as UTF-8")
+        return _failed("flow-file-missing", place, "from here on, the flow file is not valid UTF-8 text", "save it as UTF-8")
     except OSError as error:
-        remedy = "mind the path: it starts at the working directory"
+        remedy = "check the path: it is relative to the working directory"
         return _failed("flow-file-missing", Place(file), f"the flow file cannot be read: {error.strerror}", remedy)
     if path.suffix == ".py" and path.stem in sys.stdlib_module_names:
         remedy = f"give it another name, such as {path.stem}_flow.py"
-        return _failed("flow-file-python", Place(file), f'the module "{path.stem}" would hide the one of Python\'s own library', remedy)
+        return _failed(
+            "flow-file-python",
+            Place(file),
+            f'the module "{path.stem}" would hide the module of the same name in Python\'s standard library',
+            remedy,
+        )
     if path.suffix == ".py":
         return _execute(path, file, base) if execute else _look_at(text, file)
     own = path.resolve().parent
@@ -71,9 +76,9 @@ def _look_at(text: str, file: str) -> Parsed:
     except (SyntaxError, ValueError) as error:
         return _no_python(error, file)
     if not any(_sets_flow(statement) for statement in ast.walk(tree)):
-        return _failed("flow-file-python", Place(file), "the module sets no variable `flow`", "end it with: flow = Flow(…)")
-    message = "a Python flow file was checked for its syntax only: validate executes no code"
-    remedy = f"`scribengin plan {shlex.quote(file)}` executes it and checks all of it"
+        return _failed("flow-file-python", Place(file), "the module has no variable `flow`", "end it with: flow = Flow(…)")
+    message = "only the syntax of a Python flow file was checked: validate does not execute code"
+    remedy = f"`scribengin plan {shlex.quote(file)}` executes the file and checks all of the flow"
     warning = Problem("not-executed", Place(file, 1, 1), message, remedy, "warning")
     return Parsed(None, (warning,), CallPlaces(Place(file), {}))
 
@@ -90,7 +95,7 @@ def _sets_flow(statement: ast.AST) -> bool:
 def _no_python(error: SyntaxError | ValueError, file: str) -> Parsed:
     line, column = (error.lineno or 1, error.offset or 1) if isinstance(error, SyntaxError) else (1, 1)
     what = error.msg if isinstance(error, SyntaxError) else str(error)
-    return _failed("flow-file-python", Place(file, line, column), f"this is no Python: {what}", "mend it")
+    return _failed("flow-file-python", Place(file, line, column), f"not valid Python: {what}", "correct the Python code")
 
 
 def _execute(path: Path, file: str, base: Path | None) -> Parsed:
@@ -104,7 +109,9 @@ def _execute(path: Path, file: str, base: Path | None) -> Parsed:
     except Exception as error:
         line = next((frame.lineno for frame in reversed(traceback.extract_tb(error.__traceback__)) if frame.filename == file), 0)
         message = f"the module raised {type(error).__name__}: {error}"
-        return _failed("flow-file-python", Place(file, line or 0, 1 if line else 0), message, "mend what it does when it is loaded")
+        return _failed(
+            "flow-file-python", Place(file, line or 0, 1 if line else 0), message, "correct the module; it must load without an error"
+        )
     flow = getattr(module, "flow", getattr(module, "app", None))
     if not isinstance(flow, Flow):
         found = "has no variable `flow`" if flow is None else f"has a variable `flow` that is a {type(flow).__name__}, not a Flow"
@@ -116,12 +123,12 @@ _FOLDERS: set[Path] = set()
 
 
 def executed_in() -> frozenset[str]:
-    """The folders of the flows in Python that were executed here. They are on this process's Python path, and no other flow's concern."""
+    """The folders of the Python flows executed here. They are on this process's Python path; other flows must not import from them."""
     return frozenset(map(str, _FOLDERS))
 
 
 def forget_others(folder: Path) -> None:
-    """Unload modules of other flows in Python whose names this folder has too: what a flow imports is its own, also where another flow, or
+    """Unload modules of other Python flows whose names also exist in this folder: a flow must import its own modules if another flow, or
     another version of it, was executed before.
     """
     others = tuple(str(other) + os.sep for other in _FOLDERS if other != folder)

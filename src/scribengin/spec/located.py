@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DocumentPlaces:
-    """`spec.places.Places` over a Document. A path that leads nowhere gives the nearest parent that is there."""
+    """`spec.places.Places` over a Document. A path that does not exist gives its nearest existing parent."""
 
     document: Document
     filled: dict[int, Filled] = field(default_factory=dict)
-    """id of a scalar with `${…}` → what became of it"""
+    """id of a scalar with `${…}` → its text after filling in"""
     spelled: dict[str, str] = field(default_factory=dict)
     """name of an edge (`a -> b`) → how the document writes it"""
 
     def key(self, path: Path) -> Place:
-        """Where the key itself stands; for an item of a list where the item begins."""
+        """The place of the key itself; for an item of a list, the place where the item begins."""
         start = 0
         node = self.document.root
         for part in path:
@@ -41,7 +41,7 @@ class DocumentPlaces:
         return self.document.place(start)
 
     def value(self, path: Path) -> Place:
-        """Where the value begins."""
+        """The place where the value begins."""
         node = self._nearest(path)
         return self.document.place(node.start if node else 0)
 

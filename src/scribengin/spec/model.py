@@ -1,4 +1,4 @@
-"""The declared Flow: frozen values, equal when they mean the same. Spark-free, connector-free.
+"""The declared Flow: frozen values, equal if they have the same meaning. Independent of Spark and connectors.
 
 `parse` (YAML) and `build` (Python) both make these; `dump` writes them back: `parse(dump(flow)) == flow`.
 Places of the text are kept beside the model (`Located`), never in it, so that moving a line changes no plan.
@@ -38,43 +38,43 @@ class Watermark:
     column: str
     delay_s: float
     ahead_s: float | None = None
-    """how far a row may be ahead of the clock; beyond it is a dead letter and moves nothing"""
+    """how far, in seconds, a row may be ahead of the clock; a row further ahead becomes a dead letter and does not move the watermark"""
     idle_s: float | None = None
-    """after how long without rows it no longer holds the watermarks of others back; None: it always does"""
+    """the time without rows, in seconds, after which it no longer holds back the watermarks of other streams; None: it always does"""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaSpec:
-    """The columns that a source or step gives. `evolve` says what becomes of data that have others."""
+    """The columns of a source or step. `evolve` sets what happens to columns that are not declared."""
 
     fields: Schema
     evolve: Evolve = "strict"
     learned: tuple[str, ...] = field(default=(), compare=False)
-    """those of `fields` that nobody declared: the data had them, under `evolve: add`"""
+    """those of `fields` that the flow does not declare but the data had, with `evolve: add`"""
 
 
 Standby = Literal["none", "warm"]
-"""`warm`: where flows are managed, a spare process with Spark up takes over when the one that runs the tier is lost"""
+"""`warm`: on a control plane, a standby worker with a running Spark takes over when the worker of the tier is lost"""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a tier gets where it runs."""
+    """The resources of a tier."""
 
     cores: int | None = None
     memory: int | None = None
     """bytes"""
     executors: int | None = None
-    """where Spark runs on a cluster: each has so many cores and so much memory"""
+    """only with Spark on a cluster: the number of executors, each with these cores and this memory"""
     spark: Mapping[str, str] = field(default_factory=dict)
-    """settings of its session, over Scribengin's own"""
+    """settings of its Spark session, which override Scribengin's own"""
     standby: Standby | None = None
     """None: as `defaults` says"""
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A part of the graph that runs by itself. `steps` are ids of nodes; the planner places the others."""
+    """A part of the graph that runs separately. `steps` are ids of nodes; the planner places the others."""
 
     id: str
     steps: tuple[str, ...]
@@ -82,14 +82,14 @@ class Tier:
     resources: Resources = field(default_factory=Resources)
     trigger_s: float | None = None
     acknowledge: Literal["checkpoint", "state"] = "checkpoint"
-    """when what a stateful step has taken counts as through: once the checkpoint holds it, or once it has left the state"""
+    """when a row kept in state counts as processed: when it is in the checkpoint, or when it has left the state"""
     workers: int | Literal["each"] = 1
-    """where flows are managed: how many processes stage its Batches, or one on each host of its group; one of them decides each"""
+    """on a control plane: how many workers stage its Batches, or one on each host of its group; one of them decides each Batch"""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One of several that can stand for each other: a host, or the place of an endpoint. The lowest cost is taken first."""
+    """One of several interchangeable members: a host, or the address of an endpoint. The member with the lowest cost is used first."""
 
     at: str
     name: str
@@ -109,25 +109,25 @@ PROFILE_TRIGGER_S: Mapping[Profile, float] = {"throughput": 5.0, "balanced": 0.0
 
 
 Engine = Literal["auto", "spark"]
-"""`auto`: SQL steps that mean the same there run in the tail's vector engine"""
+"""`auto`: SQL steps run in the vector engine of the Python worker if it gives the same result as Spark"""
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds for every node that says nothing else."""
+    """Default values for all nodes."""
 
     delivery: Delivery = "exactly_once"
     on_error: OnError = "dead_letter"
     trigger_s: float = 0.0
     retain_s: float | None = None
-    """how long dead letters are kept; None: for ever"""
+    """how long, in seconds, dead letters are kept; None: no limit"""
     retain_bytes: int | None = None
-    """how many bytes of them a Query keeps; None: any"""
+    """how many bytes of dead letters a Query keeps; None: no limit"""
     profile: Profile = "balanced"
-    """names defaults of everything that says only how much at once or how fast"""
+    """selects the defaults of options for batch sizes and intervals"""
     edge: EdgeProperties = field(default_factory=EdgeProperties)
     trace: float = 0.0
-    """the share of records, 0 to 1, whose way is kept; that of dead letters always is"""
+    """the fraction of records to trace, 0 to 1; dead letters are always traced"""
     standby: Standby = "none"
     engine: Engine = "auto"
     late: Late = "dead_letter"
@@ -147,7 +147,7 @@ class Source:
     high_water: Depth | None = None
     low_water: Depth | None = None
     capacity: Depth | None = None
-    """how much may wait at it before flows that feed it slow down, go on as before, and pause; where flows are managed"""
+    """back-pressure thresholds: flows that write its data are throttled above the first, not below the second, and pause at the third"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Sink:
 
     @property
     def place(self) -> str:
-        """Where its rows stand, for people: a path, `topic kept`; its type where it has neither."""
+        """The location of its rows, for messages: a path, or `topic kept`; its type if it has neither."""
         if "path" in self.options:
             return str(self.options["path"])
         return f"topic {self.options['topic']}" if "topic" in self.options else self.type
@@ -232,7 +232,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """`parse: {column, format, schema}`: the parsed fields join the other columns, `column` leaves. What is below is csv's."""
+    """`parse: {column, format, schema}`: the parsed fields replace `column`. The fields below are for csv."""
 
     column: str
     format: str
@@ -240,7 +240,7 @@ class Parse:
     delimiter: str = ","
     null: str | tuple[str, ...] = ""
     cells: tuple[tuple[str, Any], ...] | None = None
-    """(option, value) of the others, in the order of their names; None where none is given"""
+    """(option, value) of further csv options, in the order of their names; None if none is set"""
     time: Literal["exact", "truncate"] = "exact"
 
 
@@ -249,7 +249,7 @@ class Route:
     """`route: {branch: predicate, …, otherwise: branch}`: read as `step.branch`."""
 
     cases: tuple[tuple[str, str], ...]
-    """(branch, predicate), the first that holds"""
+    """(branch, predicate); the first true predicate decides"""
     otherwise: str | None = None
 
 
@@ -284,24 +284,24 @@ class Merge:
     time: str | None = None
     within_s: float | None = None
     origin: str | None = None
-    """of a union: the STRING column, last and never null, that names the input of a row: `a`, and `r_big` of a branch `r.big`"""
+    """for a union: the STRING column, last and never null, with the input of a row: `a`, or `r_big` for a branch `r.big`"""
 
 
 @dataclass(frozen=True, slots=True)
 class Utilities:
-    """`utilities: ["module:f", "module:g"]`, with `order` beside it: Python steps in a row that are one step.
+    """`utilities: ["module:f", "module:g"]`, with `order` beside it: a sequence of Python functions as one step.
 
     `functions` is set only by the Python form, one per reference or none at all; equality ignores it.
     """
 
     references: tuple[str, ...]
     order: Literal["fixed", "free"] = "fixed"
-    """`free`: tests that run in the order that costs least"""
+    """`free`: tests run in the cheapest order"""
     functions: tuple[Callable[..., Any] | None, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each is called behind the step's dot: its function's name, with a number where that stands twice.
+        """The name of each after the step's dot: the function's name, with a number if the name occurs twice.
 
         >>> Utilities(("steps:Near", "steps:f", "more:f")).names
         ('near', 'f', 'f_2')
@@ -314,7 +314,7 @@ class Utilities:
         return tuple(names)
 
     def function(self, index: int) -> Callable[..., Any] | None:
-        """The object itself, where the flow was built in Python."""
+        """The function object, if the flow was built in Python."""
         return self.functions[index] if self.functions else None
 
 
@@ -343,7 +343,7 @@ Node = Source | Step | Sink
 
 @dataclass(frozen=True, slots=True)
 class RecordBound:
-    """`1%` or `100`: at most so many of some records. One of the two is set."""
+    """A limit on dead letters: a share (`1%`) or a number (`100`) of records. Exactly one of the two is set."""
 
     percent: float | None = None
     """0 to 100"""
@@ -360,8 +360,8 @@ class RecordBound:
         return f"{Decimal(repr(self.percent)).normalize():f}%"
 
     def allows(self, records: int, of: int) -> bool:
-        """Whether so many of so many are within it. A percentage of no records allows any number, and so does 100 %: a step may make
-        several rows of a record, and each may die."""
+        """Whether the numbers are within the limit. A percentage of no records allows any number, and so does 100 %: a step may make
+        several rows from a record, and each may become a dead letter."""
         if self.percent is not None:
             return of == 0 or self.percent >= 100 or records * 100 <= self.percent * of
         return records <= (self.records or 0)
@@ -372,7 +372,7 @@ BeyondMaxDead = Literal["fail", "degrade"]
 
 @dataclass(frozen=True, slots=True)
 class MaxDead:
-    """How many of the records that a Query reads may become dead letters, in a Batch and in a run. What is None is not bounded."""
+    """How many of the records that a Query reads may become dead letters, in a Batch and in a run. None: no limit."""
 
     batch: RecordBound | None = None
     run: RecordBound | None = None
@@ -381,7 +381,7 @@ class MaxDead:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a person declares. The mappings keep the file's order; `folder` is where the paths of its data start."""
+    """A flow as the user declares it. The mappings keep the file's order; paths of data are relative to `folder`."""
 
     name: str
     sources: Mapping[str, Source]
@@ -391,31 +391,31 @@ class Flow:
     defaults: Defaults = field(default_factory=Defaults)
     tiers: Mapping[str, Tier] = field(default_factory=dict)
     edges: Mapping[str, EdgeProperties] = field(default_factory=dict)
-    """`a -> b` (`r.branch -> b`), written so → its properties"""
+    """`a -> b` (`r.branch -> b`), in this spelling → its properties"""
     groups: Mapping[str, Group] = field(default_factory=dict)
     max_delay_s: float | None = None
-    """how old the oldest thing that waits may be before the flow is degraded"""
+    """the maximum age, in seconds, of the oldest unread input; above it the flow is degraded"""
     max_dead: MaxDead | None = None
     alerts: Mapping[str, Alert] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    """by which verbs, and rights, choose flows"""
+    """labels by which commands and permissions select flows"""
     tests: tuple[FlowTest, ...] = ()
     test_files: tuple[str, ...] = ()
     """paths and globs of files that hold further tests, from the flow's folder"""
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
     code: Path | None = field(default=None, compare=False)
-    """where its modules and schema files start, where they lie apart from its data: an unpacked package; None: `folder`"""
+    """the folder of its modules and schema files, if it differs from that of its data, as in an unpacked package; None: `folder`"""
     calls: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
-    """of the Python form: id → where its node was made; empty for a flow that was read from YAML"""
+    """Python form: id → the place of the call that made the node; empty for a flow read from YAML"""
 
     @property
     def code_folder(self) -> Path:
-        """Where its modules and schema files start."""
+        """The folder of its modules and schema files."""
         return self.folder if self.code is None else self.code
 
     def node(self, id_: str) -> Node:
-        """The node of that id, or of the id before the dot of `step.branch`. KeyError where there is none."""
+        """Return the node with that id, or with the id before the dot of `step.branch`. Raises KeyError if there is none."""
         name = id_.partition(".")[0]
         for nodes in (self.sources, self.steps, self.sinks):
             if name in nodes:
@@ -423,9 +423,9 @@ class Flow:
         raise KeyError(id_)
 
     def on_error(self, node: Source | Step) -> OnError:
-        """What `node` does with a record that it cannot handle."""
+        """What `node` does with a record that it cannot process."""
         return node.on_error or self.defaults.on_error
 
     def late(self, step: Step) -> Late:
-        """What `step` does with a row that its watermark has passed."""
+        """What `step` does with a row behind its watermark."""
         return step.late or self.defaults.late

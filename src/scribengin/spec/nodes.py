@@ -1,4 +1,4 @@
-"""A YAML document as located nodes: what was written, and from where to where in the text."""
+"""A YAML document as located nodes: the content, with its start and end in the text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Scalar:
 
     @property
     def plain(self) -> bool:
-        """True where it stands without quotes: only then may it be a number, a boolean or null."""
+        """True if it has no quotes: only then it may be a number, a boolean or null."""
         return not self.style
 
 
@@ -77,7 +77,7 @@ def resolve_plain(text: str) -> str | int | float | bool | None:
 
 
 def kind_of(node: Node) -> str:
-    """How messages name what was found: `a list`, `a mapping`, `nothing`, `the number 7`, `the text "x"`."""
+    """Return how messages name the found value: `a list`, `a mapping`, `nothing`, `the number 7`, `the text "x"`."""
     if isinstance(node, Mapping):
         return "a mapping"
     if isinstance(node, Sequence):
@@ -93,6 +93,6 @@ def kind_of(node: Node) -> str:
 
 
 def shorten(text: str, limit: int = 60) -> str:
-    """The text in quotes on one line, cut where it is long."""
+    """Return the text in quotes on one line, cut if it is long."""
     line = " ".join(text.split())
     return f'"{line}"' if len(line) <= limit else f'"{line[: limit - 1]}…"'

@@ -1,4 +1,4 @@
-"""The words of Scribengin's ancestors and rivals, and what they are called here. Feeds did-you-mean and docs/coming-from.md."""
+"""Terms of other systems and of earlier Scribengin versions, with the terms used here. Feeds did-you-mean and docs/coming-from.md."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Origin = Literal["Scribengin", "Flume", "Storm", "Kafka Connect", "Flink", "Redp
 
 @dataclass(frozen=True, slots=True)
 class OldWord:
-    """`ours` is a key, a choice or a type of the flow file; `note` says more where one word is not enough.
+    """`ours` is a key, a choice or a type of the flow file; `note` adds details if one word is not enough.
 
-    `runs` is false where a later version will have it.
+    `runs` is false if this version does not support it yet.
     """
 
     word: str
@@ -26,7 +26,7 @@ class OldWord:
 
 
 WORDS: tuple[OldWord, ...] = (
-    OldWord("dataflow", "Scribengin", "name", "a dataflow is a flow: `name:` names it"),
+    OldWord("dataflow", "Scribengin", "name", "a dataflow is a flow; `name:` is its name"),
     OldWord("dataflow_id", "Scribengin", "name"),
     OldWord("input", "Scribengin", "from"),
     OldWord("inputs", "Scribengin", "from"),
@@ -38,56 +38,54 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("processor", "Scribengin", "python"),
     OldWord("storage", "Scribengin", "type"),
     OldWord("interceptor", "Flume", "python", 'an interceptor is a step: `python: "module:function"`'),
-    OldWord("interceptors", "Flume", "steps", "an interceptor is a step of its own"),
+    OldWord("interceptors", "Flume", "steps", "write each interceptor as a step"),
     OldWord("decorator", "Flume", "python", 'a decorator is a step: `python: "module:function"`'),
     OldWord("selector", "Flume", "route"),
     OldWord("multiplexing", "Flume", "route"),
-    OldWord("replicating", "Flume", "from", "several nodes may read the same one: name it in each `from:`"),
+    OldWord("replicating", "Flume", "from", "several nodes may read the same node: name it in each `from:`"),
     OldWord("agent_source", "Flume", "sources"),
     OldWord("collector_sink", "Flume", "sinks"),
     OldWord("roll_size", "Flume", "roll"),
     OldWord("roll_millis", "Flume", "roll"),
-    OldWord("batch_size", "Flume", "max_files", "how much a Batch takes: `max_files`, `max_bytes` or `max_rows` of the source"),
-    OldWord("channel", "Flume", "edges", "nodes are joined by `from:`; a channel is where an edge is cut"),
-    OldWord("channels", "Flume", "edges", "nodes are joined by `from:`; a channel is where an edge is cut"),
+    OldWord("batch_size", "Flume", "max_files", "the size of a Batch is set by `max_files`, `max_bytes` or `max_rows` of the source"),
+    OldWord("channel", "Flume", "edges", "nodes are connected by `from:`; a channel is an edge between two tiers"),
+    OldWord("channels", "Flume", "edges", "nodes are connected by `from:`; a channel is an edge between two tiers"),
     OldWord("choke", "Flume", "limit", "a property of an edge"),
     OldWord("chokes", "Flume", "limit", "a property of an edge"),
-    OldWord("E2E", "Flume", "end_to_end", "a durability of an edge"),
-    OldWord("DFO", "Flume", "store_on_failure", "a durability of an edge"),
-    OldWord("BE", "Flume", "best_effort", "a durability of an edge"),
+    OldWord("E2E", "Flume", "end_to_end", "a value of `durability` of an edge"),
+    OldWord("DFO", "Flume", "store_on_failure", "a value of `durability` of an edge"),
+    OldWord("BE", "Flume", "best_effort", "a value of `durability` of an edge"),
     OldWord("logical_node", "Flume", "tiers"),
-    OldWord("spool_dir", "Flume", "files", "a folder whose files are read: `type: files`"),
-    OldWord("tail", "Flume", "growing", "`type: files` with `growing: true` reads what is added to a file"),
+    OldWord("spool_dir", "Flume", "files", "`type: files` reads the files of a folder"),
+    OldWord("tail", "Flume", "growing", "`type: files` with `growing: true` reads data that is appended to a file"),
     OldWord("spout", "Storm", "sources", "a spout is a source"),
     OldWord("spouts", "Storm", "sources"),
     OldWord("bolt", "Storm", "steps", "a bolt is a step; one that writes is a sink"),
     OldWord("bolts", "Storm", "steps"),
-    OldWord("topology", "Storm", "name", "a topology is a flow: `name:` names it"),
+    OldWord("topology", "Storm", "name", "a topology is a flow; `name:` is its name"),
     OldWord("utility", "Storm", "python"),
     OldWord("fields_grouping", "Storm", "aggregate", "group with `aggregate: {by: […]}`"),
     OldWord("grouping", "Storm", "aggregate", "group with `aggregate: {by: […]}`"),
-    OldWord("shuffle_grouping", "Storm", "from", "rows are spread by Spark: nothing is to be said"),
-    OldWord("parallelism", "Storm", "splits", "Spark spreads the work over all cores; `run --spark-master` says over how many"),
+    OldWord("shuffle_grouping", "Storm", "from", "Spark distributes the rows; no setting is needed"),
+    OldWord("parallelism", "Storm", "splits", "Spark uses all cores; `run --spark-master` sets how many"),
     OldWord(
         "parallelism_hint",
         "Storm",
         "splits",
-        "Spark spreads the work over all cores; `run --spark-master` says over how many",
+        "Spark uses all cores; `run --spark-master` sets how many",
     ),
-    OldWord("num_workers", "Storm", "workers", "of a tier, where flows are managed; each has `cores`, over which Spark spreads the work"),
+    OldWord("num_workers", "Storm", "workers", "a key of a tier, used only on a control plane; each worker has `cores`"),
     OldWord("connector", "Kafka Connect", "type"),
     OldWord("connector.class", "Kafka Connect", "type"),
-    OldWord(
-        "tasks.max", "Kafka Connect", "workers", "of a tier, where flows are managed; each has `cores`, over which Spark spreads the work"
-    ),
+    OldWord("tasks.max", "Kafka Connect", "workers", "a key of a tier, used only on a control plane; each worker has `cores`"),
     OldWord("transforms", "Kafka Connect", "steps"),
     OldWord("transform", "Kafka Connect", "steps"),
     OldWord("predicates", "Kafka Connect", "filter"),
     OldWord("predicate", "Kafka Connect", "filter"),
     OldWord("topics.regex", "Kafka Connect", "pattern", "the whole name must match"),
     OldWord("bootstrap.servers", "Kafka Connect", "bootstrap"),
-    OldWord("group.id", "Kafka Connect", "group", "for lag tools only: the state folder says where a flow goes on"),
-    OldWord("auto.offset.reset", "Kafka Connect", "start", "it holds the first time only"),
+    OldWord("group.id", "Kafka Connect", "group", "used only by lag monitoring tools: the positions are in the state folder"),
+    OldWord("auto.offset.reset", "Kafka Connect", "start", "used only at the first start"),
     OldWord("isolation.level", "Kafka Connect", "isolation"),
     OldWord("value.converter", "Kafka Connect", "format"),
     OldWord("key.converter", "Kafka Connect", "format"),
@@ -101,24 +99,24 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("FileStreamSink", "Kafka Connect", "files"),
     OldWord("starting_offsets_initializer", "Flink", "start"),
     OldWord("topic_pattern", "Flink", "pattern"),
-    OldWord("transactional_id_prefix", "Flink", "markers", "the ids begin with the name of the topic of markers"),
+    OldWord("transactional_id_prefix", "Flink", "markers", "the ids begin with the name of the topic of commit markers"),
     OldWord("record_serializer", "Flink", "format"),
-    OldWord("partitioner", "Flink", "partition", "SQL over the row; without it the key says it, as in Java's clients"),
+    OldWord("partitioner", "Flink", "partition", "an SQL expression over the row; by default the key decides, as in the Java client"),
     OldWord("seed_brokers", "Redpanda Connect", "bootstrap"),
     OldWord("addresses", "Redpanda Connect", "bootstrap"),
-    OldWord("consumer_group", "Redpanda Connect", "group", "for lag tools only: the state folder says where a flow goes on"),
+    OldWord("consumer_group", "Redpanda Connect", "group", "used only by lag monitoring tools: the positions are in the state folder"),
     OldWord("start_from_oldest", "Redpanda Connect", "start", "`start: earliest` is the default"),
     OldWord("pipeline", "Redpanda Connect", "steps"),
     OldWord("mapping", "Redpanda Connect", "select"),
     OldWord("subscribe", "PySpark", "topics"),
     OldWord("subscribe_pattern", "PySpark", "pattern"),
-    OldWord("starting_offsets", "PySpark", "start", "it holds the first time only; single partitions in `offsets`"),
+    OldWord("starting_offsets", "PySpark", "start", "used only at the first start; `offsets` sets single partitions"),
     OldWord("starting_timestamp", "PySpark", "start", "a time in ISO 8601"),
     OldWord("max_offsets_per_trigger", "PySpark", "max_rows"),
     OldWord("min_offsets_per_trigger", "PySpark", "min_rows"),
     OldWord("fail_on_data_loss", "PySpark", "on_data_loss", "`on_data_loss: stop` is the default"),
     OldWord("kafka.bootstrap.servers", "PySpark", "bootstrap"),
-    OldWord("include_headers", "PySpark", "metadata", "a column is taken from the headers: `metadata: {h: headers}`"),
+    OldWord("include_headers", "PySpark", "metadata", "`metadata: {h: headers}` adds the headers as a column"),
     OldWord("read_stream", "PySpark", "sources"),
     OldWord("write_stream", "PySpark", "sinks"),
     OldWord("with_watermark", "PySpark", "watermark"),
@@ -129,7 +127,7 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("group_by", "PySpark", "aggregate", "`aggregate: {by: […], columns: {…}}`"),
     OldWord("agg", "PySpark", "aggregate"),
     OldWord("where", "PySpark", "filter"),
-    OldWord("on", "PySpark", "key", "columns that both inputs have: `key: [COLUMN]`"),
+    OldWord("on", "PySpark", "key", "columns that are in both inputs: `key: [COLUMN]`"),
     OldWord("union", "PySpark", "merge"),
     OldWord("union_by_name", "PySpark", "merge"),
     OldWord("intersect", "PySpark", "merge"),
@@ -141,12 +139,12 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("map_in_pandas", "PySpark", "python", "a function marked `@batch`"),
     OldWord("foreach_batch", "PySpark", "python", "a function marked `@frame`"),
     OldWord("processing_time", "PySpark", "trigger"),
-    OldWord("option", "PySpark", "type", "options stand flat beside `type`"),
-    OldWord("options", "PySpark", "type", "options stand flat beside `type`"),
+    OldWord("option", "PySpark", "type", "write options at the same level as `type`"),
+    OldWord("options", "PySpark", "type", "write options at the same level as `type`"),
     OldWord("max_files_per_trigger", "PySpark", "max_files"),
     OldWord("max_bytes_per_trigger", "PySpark", "max_bytes"),
     OldWord("partition_columns", "PySpark", "partition_by"),
-    OldWord("checkpoint_location", "PySpark", "name", "the state lies in `.scribengin` beside the flow, or where `--state` says"),
+    OldWord("checkpoint_location", "PySpark", "name", "the state is in `.scribengin` beside the flow, or in the folder of `--state`"),
     OldWord("sep", "PySpark", "delimiter"),
     OldWord("null_value", "PySpark", "null"),
     OldWord("charset", "PySpark", "encoding"),
@@ -168,8 +166,8 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("ndjson", "PySpark", "json"),
 )
 
-_OVER_SPARK = "a sink of `type: spark` writes by any writer of Spark, at least once"
-_OVER_KAFKA = "bring its records to Kafka or into files first"
+_OVER_SPARK = "a sink of `type: spark` writes with any writer of Spark, at least once"
+_OVER_KAFKA = "copy its records to Kafka or to files first"
 _ELSEWHERE: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("s3", "s3a", "s3n", "minio", "r2", "ceph", "bucket"), ("objects", "with `url: s3://BUCKET/PREFIX`")),
     **dict.fromkeys(("parquet", "csv", "json", "text"), ("files", "with `format: {word}`")),
@@ -178,7 +176,7 @@ _ELSEWHERE: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("file", "local", "filesystem", "folder", "directory", "dir", "csvfile"), ("files", "with `path: FOLDER`")),
     **dict.fromkeys(("jdbc", "sql", "database", "db"), ("postgres", "for PostgreSQL; for other databases " + _OVER_SPARK)),
     **dict.fromkeys(("postgresql", "pg", "psql", "timescale", "timescaledb"), ("postgres", "with `server` and `table`")),
-    **dict.fromkeys(("redpanda", "msk", "confluent"), ("kafka", "with `bootstrap`; it speaks Kafka's protocol")),
+    **dict.fromkeys(("redpanda", "msk", "confluent"), ("kafka", "with `bootstrap`; it uses Kafka's protocol")),
     **dict.fromkeys(("elastic", "es"), ("elasticsearch", "with `server` and `index`")),
     **dict.fromkeys(("scylla", "scylladb"), ("cassandra", "with `server`, `keyspace` and `table`")),
     **dict.fromkeys(("deltalake", "databricks"), ("delta", "with `path`")),
@@ -186,23 +184,23 @@ _ELSEWHERE: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("webhook", "rest", "https", "api"), ("http", "with `url`")),
     **dict.fromkeys(("generator", "seq", "datagen"), ("sequence", "")),
 }
-"""Types as others call them → (ours, what stands beside it)"""
+"""Types of other systems → (our type, the options to write with it)"""
 _NO_TYPE = {
     **dict.fromkeys(("kinesis", "pubsub", "rabbitmq", "amqp", "mqtt", "nats", "pulsar", "sqs", "eventbridge"), _OVER_KAFKA),
     **dict.fromkeys(("mysql", "mariadb", "oracle", "mssql", "sqlserver", "snowflake", "bigquery", "redshift", "clickhouse"), _OVER_SPARK),
     **dict.fromkeys(("mongodb", "mongo", "dynamodb", "redis", "iceberg", "hudi", "orc", "xml"), _OVER_SPARK),
-    **dict.fromkeys(("gcs", "gs", "azure", "abfs", "abfss", "adls"), "`type: objects` takes stores with the API of S3"),
+    **dict.fromkeys(("gcs", "gs", "azure", "abfs", "abfss", "adls"), "`type: objects` supports stores with the S3 API"),
 }
-"""Types of others that are not here → what can be done"""
+"""Types of other systems that are not supported → an alternative"""
 
 _NO_JOIN = {
     **dict.fromkeys(
         ("anti", "leftanti"),
-        "write how: left, and keep in a filter behind it what has null in a column of the right side that is never null",
+        "write how: left, then filter for rows that have null in a column of the right side that is otherwise never null",
     ),
     **dict.fromkeys(("cross",), "write a sql step with CROSS JOIN"),
 }
-"""Joins of others that `how` has not → what can be done"""
+"""Join types of other systems that `how` does not support → an alternative"""
 
 UNITS = {
     **dict.fromkeys(("millis", "millisecond", "milliseconds", "msec"), "ms"),
@@ -233,7 +231,7 @@ for _word in WORDS:
 
 
 def our_word(word: str, known: Collection[str]) -> str | None:
-    """The one of `known` by which another system's word is called here.
+    """Return the word of `known` that corresponds to a word of another system.
 
     >>> our_word("transforms", ["steps", "sinks"])
     'steps'
@@ -242,7 +240,7 @@ def our_word(word: str, known: Collection[str]) -> str | None:
 
 
 def old_word(word: str, known: Collection[str]) -> str:
-    """The word of another system in our words, where ours is one of `known`; or an empty text.
+    """Return a hint for a word of another system, if the corresponding word is in `known`; else an empty text.
 
     >>> old_word("transforms", ["steps", "sinks"])
     'did you mean "steps"? ("transforms" is a word of Kafka Connect)'
@@ -255,12 +253,12 @@ def old_word(word: str, known: Collection[str]) -> str:
 
 
 def type_word(word: str, known: Collection[str]) -> str:
-    """What to write for a type of another system, where ours is one of `known`; that there is none; or an empty text.
+    """Return what to write for a type of another system, or that it is not supported; an empty text if the type is not known.
 
     >>> type_word("s3", ["files", "objects"])
     'write type: objects, with `url: s3://BUCKET/PREFIX`'
     >>> type_word("kinesis", ["files"])
-    'kinesis is not supported; bring its records to Kafka or into files first'
+    'kinesis is not supported; copy its records to Kafka or to files first'
     """
     folded = _folded(word)
     ours, beside = _ELSEWHERE.get(folded, ("", ""))
@@ -276,7 +274,7 @@ def type_word(word: str, known: Collection[str]) -> str:
 
 
 def join_word(word: str, known: Collection[str]) -> str:
-    """What to do in place of a join of another system that is none of `known`; or an empty text.
+    """Return the alternative for a join type of another system that is not in `known`; else an empty text.
 
     >>> join_word("cross", ["inner", "semi"])
     'write a sql step with CROSS JOIN'
@@ -285,12 +283,12 @@ def join_word(word: str, known: Collection[str]) -> str:
 
 
 def translate(word: str) -> str:
-    """What a word of another system is called here, wherever that stands; or an empty text.
+    """Return a hint with our term for a word of another system, whatever its place in the file; else an empty text.
 
     >>> translate("choke")
     '"choke" of Flume is "limit" here: a property of an edge'
     """
     for old in _BY_WORD.get(_folded(word), ()):
         more = f": {old.note}" if old.note else ""
-        return f'"{old.word}" of {old.origin} is "{old.ours}" here{"" if old.runs else ", which this version does not run yet"}{more}'
+        return f'"{old.word}" of {old.origin} is "{old.ours}" here{"" if old.runs else ", which this version does not support yet"}{more}'
     return ""

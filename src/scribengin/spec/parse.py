@@ -1,4 +1,4 @@
-"""Flow file text to the model, with every Problem in file order."""
+"""Parses the text of a flow file into the model, with every Problem in file order."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _SECTION_OF: dict[str, Literal["source", "step", "sink"]] = {"sources": "source"
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`flow` is None only where the text is no mapping at all; else it holds every node that could be read.
+    """`flow` is None only if the text is not a mapping; otherwise it has every node that could be read.
 
-    With errors it is for further checks, never for running: `broken` names the nodes of the text that have an error or could not be
-    read, so that nobody complains that they are not there, or lack what they have.
+    With errors it is only for further checks, not for running: `broken` names the nodes that have an error or could not be
+    read, so that no check reports them as missing or incomplete.
     """
 
     flow: Flow | None
     problems: tuple[Problem, ...]
     places: Places
     unresolved: tuple[str, ...] = ()
-    """the references of `${…}` for which there is no value here: `env:NAME`, `secret:env/NAME`, `secret:file/PATH`"""
+    """the references `${…}` without a value on this machine: `env:NAME`, `secret:env/NAME`, `secret:file/PATH`"""
     broken: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     """those of `tiers`, `edges`, `groups`, `defaults` in which there is an error; those of `sources`, `steps`, `sinks` that are missing or
@@ -53,7 +53,7 @@ class Parsed:
 
     @property
     def ok(self) -> bool:
-        """True where there is no error."""
+        """True if there is no error."""
         return not any(problem.severity == "error" for problem in self.problems)
 
 
@@ -67,7 +67,7 @@ def parse_flow(
     environment: Mapping_[str, str],
     code: Path | None = None,
 ) -> Parsed:
-    """Read a flow file. `file` is what problems call it; `folder` is where its paths start, and its modules unless `code` says where."""
+    """Parse a flow file. `file` is its name in problems. Its paths are relative to `folder`, its modules to `code` (default: `folder`)."""
     document = Document(text, file)
     reader = DocumentReader(document, environment, folder)
     flow, broken, unread = None, frozenset[str](), frozenset[str]()
@@ -76,14 +76,14 @@ def parse_flow(
         flow = replace(flow, code=code)
     elif not document.problems:
         found = kind_of(document.root) if document.root else "empty"
-        remedy = "write version: 1, name, sources and sinks; `scribengin init` makes an example"
+        remedy = "write version: 1, name, sources and sinks; `scribengin init` writes an example"
         document.problem("wrong-kind", document.root.start if document.root else 0, f"the flow file is {found}, not a mapping", remedy)
     problems = sorted(document.problems, key=lambda problem: problem.place)
     return Parsed(flow, tuple(problems), reader.places, tuple(reader.unresolved), broken, unread)
 
 
 def _is_unread(read: Read, section: str) -> bool:
-    """Whether nothing is known of a section, of which there is an error already."""
+    """Whether nothing is known of a section that already has an error."""
     mapping: Mapping | None = read.values.get(section)
     return not mapping.entries if mapping is not None else section in read.given or section != "steps"
 
@@ -130,7 +130,7 @@ class _FlowReader:
         return flow, frozenset(self._broken), unread if sound else unread | {"defaults"}
 
     def _defaults(self, read: Read) -> tuple[Defaults, bool]:
-        """(what they say, whether there is no error in them)."""
+        """Return (the values, whether they are without an error)."""
         given: Read | None = read.values.get("defaults")
         if given is None:
             return Defaults(), "defaults" not in read.given
@@ -159,7 +159,7 @@ class _FlowReader:
         if not isinstance(value, Read):
             return None if value is None else MaxDead(value, value)
         if value.sound and not {"batch", "run"} & value.given.keys():
-            message = "`max_dead` of the flow has neither `batch` nor `run`, so it bounds nothing"
+            message = "`max_dead` of the flow has neither `batch` nor `run`, so it sets no limit"
             self._reader.error("missing-key", read.given["max_dead"][0], message, "add run: 1%")
         return MaxDead(**value.values)
 
@@ -179,7 +179,7 @@ class _FlowReader:
             before = self._reader.errors
             self._reader.check_name(id_, key, f"the id of a {_SECTION_OF[section]}")
             if id_ in self._ids:
-                message = f"{owner.called} has the id of a {self._ids[id_]}; sources, steps and sinks share one set of ids"
+                message = f"{owner.called} has the same id as a {self._ids[id_]}; ids of sources, steps and sinks must be unique"
                 self._reader.error("id-twice", key, message, "give one of the two another id")
             node = read_node(id_, value, owner)
             if node is not None and id_ not in self._ids:
@@ -236,10 +236,10 @@ class _FlowReader:
         operation, action = done
         values = read.values
         if "schema" in read.given and operation not in ("python", "utilities"):
-            message = f"{owner.called} has a `schema`, which only a python step declares, or utilities; {operation} gives its own columns"
+            message = f"{owner.called} has `schema`, which is valid only with python or utilities; {operation} defines its own columns"
             self._reader.error("key-misplaced", read.given["schema"][0], message, "take it out")
         if "late" in read.given and operation not in _KEEPING:
-            message = f"{owner.called} has `late`, which says what becomes of rows behind a watermark; {operation} keeps no state"
+            message = f"{owner.called} has `late`, which is valid only for steps that keep state; {operation} keeps no state"
             self._reader.error("key-misplaced", read.given["late"][0], message, "take it out")
         return Step(
             id_,
@@ -256,11 +256,11 @@ class _FlowReader:
     def _emit(self, read: Read, operation: str, owner: SectionOwner) -> Any:
         inner: Read | None = read.values.get("aggregate")
         if "emit" in read.given and operation not in _EMITTING:
-            message = f"{owner.called} has `emit`, which says when an aggregation gives its rows; {operation} does not aggregate"
+            message = f"{owner.called} has `emit`, which is valid only for aggregations; {operation} does not aggregate"
             self._reader.error("key-misplaced", read.given["emit"][0], message, "take it out")
         if inner is not None and "emit" in inner.given:
             if "emit" in read.given:
-                message = f"{owner.called} has `emit` twice, beside aggregate and inside it"
+                message = f"{owner.called} has `emit` twice: beside aggregate and inside it"
                 self._reader.error("twice", read.given["emit"][0], message, "keep one of the two")
             return inner.values.get("emit", "append")
         return read.values.get("emit", "append")

@@ -1,4 +1,4 @@
-"""Where things stand in a flow file: from a path of keys to `file:line:column`, also inside long texts."""
+"""Places in a flow file: from a path of keys to `file:line:column`, also inside long texts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Places(Protocol):
     """Every method falls back to the nearest parent that has a place, so that any path gives one."""
 
     def key(self, path: Path) -> Place:
-        """Where the key itself stands."""
+        """The place of the key itself."""
 
     def value(self, path: Path) -> Place:
-        """Where the value begins."""
+        """The place where the value begins."""
 
     def inside(self, path: Path, offset: int) -> Place:
         """The place of character `offset` of the scalar at `path`, through quotes, escapes, folded and block scalars."""

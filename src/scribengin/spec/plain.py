@@ -13,7 +13,7 @@ from scribengin.spec.units_text import show_duration_exactly
 
 
 def plain(value: Any) -> Any:
-    """Texts, numbers, booleans, lists and mappings; a path, a timedelta, a Schema or a Secret becomes the text that means it.
+    """Texts, numbers, booleans, lists and mappings; a path, a timedelta, a Schema or a Secret becomes its text in a flow file.
 
     >>> from datetime import timedelta
     >>> plain({"within": timedelta(minutes=10), "key": ("id",)})

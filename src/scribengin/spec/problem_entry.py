@@ -19,16 +19,16 @@ _BASE = {
 
 
 def met(code: str, title: str, meaning: str, remedy: str, shown_by: str = "") -> ProblemEntry:
-    """A code that no text of a flow makes alone: it takes a state, a server, a machine or a command line."""
+    """A code that the text of a flow alone cannot cause: it needs a state, a server, a machine or a command line."""
     return ProblemEntry(code, title, meaning, remedy, "", shown_by=shown_by)
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemEntry:
-    """One code. `example` is YAML text that makes it, at `slot` of a small flow over `orders` (`example_flow`); none where it takes a
+    """One code. `example` is YAML text that causes it, at `slot` of a small flow over `orders` (`example_flow`); empty if the code needs a
     state, a server or a machine.
 
-    `fix` is (a part of the example, what stands there where it is right); `shown_by` is a test that meets the code.
+    `fix` is (a part of the example, its correct text); `shown_by` is a test that causes the code.
     """
 
     code: str
@@ -43,18 +43,18 @@ class ProblemEntry:
 
     @property
     def right(self) -> str:
-        """The example without the mistake; empty where none is declared."""
+        """The example without the mistake; empty if no fix is declared."""
         return self.example.replace(*self.fix, 1) if self.fix is not None else ""
 
     def fragment(self, text: str) -> str:
-        """An example as it is shown: below the section that it stands in."""
+        """An example as shown in the docs: below the key of its section."""
         section = {"source": "sources", "step": "steps", "sink": "sinks"}.get(self.slot, "")
         lines = text.rstrip("\n").replace("\x07", "␇").splitlines()
         return "\n".join([f"{section}:", *(f"  {line}" if line else line for line in lines)] if section else lines)
 
 
 def example_flow(entry: ProblemEntry, example: str | None = None) -> str:
-    """The whole flow file of an entry's example: the example takes the place of `slot` in a flow that is right otherwise."""
+    """The whole flow file of an entry's example: a correct flow in which the example replaces `slot`."""
     example = entry.example if example is None else example
     if entry.slot == "file":
         return example

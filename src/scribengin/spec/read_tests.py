@@ -54,7 +54,7 @@ def parse_tests(text: str, file: str, *, folder: Path) -> tuple[tuple[FlowTest, 
     if isinstance(root, Sequence):
         tests, files = read_tests(reader, Sections(reader, {}, {}), root)
         if files:
-            reader.error("wrong-kind", root, "a file of tests names further files", "name them in the flow file")
+            reader.error("wrong-kind", root, "a file of tests must not name further files of tests", "name these files in the flow file")
     elif not document.problems:
         found = kind_of(root) if root is not None else "empty"
         remedy = "write - {name: …, given: {…}, expect: {…}} for each"
@@ -63,7 +63,7 @@ def parse_tests(text: str, file: str, *, folder: Path) -> tuple[tuple[FlowTest, 
 
 
 def parse_crash(text: str) -> Crash | None:
-    """What `crash_after` says; None where it says nothing that is known.
+    """Parse `crash_after`; None if the text is not valid.
 
     >>> parse_crash("batch 2")
     Crash(batch=2, point='decided')
@@ -73,7 +73,7 @@ def parse_crash(text: str) -> Crash | None:
 
 
 def data_of(node: Node) -> Any:
-    """What a node says, as plain data: what stands without quotes by YAML's core schema. `${…}` is text here."""
+    """Return a node as plain data; values without quotes are typed by YAML's core schema. `${…}` is text here."""
     match node:
         case Scalar():
             return resolve_plain(node.value) if node.plain else node.value
@@ -132,7 +132,7 @@ class _Test:
             return self._rows(node, at, raw=True)
         read = self._sections.read(flow_test_keys.GIVEN, node, self._owner.inner(".".join(map(str, at)), node.start))
         if read is not None and "batches" in read.given:
-            self._reader.error("key-misplaced", node, f"{self._called(at)} has `batches` in a Batch", "write rows or files there")
+            self._reader.error("key-misplaced", node, f"{self._called(at)} has `batches` inside a Batch", "write rows or files here")
         elif read is not None:
             self._one_of(read, node, at)
         return self._long(read, at) if read is not None else GivenRows(at=at)
@@ -194,14 +194,14 @@ class _Test:
         return Expected(rows, contains, read.values.get("count"), read.values.get("files", ()), read.values.get("ordered", False), place)
 
     def _compared(self, read: Read, node: Mapping, at: At, *, letters: bool) -> None:
-        """Nothing is said that would not be compared: a test that passes whatever comes is worse than none."""
+        """Report expectations that would never be compared: a test that always passes is worse than no test."""
         what = [name for name in ("rows", "contains", "files", "count") if name in read.given]
         if letters and (other := next((name for name in ("files", "ordered") if name in read.given), None)):
             message = f"{self._called(at)} has `{other}`, which dead letters do not have"
             self._reader.error("key-misplaced", read.given[other][1], message, "write a number, rows, or contains")
         elif not what:
             self._reader.error(
-                "wrong-kind", node, f"{self._called(at)} says nothing of what must come", f"write rows: {_ROWS}, or count: 1"
+                "wrong-kind", node, f"{self._called(at)} does not state what is expected", f"write rows: {_ROWS}, or count: 1"
             )
         elif len(what) > 1 and what != ["contains", "count"]:
             message = f"{self._called(at)} has {' and '.join(f'`{name}`' for name in what)}"
@@ -210,8 +210,8 @@ class _Test:
             message = f"{self._called(at)} has `ordered` beside `{what[0]}`, which has no order"
             self._reader.error("key-misplaced", read.given["ordered"][1], message, "write rows or files, or take `ordered` out")
         elif what == ["contains"] and isinstance(among := read.values["contains"], Sequence) and not among.items:
-            message = f"{self._called(at)} contains nothing, and would pass whatever comes"
-            self._reader.error("wrong-kind", among, message, f"write contains: {_ROWS}; if nothing may come, rows: []")
+            message = f"{self._called(at)} has an empty `contains`, so the test would always pass"
+            self._reader.error("wrong-kind", among, message, f"write contains: {_ROWS}; if the sink must stay empty, rows: []")
 
     def _clock(self, read: Read) -> tuple[datetime, ...]:
         if "clock" not in read.values:
@@ -228,7 +228,7 @@ class _Test:
                 continue
             if times and time < times[-1]:
                 message = f"{self._owner.key('clock')} runs backwards: {shorten(item_text(item))} is before {times[-1].isoformat()}"
-                self._reader.error("test-clock", item, message, "write the times in their order: a clock stands still or goes on")
+                self._reader.error("test-clock", item, message, "write the times in ascending order; equal times are allowed")
             times.append(time)
         return tuple(times)
 
@@ -261,7 +261,7 @@ class _Test:
             return None
         patch = data_of(read.values["patch"]) if "patch" in read.values else {}
         if not isinstance(patch, dict) or bool(patch) == ("flow" in read.values):
-            message = f"{self._owner.key('changed')} says what changes in no way, or in two"
+            message = f"{self._owner.key('changed')} needs exactly one of `flow` and `patch`"
             self._reader.error("wrong-kind", node, message, "write flow: next.yaml, or patch: {steps: {…}}")
             return None
         return VersionChange(int(found[1]), read.values.get("flow", ""), patch, at)
@@ -278,5 +278,5 @@ class _Test:
 
 
 def item_text(node: Node) -> str:
-    """The text of a scalar; empty for others."""
+    """The text of a scalar; empty for other nodes."""
     return node.value if isinstance(node, Scalar) else ""

@@ -26,7 +26,7 @@ NAME = re.compile(rf"{NAME_PATTERN}\Z")
 
 
 class DocumentReader:
-    """One reading of one document. Methods that read a value return None where they noted a Problem instead."""
+    """Reads one document once. Methods that read a value return None if they noted a Problem instead."""
 
     def __init__(self, document: Document, environment: Mapping_[str, str], folder: Path) -> None:
         self.document = document
@@ -58,7 +58,7 @@ class DocumentReader:
         return None
 
     def items(self, node: Node, what: str, example: str) -> list[Node] | None:
-        """The items of a list, or the one scalar that stands for a list of one."""
+        """The items of a list, or a single scalar as a list of one."""
         if isinstance(node, Sequence):
             return node.items
         if isinstance(node, Scalar) and not self._is_nothing(node):
@@ -67,7 +67,7 @@ class DocumentReader:
         return None
 
     def scalar(self, node: Node, what: str, example: str) -> Scalar | None:
-        """The node as a scalar with something in it."""
+        """The node as a scalar that is not empty."""
         if isinstance(node, Scalar) and not self._is_nothing(node):
             return node
         if isinstance(node, Scalar):
@@ -77,14 +77,14 @@ class DocumentReader:
         return None
 
     def text(self, node: Node, what: str, example: str) -> str | None:
-        """The text of a scalar, `${…}` filled in; numbers and booleans are taken as written. A secret is refused."""
+        """The text of a scalar, `${…}` filled in; numbers and booleans as written. A secret is an error."""
         scalar = self.scalar(node, what, example)
         if scalar is None:
             return None
         value = self._filled(scalar)
         if isinstance(value, Secret):
-            remedy = "a secret may stand only in an option that is declared as one"
-            self.error("secret-misplaced", scalar, f"{what} would show a secret", remedy)
+            remedy = "write ${env:NAME} for a value that is not secret; only options that are declared as secret take ${secret:…}"
+            self.error("secret-misplaced", scalar, f"{what} is not a secret option; a secret there would be printed", remedy)
             return None
         if value is not None and not value.strip():
             self.error("wrong-kind", scalar, f"{what} is empty", f"give a value, such as {example}, or take the key out")
@@ -98,34 +98,34 @@ class DocumentReader:
         return self.text(node, what, example)
 
     def secret(self, node: Node, what: str, example: str) -> str | Secret | None:
-        """The text of a scalar, or a Secret where it holds `${secret:…}`."""
+        """The text of a scalar, or a Secret if it contains `${secret:…}`."""
         scalar = self.scalar(node, what, example)
         return None if scalar is None else self._filled(scalar)
 
     def typed(self, node: Node, what: str, example: str) -> str | int | float | bool | None:
-        """The value of a scalar by YAML's core schema; a text in quotes is typed only where `${…}` was filled in."""
+        """The value of a scalar by YAML's core schema; a text in quotes is typed only if `${…}` was filled in."""
         value = self.text(node, what, example)
         if value is None or not isinstance(node, Scalar):
             return None
         return resolve_plain(value) if node.plain or id(node) in self.places.filled else value
 
     def name(self, node: Node, what: str, example: str) -> str | None:
-        """A name by the rule of ids."""
+        """A name that is valid as an id."""
         text = self.text(node, what, example)
         return text if text is not None and self.check_name(text, node, what) else None
 
     def check_name(self, text: str, at: Node, what: str) -> bool:
-        """Whether `text` is an id; else a Problem that says what to write."""
+        """Whether `text` is a valid id; otherwise note a Problem with a valid name."""
         if NAME.match(text):
             return True
         better = re.sub(r"\W+|_+", "_", text.lower(), flags=re.ASCII).strip("_").lstrip("0123456789_")[:63]
         better = f'write "{better}": ' if NAME.match(better) else ""
-        rule = "a lower-case letter, then lower-case letters, digits and _, at most 63 in all"
+        rule = "start with a lower-case letter, then use lower-case letters, digits and _; at most 63 characters"
         self.error("bad-name", at, f"{what} cannot be {shorten(text)}", f"{better}{rule}")
         return False
 
     def choice(self, node: Node, what: str, choices: Collection[str], example: str) -> str | None:
-        """One of `choices`."""
+        """The text of a scalar that must be one of `choices`."""
         text = self.text(node, what, example or next(iter(choices)))
         if text is None or text in choices:
             return text
@@ -158,16 +158,16 @@ class DocumentReader:
 
 
 def fold(word: str) -> str:
-    """A word as keys are spelled here."""
+    """A word in the spelling of keys: lower case with underscores."""
     return word.lower().replace("-", "_").replace(" ", "_")
 
 
 def exact(word: str, known: Collection[str]) -> str:
-    """`did you mean …?` where `word` is one of `known` but for its spelling, or its name in another system; or an empty text."""
+    """`did you mean …?` if `word` is a word of `known` in another spelling, or its name in another system; else an empty text."""
     folded = fold(word)
     return f'did you mean "{folded}"?' if folded in known else old_word(word, known)
 
 
 def suggest(word: str, known: Collection[str]) -> str:
-    """As `exact`, else what looks alike."""
+    """As `exact`, else the most similar word of `known`."""
     return exact(word, known) or did_you_mean(word, known)

@@ -1,6 +1,6 @@
 """JSON Schema (draft 2020-12) of flow files, for editors; from the same declarations as the parser.
 
-It knows keys, kinds, choices and options. What needs more than one node, SQL or a module's code is told by `validate`.
+It knows keys, kinds, choices and options. Rules that need several nodes, SQL or a module's code are checked by `validate`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _section(section: Section) -> Json:
 
 
 def _typed(section: Section, types: Mapping[str, NodeType]) -> Json:
-    """One alternative for each type, chosen by `type`, so that an editor proposes the options of that type only."""
+    """One alternative for each type, selected by `type`, so that an editor proposes only the options of that type."""
     common = _section(section)
     alternatives = []
     for declared in types.values():

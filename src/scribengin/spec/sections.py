@@ -1,4 +1,4 @@
-"""Reads a mapping with declared keys: known keys by their kind, unknown ones with a remedy, missing ones told."""
+"""Reads a mapping with declared keys: reads known keys by their kind, and reports unknown and missing keys with a remedy."""
 
 from __future__ import annotations
 
@@ -39,57 +39,77 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from collections.abc import Mapping as Mapping_
 
-    from scribengin.core.options import NodeType
+    from scribengin.core.options import NodeType, Option
     from scribengin.spec.key import Key, Section
     from scribengin.spec.reader import DocumentReader
 
 _VERY = 0.75
-"""so alike is a slip of the pen, not another word"""
+"""similarity (0 to 1) from which a word counts as a typing error, not as another word"""
 _READ_AS = frozenset(
     {"inputs", "nodes", "section", "schema", "watermark", "columns", "expression", "expressions", "selection", "cases", "function"}
 )
-"""kinds whose value is used under the key that was probably meant: others name it, or follow from it"""
+"""kinds whose value is read under the probably intended key, because other values refer to it or depend on it"""
 _NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP, alert_keys.ALERT)
 
 
 @dataclass(frozen=True, slots=True)
 class SectionOwner:
-    """How messages name what is read: `` `window.size` of step "g" ``. `start` is where it is declared in the document."""
+    """The name in messages of what is read: `` `window.size` of step "g" ``. `start` is the offset of its declaration in the document."""
 
     called: str
     start: int
     prefix: str = ""
 
+    @property
+    def id(self) -> str:
+        """The id of the node; empty for the flow itself."""
+        return self.called.partition('"')[2].rstrip('"')
+
     def key(self, name: str) -> str:
-        """How messages name a key of it."""
+        """The name of one of its keys in messages."""
         return f"`{self.prefix}{name}` of {self.called}"
 
     def inner(self, name: str, start: int) -> SectionOwner:
-        """The owner of the keys of a section inside."""
+        """Return the owner of the keys of a nested section."""
         return SectionOwner(self.called, start, f"{self.prefix}{name}.")
 
 
 @dataclass(slots=True)
 class Read:
-    """What a section holds: `values` of the keys that could be read, `given` all declared keys that stand there."""
+    """The content of a section: `values` of the keys that could be read, `given` all declared keys in the text."""
 
     values: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     given: dict[str, tuple[Scalar, Node]] = field(default_factory=dict)
     sound: bool = True
-    """False where there is an error in it"""
+    """False if it has an error"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """`known` is the type whose options may stand beside the keys; `any` is true where the type is not known."""
+    """`known` is the type whose options are allowed beside the keys; `any` is true if the type is not known."""
 
     known: NodeType | None
     any: bool
 
 
+def _inputs_of(node: Node) -> list[str]:
+    """The ids in `from:` of a step as it stands in the document, without branches."""
+    given = node.entries.get("from") if isinstance(node, Mapping) else None
+    items = [] if given is None else given[1].items if isinstance(given[1], Sequence) else [given[1]]
+    return [item.value.partition(".")[0] for item in items if isinstance(item, Scalar)]
+
+
+def _shown(option: Option, owner: SectionOwner) -> str:
+    """The example value of an option, with the id of its node for that of the reference's sink; the option's name in capitals if the
+    example has columns, which would be those of another flow."""
+    if not option.example or "{" in option.example:
+        return option.name.upper()
+    return option.example.replace("kept", owner.id) if owner.id else option.example
+
+
 class Sections:
-    """Reads sections of one document. The types are those of all connectors: they know whose option a stray key is."""
+    """Reads sections of one document. The types of all connectors are needed to find out to which type a misplaced key belongs."""
 
     def __init__(self, reader: DocumentReader, source_types: Mapping_[str, NodeType], sink_types: Mapping_[str, NodeType]) -> None:
         self.reader = reader
@@ -98,7 +118,7 @@ class Sections:
     def read(
         self, section: Section, node: Node, owner: SectionOwner, *, of_type: NodeType | None = None, any_option: bool = False
     ) -> Read | None:
-        """The section at `node`; None where it is no mapping. `any_option`: the type is unknown, so any key may be one of its options."""
+        """Read the section at `node`; None if it is not a mapping. `any_option`: the type is unknown, so any key may be an option."""
         called = f"`{owner.prefix.rstrip('.')}` of {owner.called}" if owner.prefix else owner.called
         first = next((key for key in section.keys if key.required), section.keys[0])
         mapping = self.reader.mapping(node, called, f"{{{first.name}: {first.form}, …}}")
@@ -133,7 +153,7 @@ class Sections:
         return read
 
     def type_of(self, role: str, node: Node, owner: SectionOwner) -> tuple[str | None, NodeType | None]:
-        """The value of `type:` and its declaration; told when there is none."""
+        """Return the value of `type:` and its declaration; an unknown type is reported."""
         known = self._types[role]
         entry = node.entries.get("type") if isinstance(node, Mapping) else None
         if entry is None:
@@ -177,7 +197,7 @@ class Sections:
             case "bound":
                 return read_bound(reader, node, what, key.form)
             case "name":
-                # a type is looked up, and told, before the section is read
+                # the type is looked up, and reported if unknown, before the section is read
                 return self.reader.name(node, what, key.form) if key.name != "type" else "type"
             case "columns" | "inputs":
                 return read_texts(reader, node, what, key.form)
@@ -243,7 +263,7 @@ class Sections:
         return Watermark(given["column"], given["delay"], given.get("ahead"), given.get("idle"))
 
     def _nodes(self, node: Node, what: str, form: str) -> Mapping | None:
-        """A mapping of id to node. A list of nodes is one with dashes before the ids: that is said once, and read as if it had none."""
+        """Read a mapping of id to node. A list of nodes has dashes before the ids: it is reported once, and read without the dashes."""
         if not isinstance(node, Sequence) or not node.items:
             return self.reader.mapping(node, what, form)
         entries: dict[str, tuple[Scalar, Node]] = {}
@@ -259,15 +279,19 @@ class Sections:
         return Mapping(entries, node.start, flow=False)
 
     def _ids(self, owner: SectionOwner) -> list[str]:
-        """The ids of the sources and steps of the flow that the owner may read."""
+        """The ids of the sources and steps that the owner can read: not itself, nor a step that reads from it, which would make a cycle."""
         root = self.reader.document.root
         entries = root.entries if isinstance(root, Mapping) else {}
         parts = [entries[name][1] for name in ("sources", "steps") if name in entries]
-        ids = [id_ for part in parts if isinstance(part, Mapping) for id_ in part.entries if not id_.startswith("x-")]
-        return [id_ for id_ in ids if not owner.called.endswith(f'"{id_}"')]
+        nodes = {id_: node for part in parts if isinstance(part, Mapping) for id_, (_, node) in part.entries.items() if id_[:2] != "x-"}
+        below, more = set[str](), {owner.id}
+        while more:
+            below |= more
+            more = {id_ for id_, node in nodes.items() if id_ not in below and not below.isdisjoint(_inputs_of(node))}
+        return [id_ for id_ in nodes if id_ not in below]
 
     def _add(self, key: Key, owner: SectionOwner) -> str:
-        """What to do where a required key is missing."""
+        """The remedy for a missing required key."""
         if key.kind != "inputs":
             return f"add {key.name}: {key.form}"
         ids = self._ids(owner)
@@ -279,7 +303,7 @@ class Sections:
     def _missing(self, section: Section, read: Read, owner: SectionOwner, of_type: NodeType | None) -> None:
         wanted = [(key.name, self._add(key, owner)) for key in section.keys if key.required]
         wanted += (
-            [(option.name, f"add {option.name}: {option.example or '…'}") for option in of_type.options if option.required]
+            [(option.name, f"add {option.name}: {_shown(option, owner)}") for option in of_type.options if option.required]
             if of_type
             else []
         )
@@ -292,7 +316,7 @@ class Sections:
                 self.reader.error("missing-key", owner.start, message, remedy)
 
     def _unknown(self, at: Scalar, value: Node, section: Section, owner: SectionOwner, types: _Types, read: Read) -> None:
-        """One error for a key that is not known here. Where it is clear which one is meant, its value is read as that one's."""
+        """Report an unknown key with one error. If the intended key is clear, read the value under that key."""
         name, of_type = at.value, types.known
         why = dict(section.misplaced).get(name)
         if why:
@@ -327,7 +351,7 @@ class Sections:
     def _read_as(
         self, meant: str, at: Scalar, value: Node, section: Section, owner: SectionOwner, of_type: NodeType | None, read: Read
     ) -> None:
-        """Read a value under the key that was meant, so that nothing else complains that it is missing."""
+        """Read a value under the intended key, so that no further error reports that key as missing."""
         read.given[meant] = (at, value)
         key, option = section.key(meant), of_type.option(meant) if of_type else None
         problems = self.reader.document.problems
@@ -347,13 +371,13 @@ class Sections:
 
     @staticmethod
     def _by_value(value: Node, section: Section, free: Collection[str]) -> str | None:
-        """The only key of the section that takes this value, which is one of few words: `kind: left` of a join."""
+        """The only key of the section with this value among its choices: `kind: left` of a join."""
         text = value.value if isinstance(value, Scalar) else ""
         taking = [key.name for key in section.keys if key.name in free and (text in key.choices or our_word(text, key.choices))]
         return taking[0] if len(taking) == 1 else None
 
     def _elsewhere(self, name: str, section: Section) -> str:
-        """Where a key belongs that means something, but not here."""
+        """The places where a misplaced key would be valid."""
         sections = [other for other in keys.SECTIONS if other not in tier_keys.PARTS or section in tier_keys.SECTIONS]
         others = [other for other in sections if other is not section and name in other.names]
         homes = [f"a{'n' * (other.called[0] in 'ae')} {other.called}" if other in _NODES else f"`{other.called}`" for other in others]

@@ -21,8 +21,8 @@ _TEXT = Schema((Field("value", Type("STRING")),))
 
 
 def source_columns(reader: DocumentReader, read: Read, owner: SectionOwner) -> SchemaSpec | None:
-    """The schema of a source with what its options add. A name that means two columns is noted as a Problem. None where the place alone
-    knows the columns, or nobody does."""
+    """The schema of a source with what its options add. A name with two columns is noted as a Problem. None if only the location
+    knows the columns, or if they are not known."""
     declared: SchemaSpec | None = read.values.get("schema")
     if not added_fields(read.options) or not isinstance(read.options.get("format", "json"), str):
         return declared
@@ -41,7 +41,7 @@ def _node(read: Read, option: str, column: str) -> Node:
 
 
 def _names_stand_once(reader: DocumentReader, read: Read, owner: SectionOwner, declared: Iterable[str]) -> None:
-    """A list names what is added beside the columns of the data: one of these with such a name is another column."""
+    """A list names columns that are added to those of the data; a data column with the same name is a different column."""
     metadata: dict[str, str] = read.options.get("metadata") or {}
     folders: dict[str, str] = read.options.get("partition_columns") or {}
     beside = {name.lower(): name for name in declared}
@@ -55,7 +55,7 @@ def _names_stand_once(reader: DocumentReader, read: Read, owner: SectionOwner, d
     for name in folders:
         if name.lower() in beside and beside[name.lower()] != name:
             message = f'partition_columns of {owner.called} has "{name}", and the schema "{beside[name.lower()]}"'
-            reader.error("twice", _node(read, "partition_columns", name), message, "write both alike")
+            reader.error("twice", _node(read, "partition_columns", name), message, "write both names the same way")
 
 
 def _types_fit(reader: DocumentReader, read: Read, owner: SectionOwner, declared: Schema) -> None:
@@ -63,7 +63,7 @@ def _types_fit(reader: DocumentReader, read: Read, owner: SectionOwner, declared
     folders: dict[str, str] = read.options.get("partition_columns") or {}
     for name, word in metadata.items():
         if name in declared and str(declared[name].type) not in METADATA[word]:
-            message = f'the schema of {owner.called} has "{name}" as {declared[name].type}; {word} can be {" or ".join(METADATA[word])}'
+            message = f'the schema of {owner.called} has "{name}" as {declared[name].type}; {word} must be {" or ".join(METADATA[word])}'
             reader.error("bad-value", _node(read, "metadata", name), message, "correct its type, or leave it out of the schema")
     for field in added_fields({"partition_columns": folders}):
         type_ = declared[field.name].type if field.name in declared else field.type
@@ -72,4 +72,9 @@ def _types_fit(reader: DocumentReader, read: Read, owner: SectionOwner, declared
             reader.error("bad-value", _node(read, "partition_columns", field.name), message, "write one type")
         elif type_.parts or type_.fields or type_.name == "BINARY":
             message = f'partition_columns of {owner.called} has "{field.name}", which is {type_}'
-            reader.error("bad-value", _node(read, "partition_columns", field.name), message, "a folder's name holds a single value")
+            reader.error(
+                "bad-value",
+                _node(read, "partition_columns", field.name),
+                message,
+                "use a type for a single value; a folder name cannot hold other types",
+            )

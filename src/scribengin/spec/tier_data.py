@@ -1,4 +1,4 @@
-"""Tiers, edges and groups back to the plain data of a flow file; `spec.tiers` reads what stands here."""
+"""Converts tiers, edges and groups to the plain data of a flow file; `spec.tiers` reads it."""
 
 from __future__ import annotations
 

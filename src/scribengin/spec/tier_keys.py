@@ -1,4 +1,4 @@
-"""The keys of `tiers`, `edges`, `groups` and `defaults.edge`, declared as those of `keys` are."""
+"""The keys of `tiers`, `edges`, `groups` and `defaults.edge`, declared in the same way as in `keys`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,36 @@ from scribengin.spec.edge_model import ChannelKind, Codec, Durability, Ordering
 from scribengin.spec.key import Key, Section
 from scribengin.spec.model import Standby
 
-TO = Key("to", "group", "where it goes: a group, or one of its members", "wan.second")
-TRACE = Key("trace", "float", "the share of records whose way is kept; that of dead letters always is", "0.01", default="0", low=0, high=1)
+TO = Key("to", "group", "the destination: a group, or one of its members", "wan.second")
+TRACE = Key("trace", "float", "the fraction of records to trace; dead letters are always traced", "0.01", default="0", low=0, high=1)
 
 CHANNEL = Section(
     "channel",
-    "Where the rows of a cut edge lie between two tiers. `channel: kafka` is short for `channel: {type: kafka}`.",
+    "Where the rows of an edge are stored between two tiers. `channel: kafka` is short for `channel: {type: kafka}`.",
     (
         Key(
             "type",
             "choice",
-            "topics of Kafka, or a folder",
+            "Kafka topics, or a folder",
             "kafka",
             choices=get_args(ChannelKind),
-            default="`kafka` with `topic` or `bootstrap`, `folder` with `path`; else what the flow's nodes use",
+            default="`kafka` with `topic` or `bootstrap`, `folder` with `path`; otherwise the kind that the flow's nodes use",
         ),
         Key("topic", "text", "kafka: the topic", "tweets-hot", default="`scribengin-FLOW-NODE-TIER`"),
-        Key("path", "text", "folder: its path, from the flow file's folder", "hand-over/hot", default="one in the state folder"),
-        Key("bootstrap", "text", "kafka: brokers to ask first, with commas", '"broker1:9092"', default="that of the flow's Kafka nodes"),
+        Key(
+            "path",
+            "text",
+            "folder: its path, relative to the flow file's folder",
+            "hand-over/hot",
+            default="a folder inside the state folder",
+        ),
+        Key(
+            "bootstrap",
+            "text",
+            "kafka: bootstrap brokers, separated by commas",
+            '"broker1:9092"',
+            default="the value of the flow's Kafka nodes",
+        ),
         Key(
             "config",
             "secrets",
@@ -36,59 +48,62 @@ CHANNEL = Section(
         Key(
             "partitions",
             "int",
-            "in how many parts it is read at the same time",
+            "the number of parts that are read at the same time",
             "4",
             default="the cores of the tier that reads, or 4",
             low=1,
         ),
-        Key("replication", "int", "kafka: brokers that hold it", "3", default="three, or as many as there are", low=1),
+        Key(
+            "replication", "int", "kafka: the replication factor", "3", default="three, or the number of brokers if there are fewer", low=1
+        ),
     ),
     filled=True,
 )
 ENCRYPTION = Section(
     "encryption",
-    "AES-GCM over each pack. Keys are BASE64 of 16, 24 or 32 bytes; a pack names its key, so that keys change without a stop. "
-    "`encryption: none` takes back what `defaults.edge` says.",
+    "Encrypts each record batch (pack) with AES-GCM. Keys are 16, 24 or 32 bytes in BASE64. A pack names its key, so keys can change "
+    "while the flow runs. "
+    "`encryption: none` turns off the encryption set in `defaults.edge`.",
     (
-        Key("keyring", "text", "a file with a line `ID BASE64` for each key; its last line is the one that writes", "secrets/channel.keys"),
-        Key("keys", "secrets", "id → key, in place of a file", '{k1: "${secret:env/K1}"}'),
-        Key("use", "text", "the id of the key that writes, where `keys` are several", "k1"),
+        Key("keyring", "text", "a file with one line `ID BASE64` for each key; the key of the last line encrypts", "secrets/channel.keys"),
+        Key("keys", "secrets", "id → key, instead of a file", '{k1: "${secret:env/K1}"}'),
+        Key("use", "text", "the id of the key that encrypts; required if `keys` has several", "k1"),
     ),
     filled=True,
 )
 PACK = Section(
     "pack",
-    "How many rows travel as one.",
+    "How many rows are sent together, as one pack.",
     (
-        Key("rows", "int", "at most so many rows", "1000", default="16384", low=1),
-        Key("bytes", "bytes", "at most so many bytes, before they are compressed", "256KiB", default="768KiB", low=1),
-        Key("linger", "duration", "how long a Batch waits for rows to fill a pack", "50ms", default="0s"),
+        Key("rows", "int", "the maximum number of rows", "1000", default="16384", low=1),
+        Key("bytes", "bytes", "the maximum number of bytes before compression", "256KiB", default="768KiB", low=1),
+        Key("linger", "duration", "the maximum time a Batch waits for rows to fill a pack", "50ms", default="0s"),
     ),
     filled=True,
 )
 LIMIT = Section(
     "limit",
-    "How much may pass in a second.",
+    "A rate limit.",
     (Key("rows", "int", "rows a second", "5000", low=1), Key("bytes", "bytes", "bytes a second", "10MiB", low=1)),
     filled=True,
 )
 DEPTH = Section(
     "depth",
-    "How much waits in the channel. What is not named is not looked at.",
+    "A limit on the unread rows in the channel. Keys that are left out set no limit.",
     (
-        Key("rows", "int", "rows that no reader has taken", "100000", low=1),
+        Key("rows", "int", "the number of unread rows", "100000", low=1),
         Key("bytes", "bytes", "their bytes", "1GiB", low=1),
-        Key("age", "duration", "how long ago the oldest of them was written", "5m", low=0.001),
+        Key("age", "duration", "the age of the oldest unread row", "5m", low=0.001),
     ),
     filled=True,
 )
 SOURCE_DEPTH = Section(
     "source depth",
-    "How much waits at the source. What is not named is not looked at.",
+    "A limit on the unread rows at the source. Keys that are left out set no limit.",
     (
-        Key("rows", "int", "rows that are not read yet; of a source that can count them", "100000", low=1),
+        Key("rows", "int", "the number of unread rows, if the source can count them", "100000", low=1),
         Key("bytes", "bytes", "their bytes", "1GiB", low=1),
-        Key("age", "duration", "how old the oldest of them is", "5m", low=0.001),
+        Key("age", "duration", "the age of the oldest unread row", "5m", low=0.001),
     ),
     filled=True,
 )
@@ -96,19 +111,26 @@ WATERS = (
     Key(
         "high_water",
         "section",
-        "how much may wait here before flows that write what this source reads are slowed, where flows are managed",
+        "back-pressure threshold: above it, flows that write the data of this source are throttled; only on a control plane",
         "{bytes: 1GiB, age: 5m}",
         section=SOURCE_DEPTH,
     ),
-    Key("low_water", "section", "below which they go on as before", "{age: 1m}", default="half of high_water", section=SOURCE_DEPTH),
-    Key("capacity", "section", "where they pause", "{age: 1h}", default="twice high_water", section=SOURCE_DEPTH),
+    Key("low_water", "section", "below it, they are no longer throttled", "{age: 1m}", default="half of high_water", section=SOURCE_DEPTH),
+    Key("capacity", "section", "at this limit, they pause", "{age: 1h}", default="twice high_water", section=SOURCE_DEPTH),
 )
 """of a source"""
 EDGE = Section(
     "edge",
-    "Properties of an arrow that is cut: `NODE -> READER`, or `route.branch -> READER`.",
+    "Properties of an edge between two tiers: `NODE -> READER`, or `route.branch -> READER`.",
     (
-        Key("channel", "word_or_section", "where its rows lie between the tiers", "kafka", choices=get_args(ChannelKind), section=CHANNEL),
+        Key(
+            "channel",
+            "word_or_section",
+            "where its rows are stored between the tiers",
+            "kafka",
+            choices=get_args(ChannelKind),
+            section=CHANNEL,
+        ),
         Key("compression", "choice", "of each pack", "zstd", choices=get_args(Codec), default="none"),
         Key(
             "encryption",
@@ -119,24 +141,31 @@ EDGE = Section(
             default="none",
             section=ENCRYPTION,
         ),
-        Key("pack", "section", "how many rows travel as one", "{rows: 1000, bytes: 256KiB, linger: 50ms}", section=PACK),
-        Key("ordering", "choice", "`key`: rows of one key stay in their order", "key", choices=get_args(Ordering), default="none"),
-        Key("key", "columns", "the columns of that key", "[user]"),
-        Key("retention", "duration", "how long the channel keeps at least what its readers have read", "7d", default="7d", low=1),
-        Key("limit", "section", "how much may pass in a second", "{rows: 5000, bytes: 10MiB}", section=LIMIT),
+        Key("pack", "section", "how many rows are sent together, as one pack", "{rows: 1000, bytes: 256KiB, linger: 50ms}", section=PACK),
+        Key("ordering", "choice", "`key`: rows with the same key keep their order", "key", choices=get_args(Ordering), default="none"),
+        Key("key", "columns", "the columns of the ordering key", "[user]"),
+        Key("retention", "duration", "the minimum time the channel keeps rows that its readers have read", "7d", default="7d", low=1),
+        Key("limit", "section", "a rate limit", "{rows: 5000, bytes: 10MiB}", section=LIMIT),
         Key(
             "high_water",
             "section",
-            "from where the feeder slows down",
+            "back-pressure threshold: above it, the writing tier is throttled",
             "{rows: 100000, bytes: 1GiB, age: 5m}",
             default="10000000 rows or 4GiB",
             section=DEPTH,
         ),
-        Key("low_water", "section", "below which it goes on as before", "{rows: 50000}", default="half of high_water", section=DEPTH),
+        Key(
+            "low_water",
+            "section",
+            "below it, the writing tier is no longer throttled",
+            "{rows: 50000}",
+            default="half of high_water",
+            section=DEPTH,
+        ),
         Key(
             "capacity",
             "section",
-            "where it stops between two Batches",
+            "at this limit, the writing tier pauses between two Batches",
             "{rows: 1000000, bytes: 10GiB, age: 1h}",
             default="20000000 rows or 8GiB",
             section=DEPTH,
@@ -144,18 +173,18 @@ EDGE = Section(
         Key(
             "durability",
             "choice",
-            "`end_to_end`: each row arrives; `store_on_failure`: rows are kept aside while the channel cannot be written; "
-            "`best_effort`: they are dropped then, and counted",
+            "`end_to_end`: every row arrives; `store_on_failure`: rows are stored locally while the channel cannot be written; "
+            "`best_effort`: rows are dropped and counted while the channel cannot be written",
             "end_to_end",
             choices=get_args(Durability),
             default="end_to_end",
         ),
-        Key("spill", "bytes", "how much `store_on_failure` keeps aside at most", "1GiB", default="1GiB", low=1),
+        Key("spill", "bytes", "the maximum size of the rows that `store_on_failure` stores locally", "1GiB", default="1GiB", low=1),
         TO,
     ),
     filled=True,
 )
-_ONE_PLACE = "names one place, and `defaults` speak of every edge"
+_ONE_PLACE = "names a single location, and `defaults` apply to every edge"
 DEFAULT_CHANNEL = replace(
     CHANNEL,
     keys=tuple(key for key in CHANNEL.keys if key.name not in ("topic", "path")),
@@ -166,57 +195,65 @@ DEFAULT_EDGE = replace(
     keys=tuple(replace(key, section=DEFAULT_CHANNEL) if key.name == "channel" else key for key in EDGE.keys if key is not TO),
     misplaced=(("to", _ONE_PLACE),),
 )
-"""`defaults.edge`: what holds for every edge that says nothing else"""
+"""`defaults.edge`: default values for all edges"""
 
 MOST_WORKERS = 16
-"""of a tier: each more saves less of a Batch's time, and all of them wait for the slowest"""
+"""the maximum for a tier: each further worker saves less of a Batch's time, and all of them wait for the slowest"""
 STANDBY = Key(
     "standby",
     "choice",
-    "where flows are managed: `warm` keeps a spare process with Spark up, which takes over in seconds; it costs the memory once more",
+    "only on a control plane: `warm` keeps a standby worker with a running Spark, which takes over in seconds and needs the memory a "
+    "second time",
     "warm",
     choices=get_args(Standby),
     default="none",
 )
 RESOURCES = Section(
     "resources",
-    "What a tier gets where it runs.",
+    "The resources of a tier.",
     (
         Key("cores", "int", "cores", "2", low=1),
         Key("memory", "bytes", "memory", "2GiB", low=1),
-        Key("executors", "int", "where Spark runs on a cluster: how many executors, each with these cores and this memory", "4", low=1),
+        Key("executors", "int", "only with Spark on a cluster: the number of executors, each with these cores and this memory", "4", low=1),
         Key(
             "spark",
             "settings",
-            "settings of its Spark session, where it runs in a process of its own; no secrets",
+            "settings of its Spark session, if the tier runs in a process of its own; no secrets",
             "{spark.sql.shuffle.partitions: 8}",
         ),
-        replace(STANDBY, default="that of `defaults`"),
+        replace(STANDBY, default="the value in `defaults`"),
     ),
     filled=True,
 )
 TIER = Section(
     "tier",
-    "A part of the flow that runs by itself. The nodes that no tier names go where what they read goes.",
+    "A part of the flow that runs separately. A node that no tier names belongs to the tier of its input.",
     (
-        Key("steps", "inputs", "ids of its sources, steps and sinks", "[known, hot]", required=True),
-        Key("group", "name", "the group of hosts on which it runs", "hosts_a"),
+        Key("steps", "inputs", "the ids of its sources, steps and sinks", "[known, hot]", required=True),
+        Key("group", "name", "the group of hosts to run on", "hosts_a"),
         Key(
             "workers",
             "int_or_word",
-            "where flows are managed: how many workers read its sources side by side, each a part of every Batch; for steps without state. "
-            "`each`: one on each host of its group",
+            "only on a control plane, for steps without state: how many workers read its sources in parallel, each a part of every Batch; "
+            "`each`: one worker on each host of its group",
             "3",
             choices=("each",),
             default="1",
             low=1,
         ),
-        Key("resources", "section", "what it gets there", "{cores: 2, memory: 2GiB}", section=RESOURCES),
-        Key("trigger", "duration", "how long after the start of a Batch the next one starts", "1s", default="that of `defaults`"),
+        Key("resources", "section", "its cores, memory and Spark settings", "{cores: 2, memory: 2GiB}", section=RESOURCES),
+        Key(
+            "trigger",
+            "duration",
+            "the time from the start of a Batch to the start of the next one",
+            "1s",
+            default="the value in `defaults`",
+        ),
         Key(
             "acknowledge",
             "choice",
-            "when what a step with state has taken counts as through: once the `checkpoint` holds it, or once it has left the `state`",
+            "when a row that is kept in the state of a step counts as processed: when it is in the `checkpoint`, or when it has left "
+            "the `state`",
             "state",
             choices=("checkpoint", "state"),
             default="checkpoint",
@@ -225,16 +262,18 @@ TIER = Section(
 )
 MEMBER = Section(
     "member",
-    "One of several that stand for each other.",
+    "One of several interchangeable members.",
     (
-        Key("at", "text", "a host, or the place of an endpoint", "host1", required=True),
-        Key("name", "name", "what `to: group.member` calls it", "second", default="`m1`, `m2`, … in their order"),
-        Key("cost", "float", "the lowest is taken first, equal ones in turn", "2", default="1", low=0.001),
+        Key("at", "text", "a host, or the address of an endpoint", "host1", required=True),
+        Key("name", "name", "its name in `to: group.member`", "second", default="`m1`, `m2`, … in the order of the list"),
+        Key(
+            "cost", "float", "the member with the lowest cost is used first; members of equal cost take turns", "2", default="1", low=0.001
+        ),
     ),
 )
 GROUP = Section(
     "group",
-    "Hosts, or endpoints, that stand for each other.",
+    "Hosts or endpoints that are interchangeable.",
     (Key("members", "sections", "its members", "[{at: host1}, {at: host2, cost: 2}]", required=True, section=MEMBER),),
 )
 

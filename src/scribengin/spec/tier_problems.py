@@ -1,4 +1,4 @@
-"""What `tiers`, `edges` and `groups` may have wrong by themselves."""
+"""Problem codes of `tiers`, `edges` and `groups` that need no other part of the flow."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from scribengin.spec.problem_entry import ProblemEntry
 CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "edge-form",
-        "An edge that is not an arrow",
-        "Edges are called by their two ends, `a -> b`: a node or `route.branch`, and a node that reads it.",
+        "An invalid name of an edge",
+        "An edge is named by its two ends, `a -> b`: a node or `route.branch`, and a node that reads it.",
         "Write the two ends with `->` between them.",
         'edges:\n  "orders => big": {compression: zstd}',
         slot="top",
@@ -17,19 +17,20 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "encryption-keys",
         "Keys that do not fit together",
-        "The keys of an edge come from a `keyring`, a file whose last line writes, or stand under `keys`, of which `use` names the one "
-        "that writes; not from both.",
-        "Give one of the two; with several `keys` name one of them under `use`.",
+        "The keys of an edge come either from a `keyring`, a file whose last line encrypts, or from `keys`, of which `use` names the one "
+        "that encrypts; not from both.",
+        "Use one of the two; with several `keys`, name one of them under `use`.",
         'edges:\n  "orders -> big": {encryption: {keys: {k1: "${secret:env/HOME}"}, use: k2}}',
         slot="top",
         fix=("use: k2", "use: k1"),
     ),
     ProblemEntry(
         "water-levels",
-        "Levels that do not rise",
-        "A feeder slows down above `high_water`, stops at `capacity` and goes on below `low_water`; rows, bytes and age are compared each "
-        "by themselves, together with what `defaults.edge` says.",
-        "Let low_water, high_water and capacity rise in this order.",
+        "Thresholds in the wrong order",
+        "A writing tier is throttled above `high_water`, pauses at `capacity` and runs freely below `low_water`. Rows, bytes and age "
+        "are compared "
+        "separately, and values from `defaults.edge` are included.",
+        "Write values with low_water ≤ high_water ≤ capacity.",
         'edges:\n  "orders -> big": {high_water: {rows: 1000}, low_water: {rows: 5000}}',
         slot="top",
         fix=("rows: 5000", "rows: 500"),
@@ -37,8 +38,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "group-empty",
         "A group without members",
-        "Nothing could run there, or be sent there.",
-        "Name a member, or take the group out.",
+        "A group without members has no host to run on and no endpoint to send to.",
+        "Add a member, or take the group out.",
         "groups:\n  hosts: {members: []}",
         slot="top",
         fix=("[]", "[{at: host1}]"),

@@ -1,4 +1,4 @@
-"""Reads `tiers`, `edges`, `groups` and `defaults.edge`. Rules that need nothing of the graph stand here."""
+"""Reads `tiers`, `edges`, `groups` and `defaults.edge`. Checks that do not need the graph are here."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from scribengin.spec.reader import DocumentReader
 
 ARROW = re.compile(rf"\s*({NAME_PATTERN}(?:\.{NAME_PATTERN})?)\s*->\s*({NAME_PATTERN})\s*\Z")
-"""The key of an edge: what is read, and by whom"""
+"""the key of an edge: the reference that is read, and its reader"""
 _TWO_NAMES = re.compile(r"\W*(\w+(?:\.\w+)?)\s*([^\w.]+)\s*(\w+(?:\.\w+)?)\W*\Z")
 _MEASURES = (("rows", "rows", "int"), ("bytes", "bytes", "bytes"), ("age", "age_s", "duration"))
-"""(key, field, kind) of what a Depth looks at"""
+"""(key, field, kind) of the measures of a Depth"""
 _OF_KIND = {"kafka": ("topic", "bootstrap", "config", "replication"), "folder": ("path",)}
-"""type of a channel → the keys that mean nothing for another"""
+"""type of a channel → the keys that do not apply to other types"""
 
 
 @dataclass(frozen=True, slots=True)
 class TierParts:
-    """`unread` names the sections with an error in them: what follows from these only is not told."""
+    """`unread` names the sections with an error; consequences of these errors are not reported."""
 
     tiers: dict[str, Tier] = field(default_factory=dict)
     edges: dict[str, EdgeProperties] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class TierParts:
 
 
 def read_parts(reader: DocumentReader, sections: Sections, read: Read, default: EdgeProperties) -> TierParts:
-    """The three sections of a flow that was `read`; `default` is what `defaults.edge` says."""
+    """The three sections of a flow that was `read`; `default` is the value of `defaults.edge`."""
     parts = _Parts(reader, sections, default)
     unread = []
     found: dict[str, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ def read_default_edge(reader: DocumentReader, read: Read, owner: SectionOwner) -
 
 
 class _Parts:
-    """Reads one member of a section at a time; None where it could not be read."""
+    """Reads one member of a section at a time; None if it could not be read."""
 
     def __init__(self, reader: DocumentReader, sections: Sections, default: EdgeProperties) -> None:
         self._reader = reader
@@ -93,7 +93,7 @@ class _Parts:
         arrow = ARROW.match(text)
         if arrow is None:
             remedy = _meant(text) or 'write "a -> b": a node or `route.branch`, and a node that reads it'
-            self._reader.error("edge-form", key, f"an edge cannot be called {shorten(text)}", remedy)
+            self._reader.error("edge-form", key, f"{shorten(text)} is not a valid name of an edge", remedy)
         id_ = " -> ".join(arrow.groups()) if arrow else text
         owner = SectionOwner(f'edge "{id_}"', key.start)
         if id_ in self._edges:
@@ -135,14 +135,14 @@ class _Parts:
 
 
 def read_waters(reader: DocumentReader, read: Read, owner: SectionOwner) -> dict[str, Depth | None]:
-    """`high_water`, `low_water` and `capacity` of a source; they rise in each measure."""
+    """`high_water`, `low_water` and `capacity` of a source; checks that they are in ascending order in each measure."""
     levels = {level: _filled(Depth, read.values.get(level), age="age_s") for level in ("high_water", "low_water", "capacity")}
     _EdgeReader(reader, read, owner, EdgeProperties()).check_levels(EdgeProperties(**levels))
     return levels
 
 
 class _EdgeReader:
-    """One section of properties. `default` holds where it says nothing: an edge must be right together with it."""
+    """One section of properties. `default` fills in what it does not set: an edge must be valid together with it."""
 
     def __init__(self, reader: DocumentReader, read: Read, owner: SectionOwner, default: EdgeProperties) -> None:
         self._reader = reader
@@ -174,7 +174,7 @@ class _EdgeReader:
         return edge
 
     def _error(self, code: str, name: str, message: str, remedy: str) -> None:
-        """A Problem at the value of a key."""
+        """Note a Problem at the value of a key."""
         self._reader.error(code, self._read.given[name][1], message, remedy)
 
     def _channel(self, given: str | Read | None) -> Channel | None:
@@ -185,13 +185,15 @@ class _EdgeReader:
         for other, names in _OF_KIND.items():
             for name in names if kind not in (None, other) else ():
                 if name in given.given:
-                    message = f"`{self._owner.prefix}channel.{name}` of {self._owner.called} means nothing for a channel of type {kind}"
+                    message = f"`{self._owner.prefix}channel.{name}` of {self._owner.called} does not apply to a channel of type {kind}"
                     self._reader.error("key-misplaced", given.given[name][0], message, f"take it out, or write type: {other}")
         return Channel(**{**values, "type": kind})
 
     def _encryption(self, given: str | Read | None) -> Encryption | None:
         if given is None or isinstance(given, str):
             return None if given is None else Encryption(none=True)
+        if not given.given:
+            return None  # reported as empty
         values, called = given.values, f"`{self._owner.prefix}encryption` of {self._owner.called}"
         known: Mapping_[str, Any] = values.get("keys", {})
         use: str | None = values.get("use") or (next(iter(known)) if len(known) == 1 else None)
@@ -206,10 +208,10 @@ class _EdgeReader:
             return
         ordering, key = edge.ordering or self._default.ordering, edge.key or self._default.key
         if "key" in given and ordering != "key":
-            message = f"{self._owner.key('key')} means nothing without `ordering: key`"
+            message = f"{self._owner.key('key')} needs `ordering: key`"
             self._reader.error("key-misplaced", given["key"][0], message, "add ordering: key, or take key out")
         elif "ordering" in given and ordering == "key" and not key and ("key" in values or "key" not in given):
-            message = f"{self._owner.key('ordering')} is `key`, and no `key` says which"
+            message = f"{self._owner.key('ordering')} is `key`, but there is no `key` with its columns"
             self._error("missing-key", "ordering", message, "add key: [COLUMN]")
 
     def _check_spill(self, edge: EdgeProperties) -> None:
@@ -217,11 +219,11 @@ class _EdgeReader:
         if "durability" in given and edge.durability is None:
             return
         if "spill" in given and (edge.durability or self._default.durability) != "store_on_failure":
-            message = f"{self._owner.key('spill')} means nothing without `durability: store_on_failure`"
+            message = f"{self._owner.key('spill')} needs `durability: store_on_failure`"
             self._reader.error("key-misplaced", given["spill"][0], message, "add it, or take spill out")
 
     def check_levels(self, edge: EdgeProperties) -> None:
-        """For each measure the levels rise: low_water, high_water, capacity."""
+        """Check for each measure that low_water ≤ high_water ≤ capacity."""
         for name, attribute, kind in _MEASURES:
             levels = [
                 (level, value)
@@ -234,7 +236,7 @@ class _EdgeReader:
                 if low > high and inner is not None:
                     limit = f"the {show_bound(kind, high)} of {upper}"
                     message = f"{self._owner.key(f'{lower}.{name}')} is {show_bound(kind, low)}, more than {limit}"
-                    remedy = "let low_water, high_water and capacity rise in this order"
+                    remedy = "write values with low_water ≤ high_water ≤ capacity"
                     self._reader.error("water-levels", inner.given[name][1], message, remedy)
 
 
@@ -246,28 +248,28 @@ def _wrong_keys(given: Read, known: Mapping_[str, Any], use: str | None) -> Iter
     elif not has_ring and not has_keys:
         yield "has neither a keyring nor keys", "write {keyring: FILE}, or {keys: {k1: …}, use: k1}", ""
     elif has_ring and "use" in given.given:
-        yield "has `use` beside a keyring, whose last line is the key that writes", "take `use` out", "use"
+        yield "has `use` beside a keyring; the last line of a keyring is the key that encrypts", "take `use` out", "use"
     elif "keys" in given.values and not known:
         yield "has no key", 'write keys: {k1: "${secret:env/K1}"}', "keys"
     elif known and use is None and "use" not in given.given:
-        yield "does not say which of its keys writes", f"add use: {next(iter(known))}", "keys"
+        yield "does not name the key that encrypts", f"add use: {next(iter(known))}", "keys"
     elif known and use is not None and use not in known:
-        yield f"uses the key {shorten(use)}, which it does not have", suggestion(use, known, "it has"), "use"
+        yield f"uses the key {shorten(use)}, which it does not have", suggestion(use, known, "its keys are"), "use"
 
 
 def _first(own: Depth | None, default: Depth | None, attribute: str) -> float | None:
-    """What an edge, else the default, says of one measure."""
+    """The value of one measure of an edge, else of the default."""
     values: list[float | None] = [getattr(depth, attribute) for depth in (own, default) if depth is not None]
     return next((value for value in values if value is not None), None)
 
 
 def _filled(make: Callable[..., Any], given: Read | None, **renamed: str) -> Any:
-    """The value of a section whose keys are the fields, but for those `renamed`."""
+    """Build the value of a section whose keys are the fields, except those in `renamed`."""
     return None if given is None else make(**{renamed.get(name, name): value for name, value in given.values.items()})
 
 
 def _meant(text: str) -> str:
-    """What somebody who wrote two names may have meant."""
+    """The probably intended edge, if the text contains two names."""
     names = _TWO_NAMES.match(text)
     if names is None:
         return ""

@@ -31,7 +31,7 @@ def show_bytes_exactly(count: int) -> str:
 
 
 def show_bound(kind: str, bound: float) -> str:
-    """A number of an option or key of that kind, with its unit where it has one.
+    """A number of an option or key of that kind, with its unit if it has one.
 
     >>> show_bound("bytes", 65536), show_bound("duration", 0.001), show_bound("int", 1)
     ('64KiB', '1ms', '1')

@@ -37,7 +37,7 @@ _N = TypeVar("_N", float, int)
 
 
 class Bounds(NamedTuple):
-    """What a number may be; `kind` says in which unit bounds are shown."""
+    """The bounds of a number; `kind` determines the unit in which they are shown."""
 
     kind: str
     low: float | None
@@ -54,7 +54,7 @@ def bounds_of(option: Option) -> Bounds:
 
 
 def read_option(reader: DocumentReader, option: Option, node: Node, what: str) -> Any:
-    """The typed value of a connector's option; None where a Problem was noted."""
+    """Read the typed value of a connector's option; None if a Problem was noted."""
     value = _read_option(reader, option, node, what)
     if value is None or option.check is None:
         return value
@@ -105,25 +105,25 @@ def _read_option(reader: DocumentReader, option: Option, node: Node, what: str) 
 
 
 def _read_path(reader: DocumentReader, node: Node, what: str, example: str) -> str | None:
-    """A path that can be one on this machine; it is not looked at."""
+    """Read a path that is valid on this machine; the file system is not accessed."""
     text = reader.text(node, what, example)
     if text is None:
         return None
     if "\0" in text:
-        reader.error("bad-value", node, f"{what} holds a zero byte, which no path does", f"write a path, such as {example}")
+        reader.error("bad-value", node, f"{what} contains a zero byte, which is not allowed in a path", f"write a path, such as {example}")
         return None
     try:
         Path(text).expanduser()
     except RuntimeError:
         user = Path(text).parts[0]
-        remedy = f"write the folder's whole path, or ./{text} if it is a folder of that name"
-        reader.error("bad-value", node, f"{what} begins with {shorten(user)}, and this machine has no such user", remedy)
+        remedy = f"write the full path of the folder, or ./{text} if a folder has that name"
+        reader.error("bad-value", node, f"{what} begins with {shorten(user)}, and this machine does not have that user", remedy)
         return None
     return text
 
 
 def _read_section(reader: DocumentReader, option: Option, node: Node, what: str) -> dict[str, Any] | None:
-    """A mapping with the option's own keys; what is left out is left to the defaults."""
+    """Read a mapping with the option's own keys; missing keys get their defaults elsewhere."""
     mapping = reader.mapping(node, what, option.example)
     if mapping is None:
         return None
@@ -143,7 +143,7 @@ def _read_section(reader: DocumentReader, option: Option, node: Node, what: str)
 
 
 def _read_columns(reader: DocumentReader, option: Option, node: Node, what: str) -> dict[str, str] | None:
-    """Column → one of the option's words, or a type where it has none: empty for a column of a list."""
+    """Read column → one of the option's choices, or a type if it has no choices; empty for a column of a list."""
     if not isinstance(node, Mapping):
         names = read_texts(reader, node, what, option.example)
         read = None if names is None else {name: name if option.choices else "" for name in names}
@@ -154,7 +154,7 @@ def _read_columns(reader: DocumentReader, option: Option, node: Node, what: str)
     for column, word in (read or {}).items():
         at = node.entries[column][1] if isinstance(node, Mapping) else node
         if option.choices and word not in option.choices:
-            remedy = suggestion(word, option.choices, "it knows")
+            remedy = suggestion(word, option.choices, "it has")
             if not isinstance(node, Mapping):
                 remedy += f"; to give a column another name: {option.name}: {{COLUMN: {option.choices[0]}}}"
             reader.error("bad-choice", at, f'{what} has no "{word}"', remedy)
@@ -214,7 +214,7 @@ def read_int_or_word(
 
 
 def read_bool(reader: DocumentReader, node: Node, what: str) -> bool | None:
-    """true or false."""
+    """Read true or false."""
     value = reader.typed(node, what, "true")
     if value is None or isinstance(value, bool):
         return value
@@ -225,7 +225,7 @@ def read_bool(reader: DocumentReader, node: Node, what: str) -> bool | None:
 
 
 def read_duration(reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds) -> float | None:
-    """Seconds."""
+    """Read a duration, in seconds."""
     text = reader.text(node, what, example)
     seconds = None if text is None else _with_unit(reader, node, 0, text, what, parse_duration_s)
     return seconds if seconds is not None and _within(reader, node, what, seconds, bounds) else None
@@ -243,7 +243,7 @@ def read_float(reader: DocumentReader, node: Node, what: str, example: str, boun
 
 
 def read_bytes(reader: DocumentReader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
-    """Bytes."""
+    """Read a size, in bytes."""
     text = reader.text(node, what, example)
     count = None if text is None else _with_unit(reader, node, 0, text, what, parse_bytes)
     return count if count is not None and _within(reader, node, what, count, bounds) else None
@@ -285,7 +285,10 @@ def read_labels(reader: DocumentReader, node: Node, what: str, example: str) -> 
         text = reader.text(value, f'"{name}" in {what}', example)
         if not NAME.match(name):
             reader.error(
-                "bad-name", key, f"{shorten(name)} cannot be a label", f"write a name of small letters, digits and _, such as {example}"
+                "bad-name",
+                key,
+                f"{shorten(name)} cannot be a label",
+                f"write a name of lower-case letters, digits and _, such as {example}",
             )
         elif text is not None and (len(text) > _LABEL or not text.isprintable() or "," in text):
             message = f'label "{name}" cannot be {shorten(text)}'
@@ -426,11 +429,11 @@ def _schema_fault(error: SchemaSyntaxError) -> tuple[str, str]:
 
 
 def comma_trouble(reader: DocumentReader, mapping: Mapping, key: Scalar, value: Node, what: str) -> bool:
-    """Whether a key of `{…}` has no value because a comma or a missing space cut a text; then a Problem says so."""
+    """Whether a key of `{…}` has no value because a comma or a missing space cut off a text; if so, note a Problem."""
     if not (mapping.flow and isinstance(value, Scalar) and value.plain and not value.value and key.plain):
         return False
     if value.start > key.end and reader.document.text[key.end : value.start].strip():
-        return False  # a colon stands there: a key with nothing behind it
+        return False  # there is a colon: a key with an empty value
     name, colon, rest = key.value.partition(":")
     if colon and rest:
         message = f'there is no space after "{name}:" in {what}'
@@ -442,7 +445,7 @@ def comma_trouble(reader: DocumentReader, mapping: Mapping, key: Scalar, value: 
 
 
 def _whole(text: str) -> int | None:
-    """The whole number that `1_000`, `1,000` or `1e3` means, or None."""
+    """Return the whole number for `1_000`, `1,000` or `1e3`, or None."""
     try:
         number = float(text.replace(",", "").replace("_", ""))
         return int(number) if number.is_integer() else None

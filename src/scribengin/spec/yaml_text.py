@@ -1,4 +1,4 @@
-"""Plain data to YAML text that people like to read, and that readers of YAML 1.2, and PyYAML, take the same way."""
+"""Writes plain data as readable YAML text that YAML 1.2 parsers and PyYAML read with the same result."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WIDTH = 140
 
 
 def write_yaml(data: Mapping[str, Any], *, open_levels: int = 2) -> str:
-    """The document. Mappings of the first `open_levels` levels take a line for each key; deeper ones stand in `{…}` where they fit.
+    """Return the document. Mappings of the first `open_levels` levels use a line for each key; deeper ones use `{…}` if they fit.
 
-    Values are None, booleans, ints, floats, texts, lists and mappings. A text in several lines becomes a block where YAML can hold it so.
+    Values are None, booleans, ints, floats, texts, lists and mappings. A text of several lines becomes a block if YAML allows it.
     """
     return "".join(f"{line}\n" for line in _mapping(data, 0, open_levels))
 
@@ -63,7 +63,7 @@ def _flow(value: Any) -> str:
 
 
 def write_scalar(value: Any) -> str:
-    """One value on one line, in quotes where it needs them.
+    """Return one value on one line, in quotes if needed.
 
     >>> write_scalar("yes"), write_scalar("a > 5"), write_scalar("a: b"), write_scalar(2.0), write_scalar(True)
     ('"yes"', 'a > 5', '"a: b"', '2.0', 'true')
@@ -100,7 +100,7 @@ def _chomping(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as a flow file holds it: `${` is a reference there; a plain one is written `$${`."""
+    """Escape a text for a flow file, where `${` begins a reference: a plain `${` is written `$${`."""
     return text.replace("${", "$${")
 
 

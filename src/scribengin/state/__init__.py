@@ -1,1 +1,1 @@
-"""What a flow remembers: who runs it, what was decided, the counts, the dead letters. Spark-free."""
+"""The stored state of a flow: its lease, decisions, counts and dead letters. Does not need Spark."""

@@ -1,6 +1,6 @@
-"""Columns that somebody has agreed to, though a sink's folder held others: beside the flow's state, the newest of each sink.
+"""Columns that an operator has accepted although a sink's folder held others: kept beside the flow's state, the newest of each sink.
 
-They hold for just these columns in that folder: other ones, and files of others in another folder, are refused again.
+An acceptance holds only for these columns in that folder: other columns, and files in another folder, are refused again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORD = "accepted-word"
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What somebody has said once, of all sinks of a flow: go on with the columns that are now. `at`: ISO 8601; it tells one word from
+    """An operator's acceptance of the present columns, given once for all sinks of a flow. `at`: ISO 8601; it tells one word from
     another."""
 
     at: str
@@ -31,7 +31,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`columns`: all that the sink writes from then on, as a schema says them. `instead`: what they were, a sentence each."""
+    """`columns`: all columns that the sink writes from then on, as a schema. `instead`: the differences, one sentence each."""
 
     sink: str
     columns: str
@@ -43,12 +43,12 @@ class Accepted:
 
 
 def accept(root: Path, flow: str, accepted: Accepted) -> None:
-    """Keep it durably, instead of what was accepted of that sink before."""
+    """Store it durably. It replaces the earlier acceptance of that sink."""
     replace(_sink(root, flow, accepted.sink), seal(_KIND, _FORMAT, asdict(accepted)))
 
 
 def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Accepted]:
-    """Of those of the sinks that there is something of. Raises StateError for a record that is damaged."""
+    """The acceptances of those of the sinks that have one. Raises StateError for a record that is damaged."""
     found = {}
     for sink in sinks:
         path = _sink(root, flow, sink)
@@ -60,12 +60,12 @@ def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Acce
 
 
 def use_word(root: Path, flow: str, tier: str, word: Word) -> None:
-    """Note that the tier has started with it: it is used up."""
+    """Record that the tier has started with it: it does not apply to later starts."""
     replace(_words(root, flow) / f"{tier}.json", seal(_WORD, _FORMAT, asdict(word)))
 
 
 def is_used(root: Path, flow: str, tier: str, word: Word) -> bool:
-    """Whether the tier has started with it already."""
+    """Whether the tier has already started with it."""
     path = _words(root, flow) / f"{tier}.json"
     return path.name in names_in(path.parent) and unseal(path.read_bytes(), _WORD, _FORMAT, path) == asdict(word)
 

@@ -1,4 +1,4 @@
-"""The values of acknowledgements: what a flow's Queries and channels are, and how they stand."""
+"""The values of acknowledgements: what a flow's Queries and channels are, and their progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class QueryReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChannelLink:
-    """A channel: the sink `channel` of `writer`. Where it does not hold, its writer waits for nobody behind it."""
+    """A channel: the sink `channel` of `writer`. If `holds` is false, its writer waits for no reader."""
 
     channel: str
     writer: QueryKey
@@ -51,7 +51,7 @@ class QueryTopology:
     links: tuple[ChannelLink, ...] = ()
     by_state: frozenset[QueryKey] = frozenset()
     left: tuple[QueryFolder, ...] = ()
-    """Queries that are no part of the flow any more: they may have fed a channel before others did"""
+    """Queries that were removed from the flow: they may have fed a channel earlier"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class QueryStanding:
 
 @dataclass(frozen=True, slots=True)
 class ChannelBacklog:
-    """What lies in a channel and is not yet taken; `oldest_at` says when the oldest Batch of it was decided, empty where nothing waits."""
+    """The rows of a channel that are not taken yet; `oldest_at` says when the oldest Batch of it was decided, empty if nothing waits."""
 
     rows: int = 0
     bytes: int = 0
@@ -100,32 +100,32 @@ class LinkStanding:
     oldest_at: str
     open_rows: int
     put_rows: int = 0
-    """that were ever put in, as far as this process has met them"""
+    """rows ever written to the channel, as far as this process has read the records"""
     earlier: ChannelBacklog = NOTHING
     earlier_open: ChannelBacklog | None = None
-    """None where nobody could tell yet"""
+    """None if it is not known yet"""
 
     @property
     def waiting(self) -> ChannelBacklog:
-        """All that the reader has before it."""
+        """The whole backlog of the reader."""
         return ChannelBacklog(self.waiting_rows, self.waiting_bytes, self.waiting_batches, self.oldest_at) + self.earlier
 
 
 @dataclass(frozen=True, slots=True)
 class FlowAcks:
-    """How a flow stands; a reader by the channel's id and itself."""
+    """The progress of a flow; readers by (channel id, reader)."""
 
     queries: Mapping[QueryKey, QueryStanding]
     links: Mapping[tuple[str, QueryReading], LinkStanding]
     mismatches: tuple[Mismatch, ...] = ()
-    """Batches that did not come out of a channel as they went in, found at this look"""
+    """Batches whose rows read from a channel differ from the rows written, found at this look"""
 
     def of(self, link: ChannelLink) -> tuple[LinkStanding, ...]:
         """A channel's readers, as far as its writer ever ran."""
         return tuple(self.links[link.channel, reading] for reading in link.readers if (link.channel, reading) in self.links)
 
     def waiting(self, link: ChannelLink) -> ChannelBacklog:
-        """What waits in a channel: of several readers those figures count that are worst."""
+        """The backlog of a channel; with several readers, the largest figures of any."""
         each = [at.waiting for at in self.of(link)]
         return ChannelBacklog(
             max((at.rows for at in each), default=0),

@@ -1,4 +1,4 @@
-"""One Query's decisions as acknowledgements need them: read as they come, kept until nobody waits for them."""
+"""One Query's decisions as acknowledgements need them: read as they are written, kept until no reader waits for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KIND, _FORMAT = "acks", 1
 
 @dataclass(slots=True)
 class DecidedBatch:
-    """What is kept of a decided Batch until it is acknowledged. `pieces` of a channel in a topic are read when they are wanted."""
+    """The data of a decided Batch that is kept until it is acknowledged. `pieces` of a channel in a topic are read when they are wanted."""
 
     decided_at: str
     ends: dict[str, int]
@@ -42,7 +42,7 @@ class DecidedBatch:
     watermark_us: int | None
     leaves_us: int | None
     sums: dict[str, Sums | None]
-    """channel → rows and digest of what was put in; None where the digest is not known"""
+    """channel → rows and digest of what was put in; None if the digest is not known"""
     taken: Mapping[str, Taken]
 
 
@@ -74,7 +74,7 @@ class DecisionCursor:
         self.released = dict(starts)
         self.read = dict(starts)
         self.decided_at = self.acknowledged_at = ""
-        """when the newest Batch, and the newest acknowledged one, was decided; empty where its details are gone"""
+        """when the newest Batch, and the newest acknowledged one, was decided; empty if its details are gone"""
         self._decisions = Decisions(folder.decisions)
         noted = read_record(folder) if noted is None else noted
         self.record: Mapping[str, Any] = noted if noted.get("lineage") == lineage else {}
@@ -83,7 +83,7 @@ class DecisionCursor:
             before = noted.get("released", {})
             self.released = {source: min(start, before.get(source, 0)) for source, start in starts.items()}
         self.floor = first - 1
-        """the Batches up to here are acknowledged, and taken by those readers too that hold nobody"""
+        """the Batches up to here are acknowledged, and taken also by the readers that do not hold back their writer"""
         if self.record:
             self.acknowledged, self.floor = self.record["acknowledged"], self.record["floor"]
             self.newest = self.floor
@@ -93,7 +93,7 @@ class DecisionCursor:
         """whether all that the Query ever took, in any lineage, is met here"""
 
     def look(self, *, jump: bool) -> None:
-        """Read what was decided since. `jump`: older Batches than the newest two mean nothing."""
+        """Read the new decisions. `jump`: older Batches than the newest two mean nothing."""
         self._look_at_dropped()
         begin = self.newest + 1
         if jump and self.newest == self.acknowledged and (newest := self._decisions.newest()) is not None:
@@ -124,7 +124,7 @@ class DecisionCursor:
         return max(self.acknowledged, self.newest - 1)
 
     def put_in(self, number: int, link: ChannelLink) -> Sums | None:
-        """Rows and digest that the Batch has put into the channel; None where that is not known, or it was dropped."""
+        """Rows and digest that the Batch has put into the channel; None if that is not known, or it was dropped."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return None
         return self.batches[number].sums[link.channel]
@@ -165,7 +165,7 @@ class DecisionCursor:
         self.released, self.acknowledged_at = self.batches[known].ends, self.batches[known].decided_at
 
     def forget(self, through: int) -> None:
-        """Nobody needs the Batches up to there any more."""
+        """Drop the Batches up to there: they are no longer needed."""
         if through <= self.floor:
             return
         self.floor = through
@@ -215,7 +215,7 @@ def _record_path(folder: QueryFolder) -> Path:
 
 
 def read_record(folder: QueryFolder) -> dict[str, Any]:
-    """What was kept, of whatever lineage; {} where nothing was."""
+    """The stored record, of any lineage; {} if there is none."""
     path = _record_path(folder)
     data = read_or_none(path)
     body: dict[str, Any] = {} if data is None else unseal(data, _KIND, _FORMAT, path)
@@ -223,5 +223,5 @@ def read_record(folder: QueryFolder) -> dict[str, Any]:
 
 
 def write_record(folder: QueryFolder, body: Mapping[str, Any]) -> None:
-    """Under the lease: keep it for whoever looks next."""
+    """Store the record for the next process. Call it under the lease."""
     replace(_record_path(folder), seal(_KIND, _FORMAT, dict(body)))

@@ -1,7 +1,7 @@
 """What earlier lineages have put into a channel and a reader has not taken yet: a rewind of the feeder, or a move of it to another tier,
 leaves it there, and it waits like any other row.
 
-Acknowledgements are none of its business: they name the present lineage. Whoever asks how much waits, and what may be swept, does.
+It does not concern acknowledgements, which name the present lineage. It is used for the backlog and for deletion in channels.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Remainder:
     """Of one reader: `pieces` are there, and the entries of its source log from `entry` on may have taken them, in any order."""
 
     def __init__(self, *, entry: int = 0, pieces: Iterable[Sequence[Any]] = ()) -> None:
-        """To go on from a `mark`."""
+        """Continue from a `mark`."""
         self.entry = entry
         self._pieces: dict[str, deque[LeftPiece]] = {}
         for piece in pieces:
@@ -51,7 +51,7 @@ class Remainder:
 
     @property
     def waiting(self) -> ChannelBacklog:
-        """What is left."""
+        """The backlog of this reader."""
         if self._waiting is None:
             left = [piece for pieces in self._pieces.values() for piece in pieces]
             self._waiting = ChannelBacklog(
@@ -63,7 +63,7 @@ class Remainder:
         return self._waiting
 
     def pass_over(self, reached: int) -> None:
-        """Where nothing is left the entries up to there need not be read."""
+        """If nothing is left the entries up to there need not be read."""
         if not self._pieces:
             self.entry = max(self.entry, reached)
 
@@ -79,7 +79,7 @@ class Remainder:
                 del self._pieces[key]
 
     def mark(self) -> dict[str, Any]:
-        """From where another one can go on."""
+        """The mark from which another object can continue."""
         return {"entry": self.entry, "pieces": [list(piece) for pieces in self._pieces.values() for piece in pieces]}
 
 
@@ -92,7 +92,7 @@ class Earlier:
     lineage: Lineage
 
     def record(self) -> dict[str, Any]:
-        """How it stood when it was left, as far as anybody noted that."""
+        """Its progress when it was left, if it was recorded."""
         for folder in (self.part, self.query):
             noted = read_record(folder)
             if noted.get("lineage") == self.lineage.id:
@@ -140,7 +140,7 @@ def remainders(link: ChannelLink, reading: QueryReading, lineage: str, earlier: 
 def marks_of(
     record: Mapping[str, Any], link: ChannelLink, reading: QueryReading, lineage: str
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """What a feeder's record says of those before it; None where it says nothing that holds for a reader of that lineage."""
+    """What a feeder's record says of those before it; None if it says nothing that holds for a reader of that lineage."""
     of_channel = record.get("earlier", {}).get(link.channel)
     if of_channel is None:
         return None
@@ -151,7 +151,7 @@ def marks_of(
 
 
 def _pieces_of(earlier: Earlier, link: ChannelLink, first: int) -> Iterator[LeftPiece]:
-    """Of its Batches from `first` on, oldest first."""
+    """The pieces of its Batches from `first` on, oldest first."""
     lineage = earlier.lineage.id
     first = max(first, earlier.lineage.first)
     if Decisions(earlier.part.decisions).pruned_mark() >= first:

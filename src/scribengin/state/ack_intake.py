@@ -45,7 +45,7 @@ class ChannelIntake:
     does not matter which of the two comes first. `through` is the newest Batch that is taken with all before it."""
 
     def __init__(self, *, batch: int = 0, entry: int = 0, ends: Mapping[str, int] | None = None) -> None:
-        """To go on from a `mark`."""
+        """Continue from a `mark`."""
         self.through = batch - 1
         self.added = batch - 1
         """the newest Batch that was put"""
@@ -66,7 +66,7 @@ class ChannelIntake:
 
     @property
     def oldest_at(self) -> str:
-        """When the oldest Batch was decided that waits; empty where none does."""
+        """When the oldest Batch was decided that waits; empty if none does."""
         return self._pending[0].decided_at if self._pending else ""
 
     def put(self, number: int, decided_at: str, pieces: Sequence[ChannelPiece]) -> None:
@@ -118,7 +118,7 @@ class ChannelIntake:
         return True
 
     def mark(self) -> dict[str, Any]:
-        """From where another one can go on: nothing of Batch `batch` or later was taken before entry `entry`."""
+        """The mark from which another object can continue: nothing of Batch `batch` or later was taken before entry `entry`."""
         firsts = [held.first for held in self._pending if held.first is not None]
         return {"batch": self.through + 1, "entry": min([self.entry, *firsts, *self._early.values()]), "ends": dict(self._ends)}
 

@@ -1,8 +1,9 @@
-"""Acknowledgements: how far the ends of a cut flow have committed what its first tiers have taken in.
+"""Acknowledgements: how far the last tiers of a flow have committed the input of its first tiers.
 
 A Batch is acknowledged when it is decided and published, and each of its channels' readers has taken what it put there in Batches that
-are acknowledged themselves. It starts at the last durable hop: a channel that may drop rows (`best_effort`) holds nobody. All of it is
-read from the state folders, which any process may do at any time; what is kept beside them (`ledger/acks.json`) only saves walking.
+are acknowledged themselves. It starts at the last durable hop: a channel that may drop rows (`best_effort`) does not hold back its writer.
+All of it is read from the state folders, which any process may do at any time; the record beside them (`ledger/acks.json`) only saves
+walking.
 
 An acknowledgement names a lineage and a number, and is void for another lineage. Once given it stays given: a channel or a reader that
 is added later counts from there.
@@ -61,7 +62,7 @@ class Acks:
         self._intakes: dict[tuple[str, QueryReading], tuple[ChannelIntake, ChannelIntake]] = {}
         """(what was taken by decided Batches, by acknowledged ones)"""
         self._earlier: dict[tuple[str, QueryReading], tuple[Remainder, Remainder]] = {}
-        """the same of the writer's earlier lineages; missing where nobody could tell yet"""
+        """the same of the writer's earlier lineages; missing if it is not known yet"""
         self._tallies: dict[tuple[str, QueryReading], Tally] = {}
         self._looked = False
         self._readers = {reading.query for link in topology.links for reading in link.readers}
@@ -69,7 +70,7 @@ class Acks:
         self._kept: dict[QueryKey, Any] = {}
 
     def look(self) -> FlowAcks:
-        """How the flow stands now. A Query that never ran, or that is being rewound, stands nowhere."""
+        """The progress of the flow now. A Query that never ran, or that is being rewound, is left out."""
         for key in self.topology.queries:
             self._refresh(key)
         mismatches: list[Mismatch] = []
@@ -89,7 +90,7 @@ class Acks:
         return FlowAcks(self._query_standings(), self._link_standings(), tuple(mismatches))
 
     def keep(self, key: QueryKey) -> None:
-        """Under the lease of the Query's tier: note how it stands, so that the next process need not walk through all of it again."""
+        """Record the progress, so that the next process need not read all of it again. Call it under the lease of the Query's tier."""
         cursor = self._cursors.get(key)
         if cursor is None:
             return
@@ -121,7 +122,7 @@ class Acks:
     # --- pieces ---
 
     def _refresh(self, key: QueryKey) -> None:
-        """Meet what a Query has decided; begin anew where it has another lineage."""
+        """Meet what a Query has decided; start over where it has another lineage."""
         folder = self.topology.queries[key]
         try:
             lineage = read_lineage(folder)
@@ -162,7 +163,7 @@ class Acks:
         return self._intakes[at][level]
 
     def _bring_up(self, link: ChannelLink, reading: QueryReading, level: int) -> ChannelIntake:
-        """Let the intake meet what the writer has decided, and what the reader has taken: in decided Batches, or (1) acknowledged ones."""
+        """Feed the intake with what the writer has decided and what the reader has taken: in decided Batches, or (1) acknowledged ones."""
         writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
         intake = self._intake(link, reading, level)
         for number in range(intake.added + 1, writer.newest + 1):
@@ -183,7 +184,7 @@ class Acks:
         return intake
 
     def _bring_up_earlier(self, link: ChannelLink, reading: QueryReading) -> None:
-        """Let what the writer's earlier lineages have left there meet what the reader has taken."""
+        """Compare what the writer's earlier lineages have left in the channel with what the reader has taken."""
         writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
         at, lineage = (link.channel, reading), "" if reader is None else reader.lineage
         if at not in self._earlier:

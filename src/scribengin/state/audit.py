@@ -1,4 +1,4 @@
-"""Audit: read outputs, dead letters and ledger again, and say whether all of them agree, and what is missing where they do not."""
+"""Audit: read outputs, dead letters and ledger again, and report whether they agree, and if not, what is missing."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SinkAudit:
-    """Rows that were decided for a sink, and rows that its place holds now."""
+    """The rows decided for a sink, and the rows found in its target now."""
 
     sink: str
     decided: int
     found: int
     violations: tuple[str, ...] = ()
     others: tuple[Unaccounted, ...] | None = ()
-    """what its place holds besides, of which the flow's state knows nothing; None where that was not looked for"""
+    """what its place holds besides, of which the flow's state knows nothing; None if that was not looked for"""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """`violations` hold those of sinks and dead letters too; each says what is missing or too many."""
+    """`violations` hold those of sinks and dead letters too; each says what is missing or surplus."""
 
     query: str
     totals: Totals
@@ -61,11 +61,11 @@ class AuditReport:
     """sink that goes to a group → member → Batches that were decided for it, as far as their details are there"""
 
     left_out: int | None = None
-    """the newest Batch, where a run is still at it: nothing was looked at of it"""
+    """the newest Batch if a run is still processing it; it was not audited"""
 
     @property
     def balanced(self) -> bool:
-        """True where every record that went in is accounted for and still there."""
+        """True if every record that went in is accounted for and still there."""
         return not self.violations
 
 
@@ -105,8 +105,8 @@ def audit_query(
     violations += wrong
     purged = count_purged(query, last)
     if letters + expired.letters + purged != totals.dead and expired.through <= last and not wrong:
-        gone = f"{expired.letters} have outlived `retain`" + (f", {purged} were purged" if purged else "")
-        violations.append(f"{totals.dead} dead letters were decided, {letters} are there and {gone}")
+        gone = f"{expired.letters} expired (`retain`)" + (f", {purged} were purged" if purged else "")
+        violations.append(f"expected {totals.dead} dead letters, found {letters}; {gone}")
     violations += balance(totals.nodes, stateful=stateful, feeders=feeders)
     audits = tuple(_audit_sink(query, id_, sink, lineage, last, totals, running=running) for id_, sink in sinks.items())
     violations += [f'sink "{audit.sink}": {text}' for audit in audits for text in audit.violations]
@@ -129,9 +129,9 @@ def _check_batch(
 ) -> Iterator[str]:
     number = decision.batch.number
     if decision.batch.lineage != lineage:
-        yield f"batch {number} was decided in another lineage, {decision.batch.lineage}"
+        yield f"batch {number} belongs to another lineage, {decision.batch.lineage}"
     if before.batches and number != before.last + 1:
-        yield f"batch {before.last + 1} has no decision record, batch {number} has one"
+        yield f"batch {before.last + 1} has no decision record, but batch {number} has one"
     for text in balance(decision.counts, stateful=stateful, feeders=feeders):
         yield f"batch {number}: {text}"
     written: dict[str, int] = {}
@@ -141,14 +141,14 @@ def _check_batch(
         written[sink] -= refused.rows
     for sink, rows in written.items():
         if sink in decision.counts and decision.counts[sink].out != rows:
-            yield f'batch {number}: sink "{sink}" took {decision.counts[sink].out} rows, its receipts say {rows}'
+            yield f'batch {number}: sink "{sink}" received {decision.counts[sink].out} rows, but its write receipts have {rows}'
     letters, dead = sum(segment.rows for segment in decision.dead), sum(counts.dead for counts in decision.counts.values())
     if letters > dead:
         yield f"batch {number}: {letters} dead letters, but {dead} dead rows"
 
 
 def _read_dead(query: QueryFolder, since: int, last: int) -> tuple[int, list[str]]:
-    """(letters of the Batches `since` to `last` that could be read, what is wrong)"""
+    """(dead letters of the Batches `since` to `last` that could be read, what is wrong)"""
     found, wrong = 0, []
     for batch in takewhile(lambda batch: batch.batch <= last, Decisions(query.decisions).letters(since)):
         for segment in standing_segments(query, batch):
@@ -159,7 +159,7 @@ def _read_dead(query: QueryFolder, since: int, last: int) -> tuple[int, list[str
                 continue
             found += rows
             if rows != segment.rows:
-                wrong.append(f"batch {batch.batch}: {rows} dead letters in {segment.name}, {segment.rows} were decided")
+                wrong.append(f"batch {batch.batch}: {rows} dead letters in {segment.name}; expected {segment.rows}")
     return found, wrong
 
 
@@ -181,5 +181,5 @@ def _audit_sink(query: QueryFolder, id_: str, sink: SinkConnector, lineage: str,
     found += pruned.sinks.get(id_, SinkTotals()).rows if older is None else older
     decided = totals.sinks.get(id_, SinkTotals()).rows
     if decided != found and not wrong:
-        wrong.append(f"{decided} rows were decided, {found} are there")
+        wrong.append(f"expected {decided} rows, found {found}")
     return SinkAudit(id_, decided, found, tuple(wrong))

@@ -140,7 +140,7 @@ class _Walk:
             self._count(decision, passed_over=passed_over)
 
     def _take(self, log: SourceLog, end: int) -> bool:
-        """Take the entries up to `end`; True where any of it was passed over."""
+        """Take the entries up to `end`; True if any of it was passed over."""
         passed_over = False
         while self._intake.entry < end:
             streams = log.read(self._intake.entry)
@@ -150,7 +150,7 @@ class _Walk:
         return passed_over
 
     def _bring_up(self, streams: Sequence[SourceStream]) -> None:
-        """Let the intake meet all that the feeder has put up to there: a Batch's turn must have come before it is taken."""
+        """Feed the intake with all that the upstream has written up to there: a Batch must be known before it is taken."""
         while not self._ended and not self._intake.covers(streams):
             given = self.feeder.next()
             if given is None:

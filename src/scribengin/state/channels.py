@@ -1,4 +1,4 @@
-"""What is known of a flow's channels: the columns of their rows, as the feeding tier has found them. One small record each."""
+"""The stored columns of a flow's channels, as the upstream tier has found them. One small record each."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _KIND, _FORMAT = "channel", 1
 
 @dataclass(frozen=True, slots=True)
 class ChannelFolder:
-    """What one channel has in the state folder."""
+    """The folder of one channel in the state folder."""
 
     path: Path
 
     @staticmethod
     def of(root: Path, flow: str, channel: str) -> ChannelFolder:
-        """The folder, which need not be there."""
+        """The folder, which need not exist."""
         return ChannelFolder(root / flow / FOLDER / channel)
 
     @property
     def data(self) -> Path:
-        """Where its packs lie, where it is a folder that the flow gives no path."""
+        """The folder of its record batches, if the channel is a folder without a path in the flow."""
         return self.path / "packs"
 
     def read_schema(self) -> Schema | None:
-        """The columns that its feeder gave when it was last started; None where it never was."""
+        """The columns that its feeder gave when it was last started; None if it never was."""
         data = read_or_none(self._record)
         return None if data is None else parse_schema(unseal(data, _KIND, _FORMAT, self._record)["columns"])
 
     def write_schema(self, schema: Schema) -> None:
-        """Under the feeding tier's lease."""
+        """Store the columns of the channel's rows. Call it under the lease of the upstream tier."""
         if self.read_schema() != schema:
             make_folder(self.path)
             replace(self._record, seal(_KIND, _FORMAT, {"columns": str(schema)}))
@@ -56,8 +56,8 @@ class ChannelFolder:
         if new:
             columns = ", ".join(f"{each.name} {each.type}" for each in new)
             raise ColumnsOutdated(
-                f"channel {self.path.name} has other columns since its feeder started again: {columns}",
-                remedy="run it again: it takes them in",
+                f"channel {self.path.name} has other columns since its upstream restarted: {columns}",
+                remedy="restart the flow, which adds the columns",
                 node=node,
             )
 

@@ -1,7 +1,8 @@
-"""The sums of both ends of a channel: what a Batch of the feeder has put in, and what the readers have taken of it.
+"""The checksums of both ends of a channel: what an upstream Batch has written, and what the readers have read of it.
 
 While a flow runs, Batches that were under way when the watch began are not compared, nor those beside which something was passed over or
-was no whole pack: what became of these is told elsewhere (`source set`, losses, dead letters). `channel_audit` compares all that is known.
+was no whole pack: what became of these is reported elsewhere (`source set`, losses, dead letters). `channel_audit` compares all that is
+known.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class UnitSums:
-    """A unit of a Batch whose sums differ. `places`: where the feeder has put its rows, for people; empty where its Batch was written as a
-    whole. A unit of -1 stands for packs that do not say theirs."""
+    """A task output of a Batch whose checksums differ. `places`: where the feeder has put its rows, for people; empty if its Batch was
+    written as a whole. A unit of -1 stands for packs that do not say theirs."""
 
     unit: int
     put: Sums
@@ -33,7 +34,7 @@ class UnitSums:
 
     def __str__(self) -> str:
         what = _differing(self.put, self.taken)
-        unit = "packs that name no unit" if self.unit < 0 else f"unit {self.unit}"
+        unit = "record batches without a task output number" if self.unit < 0 else f"task output {self.unit}"
         return f"{unit}{f' ({named(self.places)})' if self.places else ''}: {what}"
 
 
@@ -42,14 +43,14 @@ class Mismatch:
     """Batch `batch` of the feeder, as both ends counted it: rows, and the digest of their ids.
 
     `units` are those that differ, `places` where the feeder has put the Batch, `taken_by` the reader's Batches that have taken of it;
-    `late` is True where more of it came after all of it had been taken."""
+    `late` is True if more of it came after all of it had been taken."""
 
     channel: str
     reading: QueryReading
     lineage: str
     batch: int
     put: Sums | None
-    """None where the feeder's record of it is pruned"""
+    """None if the feeder's record of it is pruned"""
     taken: Sums
     units: tuple[UnitSums, ...] = ()
     places: tuple[str, ...] = ()
@@ -58,31 +59,31 @@ class Mismatch:
 
     @property
     def stands(self) -> bool:
-        """False where both ends' decisions, read anew, agree: what was counted on the way was not all of them. A net below the counting:
+        """False if both ends' decisions, read anew, agree: what was counted on the way was not all of them. A net below the counting:
         no case is known that it catches."""
         return self.late or self.put != self.taken
 
     def __str__(self) -> str:
         what = _differing(self.put, self.taken)
         digests = "" if self.put is None else f" (digests of the ids {self.put[1]:016x} and {self.taken[1]:016x})"
-        where = f"; it lay in {named(self.places)}" if self.places else ""
+        where = f"; written to {named(self.places)}" if self.places else ""
         units = f"; {named([str(unit) for unit in self.units], '; ')}" if self.units else ""
-        late = ", some of them after all of it had been taken" if self.late else ""
-        return f"channel {self.channel}, batch {self.batch} of its feeder: {what} by {self.reading}{late}{digests}{where}{units}"
+        late = ", some of them after the whole Batch had been read" if self.late else ""
+        return f"channel {self.channel}, batch {self.batch} of its upstream: {what} by {self.reading}{late}{digests}{where}{units}"
 
 
 def named(texts: Sequence[str], between: str = ", ") -> str:
-    """The first of them, and how many more there are."""
+    """The first `NAMED` texts, and the number of the others."""
     more = [f"and {len(texts) - NAMED:,} more"] if len(texts) > NAMED else []
     return between.join([*texts[:NAMED], *more])
 
 
 def _differing(put: Sums | None, taken: Sums) -> str:
     if put is None:
-        return f"{taken[0]:,} rows were taken out, and the record of what was put in is pruned"
+        return f"{taken[0]:,} rows were read, but the count of rows written is pruned"
     if put[0] != taken[0]:
-        return f"{put[0]:,} rows were put in and {taken[0]:,} were taken out"
-    return f"{put[0]:,} rows came out as others"
+        return f"{put[0]:,} rows were written, but {taken[0]:,} were read"
+    return f"{put[0]:,} rows were written, but different rows were read"
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class Tally:
         self._found = {number: sums for number, sums in self._found.items() if number > self.begun}
 
     def count(self, taken: Taken, lineage: str, newest: int) -> list[int]:
-        """What a Batch of the reader has taken of the feeder's `lineage`, of which Batch `newest` is the last that may stand there.
+        """What a Batch of the reader has taken of the feeder's `lineage`, of which Batch `newest` is the last that may be in the channel.
         Returns those of the feeder's Batches that were compared before, whole as they were: more of them was in the channel than was put
         in."""
         if NOT_WHOLE.lineage in taken:
@@ -119,7 +120,7 @@ class Tally:
         return late
 
     def differs(self, number: int, put: Sums | None) -> bool:
-        """True where what was taken of Batch `number`, which is taken whole, is not what was put in. Asked in the order of the Batches."""
+        """True if what was taken of Batch `number`, which is taken whole, is not what was put in. Asked in the order of the Batches."""
         self.through = max(self.through, number)
         found = self._found.pop(number, (0, 0))
         return put is not None and number > self.begun and found != put

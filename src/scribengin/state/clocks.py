@@ -1,4 +1,5 @@
-"""How far each input of a Query that keeps state has come, over all Batches, and which of them holds the others back. Without Spark.
+"""How far each input of a Query that keeps state has come, over all Batches, and which of them holds back the watermark. Does not need
+Spark.
 
 Kept in each decision, the newest of which says it of the whole lineage: the watermark of a Query is that of its slowest input, and
 whoever looks later, `status` or a new process, has to know which that is and since when.
@@ -29,7 +30,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkHolder:
-    """`by` is the node whose watermark rules. It is `behind_us` behind the next slowest (None where it has brought nothing yet, or no other
+    """`by` is the node whose watermark rules. It is `behind_us` behind the next slowest (None if it has brought nothing yet, or no other
     has), and has brought no rows since `silent_since_us`."""
 
     by: str
@@ -58,7 +59,7 @@ def idle_nodes(clocks: Mapping[str, Clock], idle_us: Mapping[str, int], now_us: 
 
 
 def watermark_without_idle(clocks: Mapping[str, Clock], idle_us: Mapping[str, int], now_us: int) -> int | None:
-    """How far the watermark may go when idle nodes are left out; None where none is idle, all are, or one of the others knows no time."""
+    """How far the watermark may go when idle nodes are left out; None if none is idle, all are, or one of the others knows no time."""
     idle = idle_nodes(clocks, idle_us, now_us)
     others = [clock.newest_us for origin, clock in clocks.items() if origin not in idle]
     known = [newest_us for newest_us in others if newest_us is not None]

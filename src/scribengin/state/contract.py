@@ -1,4 +1,4 @@
-"""The values of the state folder, and the order of things.
+"""The values in the state folder, and the order in which they are written.
 
 `.scribengin/<flow>/<tier>/lock`, and per Query `<query>/{lineage.json, checkpoint/, sources/<source>/, decisions/, dead/, ledger/}`.
 A Batch's life: log the source entries → stage → decide (one record, put-if-absent) → publish from it → Spark's own commit.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 REPARTITION = "repartition"
-"""stands for the input hash of a Batch that read nothing and counts nothing: Spark made it to spread the state"""
+"""replaces the input hash of a Batch without input and counts, which Spark ran to repartition the state"""
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class Counts:
     when what its feeders put out == rows_in + late + dead (`held`: rows or windows in its state).
 
     `lost` counts what never came in: records of a source that were gone before they were read, and that the flow went on without, at
-    most; `lost_unknown` the times that nobody knows how many. `replayed` of `rows_in` are dead letters that a replay has sent in here, and
-    no feeder has put out."""
+    most; `lost_unknown` the number of losses with an unknown count. `replayed` of `rows_in` are dead letters that a replay has sent in
+    here, and no feeder has put out."""
 
     rows_in: int = 0
     out: int = 0
@@ -46,9 +46,9 @@ class Counts:
     parts: dict[str, Counts] = field(default_factory=dict)
     """of a step of utilities: name → its own counts, each in the order in which it ran"""
     late_dead: int = 0
-    """of `dead`, rows that became letters because the watermark had passed them"""
+    """of `dead`, rows that became dead letters because the watermark had passed them"""
     apart: int = 0
-    """where there are `parts`: by how much `out` and `dead` are more than `rows_in` in Batches in which the step was none of utilities"""
+    """if there are `parts`: by how much `out` and `dead` are more than `rows_in` in Batches in which the step was none of utilities"""
 
     def add(self, other: Counts) -> None:
         """Add the other's rows to these, with `parts` those of the same Batch; `held` is a level, the later one stands."""
@@ -77,7 +77,7 @@ class Counts:
         return self.apart if self.parts else self.out + self.dead - self.rows_in
 
     def as_json(self) -> dict[str, Any]:
-        """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` where there is state, `lost` and
+        """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` if there is state, `lost` and
         `lost_unknown` where anything was lost, `replayed` and `late_dead` where anything was, `utilities` (name → the same) where there
         are; with `apart` where there were none in some Batches."""
         counts = {"in": self.rows_in, "out": self.out, "filtered": self.filtered, "dead": self.dead, "late": self.late, "made": self.made}
@@ -112,7 +112,7 @@ class LineSegment:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRows:
-    """Rows of a decided Batch that a sink's place did not take; `dead` are their letters, where there are any."""
+    """Rows of a decided Batch that a sink's place did not take; `dead` are their dead letters, if there are any."""
 
     rows: int
     dead: LineSegment | None = None
@@ -129,9 +129,9 @@ class SourceRange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The one record that says what a Batch is. Written once, never changed.
+    """The record of a Batch's outcome. Written once, never changed.
 
-    `counts` maps node id → Counts. A node `step.branch` never stands here, its step does.
+    `counts` maps node id → Counts. It never contains a node `step.branch`, but its step.
     `input_hash` covers lineage, number, source ranges with their streams and the plan's fingerprint; never the rows: a step may be random.
     """
 
@@ -170,7 +170,7 @@ class Decision:
 
     @property
     def open(self) -> bool:
-        """True where a place may still refuse rows."""
+        """True if a place may still refuse rows."""
         return bool(self.offers) and self.refused is None
 
     @property
@@ -180,12 +180,12 @@ class Decision:
 
     @property
     def empty(self) -> bool:
-        """True of a record for which nothing ran: a state was spread anew, or goes on in another lineage. A sink that is told beforehand
-        what a Batch follows was told nothing of it, and has no part in it."""
+        """True of a record for which nothing ran: a state was spread anew, or goes on in another lineage. A sink that is reported
+        beforehand what a Batch follows was reported nothing of it, and has no part in it."""
         return not (self.counts or self.receipts or self.behind or self.taken)
 
     def of_sink(self, sink: str) -> Decided:
-        """The part that one sink publishes."""
+        """The part of the decision that one sink publishes."""
         receipts = tuple(receipt for receipt in self.receipts if receipt.sink == sink)
         refused = (self.refused or {}).get(sink)
         return Decided(self.batch, self.input_hash, receipts, self.behind.get(sink, {}), refused.rows if refused else 0)
@@ -214,15 +214,15 @@ class DeadLetter:
     payload: bytes = b""
     truncated: bool = False
     record: str = ""
-    """what the record is called in all tiers, by its first coordinates; empty where no single record stands behind it"""
+    """what the record is called in all tiers, by its first coordinates; empty if no single record stands behind it"""
     trail: tuple[Mapping[str, Any], ...] = ()
     """the way by which it came, stop by stop, this Batch last"""
     came: str = ""
-    """as JSON, the row that came to the step, where that is known: a replay can begin there; empty where the step is the source"""
+    """as JSON, the row that came to the step, where that is known: a replay can begin there; empty if the step is the source"""
     form: str = ""
-    """of `payload`: `bytes` are the record as the source reads it, `row` is its row as JSON; empty where no record of a source is known"""
+    """of `payload`: `bytes` are the record as the source reads it, `row` is its row as JSON; empty if no record of a source is known"""
     alone: bool = False
-    """True where no Python step on its way, in the stage where it died, had made several rows of a record"""
+    """True if no Python step on its way, in the stage where it died, had made several rows of a record"""
     way: str = ""
     """the input by which it came to a sink of several"""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -230,6 +230,6 @@ class DeadLetter:
     replays: int = 0
     """how often it had been replayed when it died"""
     replay_of: str = ""
-    """the letter that was replayed, `<batch>:<place in it>`"""
+    """the dead letter that was replayed, `<batch>:<place in it>`"""
     repaired: bool = False
-    """True where a person has changed it before the replay"""
+    """True if a person has changed it before the replay"""

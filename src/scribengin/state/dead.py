@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 _MARK = "purged"
 _EXPIRED = ".expired"
 _SELDOM = ("came", "form", "alone", "way", "extra", "replays", "replay_of", "repaired")
-"""fields that say nothing in most letters, and are left out then"""
+"""fields that say nothing in most dead letters, and are left out then"""
 _FIELDS = tuple(field.name for field in fields(DeadLetter))
 
 
 class DeadWriter(LineWriter):
-    """The letters of one attempt, all of one Batch. Executor side; no file is made before the first letter."""
+    """The dead letters of one attempt, all of one Batch. Executor side; no file is made before the first dead letter."""
 
     def write(self, letter: DeadLetter) -> None:
-        """Append a letter; durable at `close`. Raises OSError."""
+        """Append a dead letter; durable at `close`. Raises OSError."""
         self.append(letter.batch, letter_as_json(letter))
 
 
 def read_letters(query: QueryFolder, *, start: int = 0, limit: int | None = None) -> Iterator[DeadLetter]:
-    """The letters of all decided Batches in order, from number `start` of them on. Raises StateError for a torn segment."""
+    """The dead letters of all decided Batches in order, from number `start` of them on. Raises StateError for a torn segment."""
     letters = _letters(query, start)
     return islice(letters, limit) if limit is not None else letters
 
@@ -57,8 +57,8 @@ def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
 
 
 def letters_from(query: QueryFolder, batch: int = 0, place: int = 0) -> Iterator[tuple[int, int, DeadLetter]]:
-    """(Batch, place in it, letter) of all decided ones in order, from that place in that Batch on, or behind what `retain` has taken away.
-    Raises StateError for a torn segment."""
+    """(Batch, place in it, dead letter) of all decided ones in order, from that place in that Batch on, or behind what `retain` has taken
+    away. Raises StateError for a torn segment."""
     for letters, number, letter in dated_letters(query, batch):
         if letters.batch != batch or number >= place:
             yield letters.batch, number, letter
@@ -67,7 +67,8 @@ def letters_from(query: QueryFolder, batch: int = 0, place: int = 0) -> Iterator
 def dated_letters(
     query: QueryFolder, batch: int = 0, wanted: Callable[[BatchDeadLetters], bool] = lambda _: True
 ) -> Iterator[tuple[BatchDeadLetters, int, DeadLetter]]:
-    """(the Batch's letters as its decision has them, place, letter) from that Batch on; those that are not `wanted` are not read."""
+    """(the Batch's dead letters as its decision has them, place, dead letter) from that Batch on; those that are not `wanted` are not
+    read."""
     for letters in Decisions(query.decisions).letters(max(batch, read_expired(query).through + 1)):
         if wanted(letters):
             for number, letter in _placed(query, letters):
@@ -75,34 +76,34 @@ def dated_letters(
 
 
 def _placed(query: QueryFolder, letters: BatchDeadLetters) -> Iterator[tuple[int, DeadLetter]]:
-    """(place in the Batch, letter) of what is left of a Batch's letters."""
+    """(place in the Batch, dead letter) of what is left of a Batch's dead letters."""
     mark = read_purged(query, letters.batch)
     read = (letter for segment in standing_segments(query, letters) for letter in read_segment(query, segment))
     yield from enumerate(read) if mark is None else zip(mark.places, read, strict=True)
 
 
 def standing_segments(query: QueryFolder, letters: BatchDeadLetters) -> tuple[LineSegment, ...]:
-    """Where a Batch's letters are: what its decision names, or what is left when some were purged."""
+    """Where a Batch's dead letters are: what its decision names, or what is left when some were purged."""
     mark = read_purged(query, letters.batch)
     return letters.segments if mark is None else mark.segments
 
 
 def read_segment(query: QueryFolder, segment: LineSegment) -> Iterator[DeadLetter]:
-    """The letters of one segment. Raises StateError where the file is missing, torn or changed."""
+    """The dead letters of one segment. Raises StateError if the file is missing, torn or changed."""
     for line in read_lines(query.dead, segment, "dead letters"):
         yield letter_from_json(msgspec.json.decode(line))
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Batches up to `through` have outlived `retain`: their `letters` are deleted, and stand only in the totals."""
+    """Batches up to `through` have outlived `retain`: their `letters` are deleted and counted only in the totals."""
 
     through: int = -1
     letters: int = 0
 
 
 def read_expired(query: QueryFolder) -> Expired:
-    """What `retain` has taken away so far."""
+    """What `retain` has deleted so far."""
     marks = sorted(name for name in names_in(query.dead) if name.endswith(_EXPIRED))
     data = read_or_none(query.dead / marks[-1]) if marks else None
     if data is None:
@@ -111,10 +112,10 @@ def read_expired(query: QueryFolder) -> Expired:
 
 
 def expire_letters(query: QueryFolder, before: datetime | None, most_bytes: int | None = None) -> int:
-    """Under the lease: delete the letters of the oldest Batches, as long as those were decided before that, or all that are left take more
-    than `most_bytes`; returns how many.
+    """Under the lease: delete the dead letters of the oldest Batches, as long as those were decided before that, or all that are left take
+    more than `most_bytes`; returns how many.
 
-    The mark is durable first, so that a letter is never just missing. May be killed at any point and done again.
+    The mark is durable first, so that a dead letter is never just missing. May be killed at any point and done again.
     """
     decisions = Decisions(query.decisions)
     was = read_expired(query)
@@ -170,7 +171,7 @@ def purge_dead(query: QueryFolder) -> int:
 
 
 def letter_as_json(letter: DeadLetter) -> dict[str, Any]:
-    """The letter's line: `payload` is text, or `payload_base64` where the bytes are no UTF-8."""
+    """The dead letter's line: `payload` is text, or `payload_base64` where the bytes are no UTF-8."""
     data: dict[str, Any] = {name: getattr(letter, name) for name in _FIELDS}
     payload = data.pop("payload")
     for name in _SELDOM:
@@ -183,7 +184,7 @@ def letter_as_json(letter: DeadLetter) -> dict[str, Any]:
 
 
 def letter_from_json(data: dict[str, Any]) -> DeadLetter:
-    """The letter that `letter_as_json` gave."""
+    """The dead letter that `letter_as_json` gave."""
     encoded = data.pop("payload_base64", None)
     text = data.pop("payload", None)  # null beside the other, as a master gives it
     payload = base64.b64decode(encoded) if encoded is not None else text.encode()

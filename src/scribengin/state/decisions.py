@@ -1,4 +1,4 @@
-"""Decision records: what each Batch of a Query is, said once. The consensus point; Spark's own log is none."""
+"""Decision records: the outcome of each Batch of a Query, written once. They decide, not Spark's own log."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _HASH_FORMAT = 1
 
 
 class Decisions:
-    """The decision records of one Query. Reading needs no lease; deciding is safe without one, and pointless."""
+    """The decision records of one Query. Reading needs no lease; deciding without a lease is safe but useless."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._log = NumberedLog(folder, "decision", awaits=lambda body: bool(body.get("offers")))
 
     def decide(self, decision: Decision, *, hash_under: Callable[[str], str] | None = None) -> Decision:
-        """Write the Batch's decision durably if there is none; returns the one that stands there, to be published.
+        """Write the Batch's decision durably if there is none; returns the stored decision, which is to be published.
 
         An earlier one stands, whatever its Term, when it was made over the same input. So does one of an older driver that woke late,
-        with the plan before an edit: `hash_under` gives this Batch's input hash under another plan. Raises FencedError where a newer
+        with the plan before an edit: `hash_under` gives this Batch's input hash under another plan. Raises FencedError if a newer
         Term has decided otherwise, StateError where the numbers leave a gap or the input differs.
         """
         number = decision.batch.number
@@ -49,24 +49,24 @@ class Decisions:
         if stored.batch.lineage != decision.batch.lineage or stored.input_hash not in same_input:
             kind = FencedError if stored.batch.term > decision.batch.term else StateError
             raise kind(
-                f"batch {number} of {decision.batch.query} was decided over other input at {stored.decided_at}, "
+                f"batch {number} of {decision.batch.query} was decided with different input at {stored.decided_at}, "
                 f"under term {stored.batch.term}; this is term {decision.batch.term}",
-                remedy="stop this driver; restart the flow, which goes on from what was decided",
+                remedy="stop this driver; restart the flow, which continues from the last decided batch",
             )
         if self._log.wants_folding(number):
             self.fold()
         return stored
 
     def settle(self, number: int, refused: Mapping[str, RefusedRows]) -> Decision:
-        """Say durably what the places have refused of Batch `number`, unless that is said; returns the decision with what stands there.
-        Raises FencedError where the Batch is long done."""
+        """Record durably which rows of Batch `number` the sinks have refused, unless it is recorded; returns the decision with the stored
+        record. Raises FencedError if the Batch is long done."""
         faults.reached("settle.before")
         body = self._log.put_beside(number, {"refused": {sink: asdict(each) for sink, each in refused.items()}})
         faults.reached("settle.after")
         return decision_from_json(body)
 
     def read(self, number: int) -> Decision | None:
-        """The decision of Batch `number`, or None where it is undecided. Raises StateError for a torn or edited record."""
+        """The decision of Batch `number`, or None if it is undecided. Raises StateError for a torn or edited record."""
         body = self._log.read(number)
         return None if body is None else decision_from_json(body)
 
@@ -81,7 +81,7 @@ class Decisions:
             yield decision_from_json(body)
 
     def totals(self) -> Totals:
-        """What all decisions come to, but for one of which a place may still refuse rows: the folded ones from their summary, the others
+        """The totals of all decisions, except one whose rows a sink may still refuse: the folded ones from their summary, the others
         one by one."""
         high, summary = self._log.summary()
         totals = Totals() if summary is None else Totals.from_json(summary)
@@ -95,16 +95,16 @@ class Decisions:
         self._log.fold(_summarize)
 
     def pruned_mark(self) -> int:
-        """The last Batch whose details are gone; -1 where none is."""
+        """The last Batch whose details are pruned; -1 if there is none."""
         return self._log.pruned_mark()
 
     def pruned(self) -> Totals:
-        """What the decisions came to whose details are gone: those up to `last`."""
+        """The totals of the pruned decisions: those up to `last`."""
         _, summary = self._log.pruned()
         return Totals() if summary is None else Totals.from_json(summary)
 
     def prune(self, before: datetime) -> int:
-        """Under the lease: forget the details of folded Batches decided before that; returns of how many.
+        """Under the lease: prune the details of folded Batches decided before that time; returns their number.
 
         Totals stay, and so do the names of their dead letters, until `drop_letters`.
         """
@@ -119,12 +119,12 @@ class Decisions:
                 yield BatchDeadLetters(decision.batch.number, decision.dead, decision.decided_at)
 
     def drop_letters(self, through: int) -> None:
-        """Forget the names of pruned Batches' letters, up to number `through`: they are deleted."""
+        """Delete the names of pruned Batches' dead letters, up to number `through`: they are deleted."""
         self._log.drop_rests(through)
 
     @staticmethod
     def _before_edit(stored: Decision, decision: Decision, hash_under: Callable[[str], str] | None) -> str | None:
-        """The input hash that `stored` must have to stand although the plan is another; None where it cannot."""
+        """The input hash that `stored` must have to stand although the plan is another; None if it cannot."""
         return hash_under(stored.plan) if hash_under is not None and stored.batch.term < decision.batch.term else None
 
     def _check_order(self, decision: Decision) -> None:
@@ -133,14 +133,14 @@ class Decisions:
             newest = self._log.newest()
             if newest is not None and newest < decision.batch.number:
                 raise StateError(
-                    f"batch {decision.batch.number} of {decision.batch.query} would leave a gap: the last decided one is {newest}",
+                    f"batch {decision.batch.number} of {decision.batch.query} would leave a gap: the last decided batch is {newest}",
                     remedy="restore the state folder as a whole; its parts belong together",
                 )
         elif before.batch.term > decision.batch.term:
             raise FencedError(
                 f"batch {before.batch.number} of {decision.batch.query} was decided under term {before.batch.term}; "
                 f"this is term {decision.batch.term}",
-                remedy="another driver has taken over; stop this one",
+                remedy="another driver has taken over; stop this driver",
             )
 
 
@@ -184,7 +184,7 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
 
 
 def decision_from_json(body: Mapping[str, Any]) -> Decision:
-    """The decision that `decision_as_json` wrote, with what stands beside it."""
+    """The decision that `decision_as_json` wrote, with the contents of its `.beside` file."""
     refused = {sink: _refused(each) for sink, each in body.get("refused", {}).items()}
     counts = {node: Counts.from_json(counts) for node, counts in body["counts"].items()}
     for sink, each in refused.items():

@@ -1,4 +1,4 @@
-"""Where state lies: `<root>/<flow>/<tier>/<query>/…`, and whose it is."""
+"""The folders of the state, `<root>/<flow>/<tier>/<query>/…`, and the installation that owns them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KIND, _FORMAT = "installation", 1
 
 @dataclass(frozen=True, slots=True)
 class QueryFolder:
-    """The state of one Query. Parts belong together: to copy or restore one of them alone contradicts the others."""
+    """The state of one Query. Its parts belong together: a part that is copied or restored alone contradicts the others."""
 
     path: Path
 
@@ -33,7 +33,7 @@ class QueryFolder:
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's own."""
+        """The folder of Spark's checkpoint."""
         return self.path / "checkpoint"
 
     @property
@@ -53,7 +53,7 @@ class QueryFolder:
 
     @property
     def intents(self) -> Path:
-        """What the Batch under way is going to be; a folder for each lineage."""
+        """The intents of the current Batch; a folder for each lineage."""
         return self.path / "intents"
 
     @property
@@ -63,21 +63,21 @@ class QueryFolder:
 
     @property
     def replays(self) -> Path:
-        """Requests to replay dead letters, and what they hold."""
+        """Requests to replay dead letters, and their lines."""
         return self.path / "replays"
 
     @property
     def trails(self) -> Path:
-        """The ways of chosen records."""
+        """The provenance of sampled records."""
         return self.path / "trails"
 
     @property
     def ledger(self) -> Path:
-        """What is made from the decisions and can be made again."""
+        """Data that is computed from the decisions and can be computed again."""
         return self.path / "ledger"
 
     def work(self, sink: str) -> Path:
-        """A sink's own folder, for what it stages."""
+        """The folder in which a sink stages its output."""
         return self.path / "sinks" / sink
 
     @property
@@ -110,7 +110,7 @@ class StateFolder:
         return self.path / "lock"
 
     def query(self, name: str) -> QueryFolder:
-        """The folder of a Query, which need not be there yet."""
+        """The folder of a Query, which need not exist yet."""
         return QueryFolder(self.path / name)
 
     def queries(self) -> list[QueryFolder]:
@@ -144,7 +144,7 @@ def read_owner(root: Path) -> str:
 
 
 def known_owner(root: Path) -> str:
-    """The id of this installation; empty where no run has made one. Changes nothing; raises Refused as `read_owner` does."""
+    """The id of this installation; empty if no run has made one. Changes nothing; raises Refused as `read_owner` does."""
     file = root / "installation.json"
     data = read_or_none(file)
     if data is None:
@@ -186,7 +186,10 @@ def _check_copy(root: Path, body: dict[str, object]) -> None:
         return
     if other["id"] == body["id"]:
         raise Refused(
-            f"the state folder {root} is a copy of {original}, which is still there: both would write the same records",
-            remedy=f"run from {original}, or move it away; or give the sinks of the copy other places, and {start_over(outputs=False)}",
+            f"the state folder {root} is a copy of {original}, which still exists: both would write the same records",
+            remedy=(
+                f"run the flow from {original}, or move that folder away; or give the sinks of the copy "
+                f"other places, and {start_over(outputs=False)}"
+            ),
             code="state-copied",
         )

@@ -1,4 +1,4 @@
-"""What holds of a lease, wherever the state lies."""
+"""The common parts of leases, independent of where the state is stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LeaseOwner:
     right: str = ""
     """what it holds the lease by, where a registry gives the right to it"""
     process: str = ""
-    """where there is no lock: which process of which machine, so that another of that machine can tell whether it is still there"""
+    """if there is no lock: which process of which machine, so that another of that machine can tell whether it is still there"""
 
 
 class Right(Protocol):
@@ -34,10 +34,10 @@ class Right(Protocol):
 
     @property
     def path(self) -> str:
-        """Which right it is."""
+        """The path of the right in the registry."""
 
     def check(self) -> None:
-        """Raise FencedError where it is not held any more."""
+        """Raise FencedError if it is no longer held."""
 
 
 class Lease(ABC):
@@ -56,15 +56,17 @@ class Lease(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise FencedError where it is lost: a newer Term has begun, its records were taken away, or the right to it is over. Costs some
+        """Raise FencedError if it is lost: a newer Term has begun, its records were taken away, or the right to it is over. Costs some
         10 µs on a disk, a question to the NameNode in an HDFS."""
 
     @abstractmethod
     def release(self) -> None:
-        """Let the next one take it."""
+        """Release the lease for the next holder."""
 
     def _lost(self, why: str) -> FencedError:
-        return FencedError(lost_text(self.path.parent, self.term, why), remedy="this driver stops; nothing of it is visible")
+        return FencedError(
+            lost_text(self.path.parent, self.term, why), remedy="this driver stops; none of its uncommitted output is visible"
+        )
 
     def __enter__(self) -> Lease:
         return self
@@ -73,19 +75,19 @@ class Lease(ABC):
         self.release()
 
 
-TAKEN = "a newer driver has taken it"
+TAKEN = "a newer driver holds it"
 
 
 def lost_text(folder: Path, term: int, why: str) -> str:
-    """What is said of a lease that is lost."""
+    """The error message for a lost lease."""
     return f"the lease of {folder} (term {term}) is lost: {why}"
 
 
 def refusal(folder: StateFolder, holder: LeaseOwner | None, more: str = "") -> Refused:
-    """What is said to who comes while it is held. `more`: of when that may end by itself."""
+    """The refusal for a process that requests a held lease. `more`: when it may end by itself."""
     who = "another process" if holder is None else f"process {holder.pid} on {holder.host}, since {holder.since}"
     details: dict[str, Any] = {
-        "remedy": f"stop it (kill -INT {holder.pid}) or wait for its end{more}" if holder else "try again",
+        "remedy": f"stop it (kill -INT {holder.pid}) or wait until it ends{more}" if holder else "try again",
         "code": "already-running",
     }
-    return Refused(f'flow "{folder.flow}" is running already on {folder.path}: {who}', **details)
+    return Refused(f'flow "{folder.flow}" is already running on {folder.path}: {who}', **details)

@@ -1,4 +1,4 @@
-"""What a Batch is going to be, said before anything of it runs: needed where its units commit one by one.
+"""Intents: the input of a Batch, recorded before any of it runs. Needed if its task outputs commit one by one.
 
 A decision comes too late there: what the first unit commits stays. So all drivers of a lineage agree beforehand on what a Batch reads and
 in how many units; the first record of a number wins, as with decisions.
@@ -23,9 +23,9 @@ _KIND, _FORMAT = "intent", 1
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """`units`: how many commit one by one; 0 where the Batch commits as a whole. `input_hash` covers what is read, not the plan: a unit
+    """`units`: how many commit one by one; 0 if the Batch commits as a whole. `input_hash` covers what is read, not the plan: a unit
     that is committed counts also after the flow was changed, and the others run with the new one. `plan` is the one that began; `order`
-    the sources in the order in which their streams are the Batch's units, empty where there is only one. `in_tail`: the vector engine runs
+    the sources in the order in which their streams are the Batch's units, empty if there is only one. `in_tail`: the vector engine runs
     the Batch's SQL steps; a unit that is committed has counted what the units of the same placement count, and no others."""
 
     number: int
@@ -44,9 +44,9 @@ class Intents:
         self._folder = folder
 
     def put(self, intent: Intent) -> Intent:
-        """Write it durably, unless there is one of that number; returns the one that stands there.
+        """Write it durably, unless there is one of that number; returns the stored one.
 
-        The caller must look for a decision of that number afterwards: where there is one, the intent was dropped long ago.
+        The caller must look for a decision of that number afterwards: if there is one, the intent was dropped long ago.
         """
         body = asdict(intent)
         if put_if_absent(self._path(intent.number), seal(_KIND, _FORMAT, body)):
@@ -54,13 +54,13 @@ class Intents:
         stored = self.read(intent.number)
         if stored is None:
             raise StateError(
-                f"{self._path(intent.number)} was there and is gone",
-                remedy="another driver has taken over; stop this one, restart the flow",
+                f"{self._path(intent.number)} existed and was deleted",
+                remedy="another driver has taken over; stop this driver and restart the flow",
             )
         return stored
 
     def read(self, number: int) -> Intent | None:
-        """That of Batch `number`, or None."""
+        """The intent of Batch `number`, or None."""
         data = read_or_none(self._path(number))
         if data is None:
             return None
@@ -70,7 +70,7 @@ class Intents:
         return Intent(body["number"], sources, body["units"], body["input_hash"], body["plan"], order, in_tail)
 
     def drop(self, before: int) -> None:
-        """Forget those of Batches below `before`, which are decided."""
+        """Delete the intents of Batches below `before`, which are decided."""
         for name in names_in(self._folder):
             if name.endswith(".json") and int(name[:10]) < before:
                 with suppress(FileNotFoundError):

@@ -32,7 +32,7 @@ class Learned:
 
 
 def column_of(notice: FormatNotice) -> Field | None:
-    """The new column as a field; None where its name or type can be no column's."""
+    """The new column as a field; None if its name or type can be no column's."""
     try:
         (field,) = parse_schema(f"`{notice.column.replace('`', '``')}` {notice.type}").fields
     except (SchemaSyntaxError, ValueError):
@@ -46,7 +46,7 @@ def may_not_learn(name: str) -> bool:
 
 
 def learn(root: Path, flow: str, notice: FormatNotice, at: str) -> bool:
-    """Keep a new column durably; False where the source has it already, or where its name or type can be no column's."""
+    """Keep a new column durably; False if the source has it already, or where its name or type can be no column's."""
     field = column_of(notice)
     return field is not None and keep_learned(root, flow, notice.source, Learned(field, at, notice.file))
 

@@ -51,7 +51,7 @@ class FileLease(Lease):
         try:
             there, mine = self.path.stat(), os.fstat(self._handle)
         except FileNotFoundError:
-            raise self._lost(f"{self.path} was taken away") from None
+            raise self._lost(f"{self.path} was removed") from None
         if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
             raise self._lost(f"{self.path} was replaced")
         if not (terms / _name(self.term)).exists():
@@ -69,9 +69,9 @@ class FileLease(Lease):
 def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None = None) -> Lease:
     """Take the lease of a tier, waiting up to `wait_s` seconds. Raises Refused, with the holder's pid and host.
 
-    Who comes with a right takes the lock from a process that had it before and does not let go: one that sleeps, or hangs. That one sees it
-    at its next look, before it decides anything. A process that came without the right is left alone. Raises FencedError where the right
-    is over.
+    A process with a right takes the lock from an earlier holder that does not release it, because it is suspended or hangs. That one sees
+    it at its next look, before it decides anything. A process that came without the right is left alone. Raises FencedError if the right is
+    over.
     """
     if isinstance(folder.path, RemotePath):
         return take_remote_lease(folder, folder.path, wait_s, right)
@@ -101,20 +101,20 @@ def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None 
 
 @contextmanager
 def take_leases(folders: Iterable[StateFolder]) -> Iterator[dict[str, Lease]]:
-    """Tier → its lease, of all of them, for a block. Raises Refused where a tier runs."""
+    """Tier → its lease, of all of them, for a block. Raises Refused if a tier runs."""
     with ExitStack() as stack:
         yield {folder.tier: stack.enter_context(take_lease(folder)) for folder in folders}
 
 
 def read_holder(folder: StateFolder) -> LeaseOwner | None:
-    """Who holds the lease now, or None."""
+    """The present holder of the lease, or None."""
     if isinstance(folder.path, RemotePath):
         return read_remote_holder(folder.path)
     return _written_holder(folder) if _is_held(folder.lock) else None
 
 
 def _is_held(path: Path) -> bool:
-    """Whether somebody has the lock exclusively: those who only look share it."""
+    """Whether a process has the lock exclusively; processes that only look share it."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

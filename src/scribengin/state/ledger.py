@@ -1,4 +1,4 @@
-"""The ledger: what came of every record that went into a Query, and whether it adds up. Made from the decisions alone."""
+"""The ledger: the outcome of every record that entered a Query, and whether the counts balance. Computed from the decisions alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Ledger", "SinkTotals", "Totals", "balance", "read_batches", "read_he
 
 
 def read_totals(query: QueryFolder) -> Totals:
-    """What the lineage has done so far."""
+    """The totals of the lineage so far."""
     return Decisions(query.decisions).totals()
 
 
@@ -34,7 +34,7 @@ def write_held(query: QueryFolder, batch: int, held: Mapping[str, int]) -> None:
 
 
 def read_held(query: QueryFolder) -> dict[str, int]:
-    """Node → what its state holds; empty where a Batch has come since it was noted."""
+    """Node → what its state holds; empty if a Batch has come since it was noted."""
     path = query.ledger / "held.json"
     data = read_or_none(path)
     newest = Decisions(query.decisions).newest()
@@ -62,10 +62,10 @@ class Ledger:
 def balance(
     counts: Mapping[str, Counts], *, stateful: Collection[str] = (), feeders: Mapping[str, Sequence[str]] | None = None
 ) -> list[str]:
-    """What does not add up, a sentence each; [] when all does.
+    """The violations of the ledger, one sentence each; [] if all counts balance.
 
     A stateless node must put out, filter or bury all it took in or made. A stateful one must have taken in, or dropped as late or
-    dead, all that its feeders put out. Where `feeders` (node → ids, `step.branch` too; one that feeds it in two ways stands there twice)
+    dead, all that its feeders put out. Where `feeders` (node → ids, `step.branch` too; one that feeds it on two paths is listed twice)
     are given, so must every other node that is not fed from a branch: a step counts its branches together. What a replay has sent in no
     feeder has put out.
     """
@@ -83,7 +83,7 @@ def balance(
             kept = buried + sum(part.out - part.rows_in for part in count.parts.values())
             more = count.out + count.dead - count.rows_in - count.apart  # with those that a `require` buries behind them
             if more != kept or buried > count.dead:
-                violations.append(f'"{node}": {more} rows more, dead ones among them, of its utilities {kept}')
+                violations.append(f'"{node}": {more} rows more, including dead letters of its utilities, {kept}')
         fed_by = (feeders or {}).get(node, ())
         if fed_by and all(feeder in counts for feeder in fed_by):
             fed = sum(counts[feeder].out for feeder in fed_by)
@@ -92,7 +92,7 @@ def balance(
                 also = f" + {count.late} late + {count.dead} dead" if node in stateful else ""
                 also += f" - {count.replayed} replayed" if count.replayed else ""
                 names = " and ".join(f'"{feeder}"' for feeder in dict.fromkeys(fed_by))
-                violations.append(f'"{node}": {names} put out {fed}, but {count.rows_in} in{also} arrived: {_difference(fed, arrived)}')
+                violations.append(f'"{node}": {names} wrote {fed} rows, but {count.rows_in} in{also} arrived: {_difference(fed, arrived)}')
     return violations
 
 

@@ -1,4 +1,4 @@
-"""A dead letter as what a decoder takes: its record's own bytes for the source's decoder, its row as JSON for that of the row's columns."""
+"""A dead letter as input of a decoder: its record's own bytes for the source's decoder, its row as JSON for that of the row's columns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def extra_of(block: Block, ordinal: int) -> dict[str, Any]:
 
 
 def row_decoder(schema: Schema) -> Decoder:
-    """What reads a row that stands as JSON, as `json_lines` writes it."""
+    """The decoder of a row in JSON, as `json_lines` writes it."""
     return JsonDecoder(schema)
 
 
@@ -71,12 +71,12 @@ def letter_decoder(letter: DeadLetter, decoder: Decoder) -> Decoder:
 
 
 def row_block(letter: DeadLetter, row: bytes) -> Block:
-    """A row of a letter, for `row_decoder`."""
+    """The block of a dead letter's row, for `row_decoder`."""
     return LineBlock(letter.file, _one_line(row))
 
 
 def record_block(letter: DeadLetter, decoder: Decoder) -> Block | None:
-    """The letter's record, for its source's decoder; None where that takes no such record: the source was another when it died."""
+    """The dead letter's record, for its source's decoder; None if that takes no such record: the source was another when it died."""
     decoder = own_decoder(decoder)
     decoder = getattr(decoder, "strict", decoder)  # a lenient one
     if letter.form == "row" or isinstance(decoder, JsonDecoder):
@@ -104,7 +104,7 @@ def record_block(letter: DeadLetter, decoder: Decoder) -> Block | None:
 
 
 def origins_of(letter: DeadLetter) -> Origins | None:
-    """The first coordinates of the record, and the way by which it had come; None where none are known."""
+    """The first coordinates of the record, and the way by which it had come; None if none are known."""
     found = _RECORD.fullmatch(letter.record)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The lineage of a Query: the life of its checkpoint, from the first Batch to a reset."""
+"""The lineage of a Query: an unbroken run of committed Batches, from the first Batch of its checkpoint to a reset or rewind."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Lineage:
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
-    """The lineage that is there, or None where the Query never ran. Raises Refused while a rewind is under way."""
+    """The present lineage, or None if the Query never ran. Raises Refused while a rewind is under way."""
     if query.rewind.exists():
         raise Refused(
-            f'query "{query.name}": going back to an earlier position is under way, or was cut short',
-            remedy="try again; if it was cut short, the next run, or the same `source set`, completes it",
+            f'query "{query.name}": a rewind to an earlier position is in progress or was interrupted',
+            remedy="try again; if it was interrupted, the next run or the same `source set` completes it",
             code="rewind-unfinished",
         )
     data = storage.read_or_none(query.lineage)
@@ -132,7 +132,7 @@ def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
     any point; `finish_rewind` completes it.
     """
     old = read_lineage(query)
-    assert old is not None, "a Query that never ran is at its start"
+    assert old is not None, "a Query that never ran is at the start of its sources"
     begun = replace(old, id=new_id(), created_at=now_text(), parent=old.id, starts=dict(starts), origin="", passed={}, first=0)
     storage.put_if_absent(query.rewind, _sealed(begun))
     finish_rewind(query)
@@ -140,7 +140,7 @@ def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
 
 
 def finish_rewind(query: QueryFolder) -> None:
-    """Under the lease: complete a rewind that was cut short."""
+    """Under the lease: complete an interrupted rewind."""
     data = storage.read_or_none(query.rewind)
     if data is None:
         return
@@ -173,7 +173,7 @@ def open_lineage(
 ) -> Lineage:
     """Under the lease: the Query's lineage, begun here or found. A changed plan of the same state is taken over.
 
-    Raises Refused where the state in the checkpoint means something else than the plan's, or belongs to another installation, or where a
+    Raises Refused if the state in the checkpoint means something else than the plan's, or belongs to another installation, or where a
     sink for which Batches were decided is of another type now.
     """
     begun = Lineage(
@@ -201,24 +201,28 @@ def open_lineage(
 
 
 def check_lineage(query: QueryFolder, found: Lineage, *, owner: str, state_fingerprint: str, types: Mapping[str, str]) -> None:
-    """Raises Refused where a plan cannot go on with the lineage that was found; see `open_lineage`. Changes nothing."""
+    """Raises Refused if a plan cannot go on with the lineage that was found; see `open_lineage`. Changes nothing."""
     if found.owner != owner:
         raise Refused(
             f'the state of query "{query.name}" in {query.path} belongs to another installation',
-            remedy=f"run it from the state folder it was made in; or give the sinks other places, and {start_over(outputs=False)}",
+            remedy=(
+                "run the flow from the state folder that it was created in; or give the sinks other "
+                f"places, and {start_over(outputs=False)}"
+            ),
             code="state-foreign",
         )
     if found.state_fingerprint != state_fingerprint and query.checkpoint.exists():
         raise Refused(
-            f'query "{query.name}": a stateful step, or what feeds it, has changed; the state in {query.checkpoint} means something else',
+            f'query "{query.name}": a stateful step or its input has changed; the state in {query.checkpoint} does not match it',
             remedy=f"undo the change; or {write_beside(next(iter(types), query.name))}; or {start_over()}",
             code="state-changed",
         )
     for sink, was, now in types_changed(found.types, types):
         if Decisions(query.decisions).newest() is not None:
             raise Refused(
-                f'sink "{sink}" was of type {was}, and is of type {now}: the newest Batch was decided for the one, and is nothing to the '
-                "other",
+                f'sink "{sink}" was of type {was} and is now of type {now}: the newest Batch was decided for '
+                "the former and cannot be completed by the "
+                "latter",
                 remedy=f"undo the change; or {write_beside(sink)}; or {start_over()}",
                 code="sink-type-changed",
                 node=sink,
@@ -231,7 +235,7 @@ def types_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[tup
 
 
 def new_id() -> str:
-    """Of a lineage that begins."""
+    """A new id for a lineage."""
     return uuid4().hex[:16]
 
 

@@ -30,14 +30,14 @@ def mark_of(query: str, source: str, stream: SourceStream, file: str, step: str)
 
 
 def versions_of(query: str, static: Mapping[str, Sequence[SourceStream]]) -> frozenset[str]:
-    """Of all parts that the static sources have; `query` as in `mark_of`."""
+    """The versions of all parts of the static sources; `query` as in `mark_of`."""
     return frozenset(
         _version(query, source, stream, part) for source, streams in static.items() for stream in streams for part in ("", *_parts(stream))
     )
 
 
 def current(marks: Iterable[str], versions: Collection[str]) -> set[str]:
-    """Those of parts that are still there, and read in the same way."""
+    """The marks of parts that still exist and are read in the same way."""
     return {mark for mark in marks if mark.partition("/")[0] in versions}
 
 

@@ -1,4 +1,4 @@
-"""What of its sources a Query went on without, as the sources' logs say it: gone before it was read."""
+"""The losses of a Query: records that were deleted before they were read, from the logs of its sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`rows` is how many records at most, None where nobody knows; `entry` the entry of the source's log that says so."""
+    """`rows` is how many records at most, None if unknown; `entry` the entry of the source's log that says so."""
 
     source: str
     entry: int
@@ -23,7 +23,7 @@ class Loss:
     what: str
 
     def as_json(self) -> dict[str, Any]:
-        """One object."""
+        """One JSON object."""
         return asdict(self)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def put_by_unit(receipts: Iterable[Receipt]) -> dict[int, Sums] | None:
-    """What the units of a Batch have put into a channel; None where a receipt, of before digests were kept, does not say it."""
+    """What the units of a Batch have put into a channel; None if a receipt, of before digests were kept, does not say it."""
     units: dict[int, Sums] = {}
     for receipt in receipts:
         if receipt.rows and receipt.digest is None:
@@ -71,7 +71,7 @@ def mismatch_of(
 
 
 def _places(link: ChannelLink, writer: QueryFolder, lineage: str, decision: Decision) -> dict[int, tuple[str, ...]]:
-    """Unit → where its rows were put; -1 for a Batch whose units were written together."""
+    """Task output → where its rows were written; -1 for a Batch whose task outputs were written together."""
     member = str(decision.behind.get(link.channel, {}).get("member", ""))
     at = f"{member}:" if member else ""
     places: dict[int, tuple[str, ...]] = {}

@@ -1,4 +1,4 @@
-"""Queries that were moved from one tier to another: what they were stays where it was, for `audit`; what goes on is a new lineage."""
+"""Queries that were moved from one tier to another: their old state is kept in place for `audit`; they continue in a new lineage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MovedLineage:
 
 
 def read_moved(part: QueryFolder) -> MovedLineage | None:
-    """What is said of the lineage in that folder; None where none was moved away."""
+    """The move record of the lineage in that folder; None if it was not moved away."""
     file = part.path / "moved.json"
     data = read_or_none(file)
     if data is None:
@@ -41,7 +41,7 @@ def read_moved(part: QueryFolder) -> MovedLineage | None:
 
 
 def has_moved(part: QueryFolder) -> bool:
-    """Whether the lineage that is there now was moved away."""
+    """Whether the present lineage was moved away."""
     moved = read_moved(part)
     lineage = None if moved is None else read_lineage(part)
     return moved is not None and lineage is not None and moved.lineage == lineage.id
@@ -65,11 +65,11 @@ class Journal:
 
     @property
     def there(self) -> bool:
-        """True while a move is under way, or was cut short."""
+        """True while a move is in progress, or was interrupted."""
         return self.file.exists()
 
     def read(self) -> dict[str, Any] | None:
-        """What `write` wrote; None where no move is under way."""
+        """What `write` wrote; None if no move is under way."""
         data = read_or_none(self.file)
         return None if data is None else unseal(data, _JOURNAL, _FORMAT, self.file)
 
@@ -80,7 +80,7 @@ class Journal:
         return bool(body.get(_CONFIRMED, True))
 
     def write(self, body: Mapping[str, Any]) -> None:
-        """Under all leases of the tiers in it."""
+        """Write the record of a planned move. Call it under the leases of all its tiers."""
         put_if_absent(self.file, seal(_JOURNAL, _FORMAT, dict(body) | {_CONFIRMED: False}))
 
     def confirm(self, body: Mapping[str, Any]) -> None:
@@ -88,5 +88,5 @@ class Journal:
         replace(self.file, seal(_JOURNAL, _FORMAT, dict(body) | {_CONFIRMED: True}))
 
     def remove(self) -> None:
-        """Under the leases, when all of it is done, or nothing of it and nobody had confirmed it."""
+        """Under the leases, when all of it is done, or if nothing of it is done and it was not confirmed."""
         self.file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""How utilities run and what that costs, out of a Batch's decision, for programs and for people."""
+"""The order and cost of utilities from a Batch's decision, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def orders_as_json(orders: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Step → `order` (in which the next Batch begins), `free`, and of each utility `ns` a record and, of free ones, the share of all
-    records that it `keeps`; null where nobody knows yet. `orders` as Decision holds them."""
+    records that it `keeps`; null if unknown yet. `orders` as Decision holds them."""
     return {
         step: {
             "order": list(learned.get("order", learned["names"])),
@@ -36,7 +36,7 @@ def order_texts(orders: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def order_lines(told_of: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The same, of what `orders_as_json` gives."""
+    """The same, from the result of `orders_as_json`."""
     lines = []
     for step, told in told_of.items():
         each = [_text(name, told["utilities"][name]) for name in told["order"]]

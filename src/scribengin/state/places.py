@@ -1,4 +1,4 @@
-"""Where the state may lie, as people write it."""
+"""The locations of the state, as users write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def is_elsewhere(text: str) -> bool:
-    """Whether it names another file system than this machine's."""
+    """Whether the text names another file system than that of this machine."""
     return _URL.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Where the Batches of a lineage were put into a channel, as its writing end has noted it."""
+"""The places of a lineage's Batches in a channel, as the writer has recorded them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def file_pieces(receipts: Iterable[Receipt]) -> list[ChannelPiece]:
-    """What a Batch's receipts say of a channel in a folder."""
+    """The pieces of a Batch in a channel folder, from its write receipts."""
     segments = [segment for receipt in receipts for segment in receipt.segments]
     return [ChannelPiece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
 
@@ -30,14 +30,14 @@ class Publications:
         self._logs: dict[str, NumberedLog] = {}
 
     def messages(self, number: int, member: str) -> list[dict[str, Any]] | None:
-        """The ranges of a Batch (`published_log`); `member` is where it went, empty without a group. None where it is not published yet."""
+        """The ranges of a Batch (`published_log`); `member` is where it went, empty without a group. None if it is not published yet."""
         if member not in self._logs:
             self._logs[member] = published_log(self._work / member, self._lineage)
         said = self._logs[member].read(number)
         return None if said is None else said["messages"]
 
     def pieces(self, number: int, member: str, rows: int, bytes: int) -> list[ChannelPiece] | None:
-        """Of a Batch of so many rows and bytes; None where it is not published yet."""
+        """Of a Batch of so many rows and bytes; None if it is not published yet."""
         if not rows:
             return []
         messages = self.messages(number, member)

@@ -1,9 +1,9 @@
-"""Dead letters that a person has purged: what is left of a Batch's letters stands in new segments, which a mark names.
+"""Purged dead letters: the remaining dead letters of a Batch are in new segments, which a mark names.
 
 dead/0000000012/<attempt>.jsonl    the segments that the Batch's decision names, until the mark stands
 dead/0000000012.purged             how many are gone, and where the others stand now, each with its old place in the Batch
 
-Purged letters are copied to the trash before; `restore_places` writes them back.
+Purged dead letters are copied to the trash before; `restore_places` writes them back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _WHAT = "dead letters"
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """Of one Batch `gone` letters are deleted. `segments` hold the others, `places` say which of the Batch's letters these were."""
+    """Of one Batch `gone` dead letters are deleted. `segments` hold the others, `places` say which of the Batch's dead letters these
+    were."""
 
     gone: int
     places: tuple[int, ...] = ()
@@ -39,7 +40,7 @@ class Purged:
 
 
 def read_purged(query: QueryFolder, batch: int) -> Purged | None:
-    """What was purged of a Batch's letters; None where nothing was."""
+    """The purge record of a Batch's dead letters; None if none was purged."""
     path = query.dead / f"{batch:010d}{_SUFFIX}"
     data = read_or_none(path)
     if data is None:
@@ -49,20 +50,20 @@ def read_purged(query: QueryFolder, batch: int) -> Purged | None:
 
 
 def count_purged(query: QueryFolder, last: int) -> int:
-    """Letters that are purged, of Batches up to `last`, as far as `retain` has not taken these away as a whole."""
+    """Dead letters that are purged, of Batches up to `last`, as far as `retain` has not taken these away as a whole."""
     numbers = [int(name[:10]) for name in names_in(query.dead) if name.endswith(_SUFFIX)]
     return sum(mark.gone for number in numbers if number <= last and (mark := read_purged(query, number)) is not None)
 
 
 def drop_marks(query: QueryFolder, through: int) -> None:
-    """The Batches up to that number have lost all their letters."""
+    """The Batches up to that number have lost all their dead letters."""
     for name in names_in(query.dead):
         if name.endswith(_SUFFIX) and int(name[:10]) <= through:
             (query.dead / name).unlink(missing_ok=True)
 
 
 def read_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment]) -> dict[int, bytes]:
-    """Place in the Batch → line, of the letters that are there. Raises StateError where a segment is missing, torn or changed.
+    """Place in the Batch → line, of the dead letters that are there. Raises StateError if a segment is missing, torn or changed.
 
     Args:
         query: The folder of the Query's state.
@@ -75,8 +76,8 @@ def read_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment])
 
 
 def purge_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment], places: Collection[int]) -> int:
-    """Under the lease: delete the letters at those places of a decided Batch; `segments` are those that its decision names. Returns how
-    many there were. May be killed at any point and done again: the mark is written when what stays is durable."""
+    """Under the lease: delete the dead letters at those places of a decided Batch; `segments` are those that its decision names. Returns
+    how many there were. May be killed at any point and done again: the mark is written when what stays is durable."""
     before = read_purged(query, batch)
     lines = read_places(query, batch, segments)
     kept = {place: line for place, line in lines.items() if place not in places}
@@ -88,8 +89,8 @@ def purge_places(query: QueryFolder, batch: int, segments: Sequence[LineSegment]
 
 
 def restore_places(query: QueryFolder, batch: int, lines: Mapping[int, bytes]) -> int:
-    """Under the lease: write purged letters back to their places; returns how many there were that had gone. May be killed at any point
-    and done again."""
+    """Under the lease: write purged dead letters back to their places; returns how many there were that had gone. May be killed at any
+    point and done again."""
     before = read_purged(query, batch)
     if before is None:
         return 0  # killed before anything of this Batch was purged, or the Batch has outlived `retain`
@@ -103,7 +104,7 @@ def restore_places(query: QueryFolder, batch: int, lines: Mapping[int, bytes]) -
 
 
 def _mark(query: QueryFolder, batch: int, lines: Mapping[int, bytes], gone: int) -> None:
-    """Write the letters of a Batch anew, then say that these count."""
+    """Write the dead letters of a Batch to new segments, then the mark that names them."""
     writer = LineWriter(query.dead, f"purged-{uuid4().hex}")
     for line in lines.values():
         writer.append(batch, msgspec.Raw(line))
@@ -115,7 +116,7 @@ def _mark(query: QueryFolder, batch: int, lines: Mapping[int, bytes], gone: int)
 
 
 def _drop_unnamed(query: QueryFolder, batch: int, segments: Iterable[LineSegment]) -> None:
-    """Delete those of the segments that do not count any more."""
+    """Delete the segments that are no longer named."""
     mark = read_purged(query, batch)
     if mark is None:
         return

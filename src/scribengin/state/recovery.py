@@ -1,4 +1,4 @@
-"""After a start, under the lease: finish what was decided, and clear away what can never be decided any more."""
+"""Recovery after a start, under the lease: publish what was decided, and delete what can no longer be decided."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, SinkConnector], *, lin
     """Publish the newest decision at every sink, delete orphans of decided Batches; returns that decision.
 
     The sinks must be prepared. Every older decision was published before the next was made. May be killed at any point and done again.
-    Raises EnvironmentFault for what a person can mend about a disk, here or at a sink, and Refused where a sink went to a group, and does
+    Raises EnvironmentFault for a disk error that an operator can fix, here or at a sink, and Refused if a sink went to a group, and does
     not any more.
     """
-    with explained(f"query {query.path.name}: what its last run has left cannot be completed"):
+    with explained(f"query {query.path.name}: the unfinished Batch of its last run cannot be completed"):
         return _recovered(query, sinks, lineage, lease)
 
 
@@ -77,10 +77,11 @@ def _refuse_left_group(newest: Decision | None, id_: str, sink: SinkConnector) -
     member = None if newest is None else newest.behind.get(id_, {}).get("member")
     if newest is not None and member is not None and not chooses(sink):
         raise Refused(
-            f'sink "{id_}": batch {newest.batch.number} was decided for member "{member}" of a group, and the sink does not go to a group '
-            f"any more; what stands at the members is not looked at from here",
-            remedy="write `to` at the sink again; or give the sink another id, under which it reads all again, and what the members "
-            f"hold stays; or {start_over()}",
+            f'sink "{id_}": batch {newest.batch.number} was decided for member "{member}" of a group, but the '
+            "sink no longer writes to a group; "
+            f"the members are not checked",
+            remedy="restore `to` of the sink; or give the sink another id, so that it reads everything again and the data of the members "
+            f"is kept; or {start_over()}",
             code="group-changed",
             node=id_,
         )

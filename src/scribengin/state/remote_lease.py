@@ -1,13 +1,15 @@
-"""The lease where the state lies in another file system: no lock that ends with its process, so the holder gives a sign every few seconds.
+"""The lease where the state lies in another file system: there is no lock that ends with its process, so the holder sends a heartbeat every
+few seconds.
 
     terms/0000000007.json      who took Term 7: put-if-absent
-    terms/0000000007.beat      empty; made anew at each sign
+    terms/0000000007.beat      empty; written again at each heartbeat
     terms/0000000007.….open/   as long as it is there, the driver of Term 7 may write into the state: see `RemotePath.guard`
     terms/0000000007.released  it has ended in order
 
 Who takes Term 8 deletes that folder, and then ends what was begun (`RemotePath.settle`); it has made its own before it took the Term, so
 that whoever comes next finds it. From then on nothing that the driver of Term 7 does can become a part of the state, whatever it has
-checked before and however long it has slept: that is the fence. The signs only say when somebody may come; nothing is kept by clocks.
+checked before and however long it has slept: that is the fence. The heartbeats only say when another process may take over; safety does not
+depend on clocks.
 """
 
 from __future__ import annotations
@@ -38,18 +40,18 @@ if TYPE_CHECKING:
     from scribengin.state.folder import StateFolder
 
 BEAT_S = 5.0
-"""between two signs"""
+"""seconds between two heartbeats"""
 EXPIRES_S = 30.0
-"""who has given no sign for so long may be followed: it is gone, cut off, or asleep"""
+"""seconds without a heartbeat after which the lease can be taken over: the holder is gone, cut off, or suspended"""
 POLL_S = 0.5
-"""between two looks at whether a sign has come"""
+"""seconds between two checks for a heartbeat"""
 _KEPT_TERMS = 10
 _NAME = re.compile(r"(\d{10})\.(?:[0-9a-f]{32}\.)?(json|beat|open|released)")
 
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """The newest Term: its last sign, by the other system's clock."""
+    """The newest Term and its last heartbeat, by the other system's clock."""
 
     term: int
     sign_s: float
@@ -57,7 +59,7 @@ class _Newest:
 
 
 class RemoteLease(Lease):
-    """See Lease. A thread gives the signs."""
+    """See Lease. A thread sends the heartbeats."""
 
     def __init__(self, path: Path, folder: RemotePath, holder: LeaseOwner, drafts: RemotePath, right: Right | None) -> None:
         super().__init__(path, holder, right)
@@ -121,7 +123,7 @@ def take_remote_lease(folder: StateFolder, path: RemotePath, wait_s: float, righ
         if silent_s >= EXPIRES_S:
             break
         if silent_s < 2 * BEAT_S and newest != first and time.monotonic() >= deadline:
-            raise refusal(folder, holder, f"; without a sign of it for {EXPIRES_S:g} s it is followed by itself")
+            raise refusal(folder, holder, f"; without a report from it for {EXPIRES_S:g} s, its lease expires")
         time.sleep(POLL_S)
     return _taken(folder, path, newest.term + 1 if newest else 1, right)
 
@@ -151,7 +153,7 @@ def _taken(folder: StateFolder, path: RemotePath, term: int, right: Right | None
 
 
 def read_remote_holder(path: RemotePath) -> LeaseOwner | None:
-    """Who holds the lease now, or None. By this machine's clock, which may differ: for people."""
+    """The present holder of the lease, or None. Its time is by this machine's clock, which may differ; for display only."""
     newest = _newest((path / "terms").entries())
     if newest is None or newest.released or time.time() - newest.sign_s > EXPIRES_S:
         return None
@@ -174,7 +176,7 @@ def _holder(terms: RemotePath, term: int) -> LeaseOwner | None:
 
 
 def _now_there(terms: RemotePath) -> float:
-    """What the other system's clock says."""
+    """The time by the clock of the other system."""
     file = terms / f".look.{uuid4().hex}"
     file.touch_over()
     seen = file.look()
@@ -183,7 +185,7 @@ def _now_there(terms: RemotePath) -> float:
 
 
 def _process(pid: int) -> str:
-    """Which process of which machine it is; empty where there is none, or the machine does not say."""
+    """Which process of which machine it is; empty if there is none, or the machine does not say."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         about = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -193,7 +195,7 @@ def _process(pid: int) -> str:
 
 
 def _is_gone(holder: LeaseOwner) -> bool:
-    """True where it was a process of this machine, and is no more; False where that cannot be told."""
+    """True if it was a process of this machine, and is no more; False if that cannot be told."""
     mine, theirs = _process(os.getpid()).split()[:2], holder.process.split()
     return bool(mine) and theirs[:2] == mine and _process(holder.pid) != holder.process
 

@@ -1,6 +1,6 @@
-"""What a person has made of dead letters, until they are replayed: a file for each letter, the newest repair stands.
+"""Repairs of dead letters, until they are replayed: a file for each dead letter; the newest repair counts.
 
-dead/repairs/0000000012-3.json    of letter 3 of Batch 12
+dead/repairs/0000000012-3.json    of dead letter 3 of Batch 12
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Repair:
 
 
 def write_repair(query: QueryFolder, key: Key, repair: Repair) -> None:
-    """Keep it, durably, in place of an earlier one."""
+    """Store the repair durably. It replaces an earlier one."""
     payload = None if repair.payload is None else base64.b64encode(repair.payload).decode()
     put_repair(query, key, {"payload": payload, "came": repair.came, "repaired_at": now_text()})
 
@@ -43,13 +43,13 @@ def put_repair(query: QueryFolder, key: Key, body: Mapping[str, Any]) -> None:
 
 
 def repair_body(query: QueryFolder, key: Key) -> dict[str, Any] | None:
-    """The repair of a letter as it is stored; None where nobody has repaired it."""
+    """The stored repair of a dead letter; None if it was not repaired."""
     data = read_or_none(_path(query, key))
     return None if data is None else dict(unseal(data, _KIND, 1, _path(query, key)))
 
 
 def read_repair(query: QueryFolder, key: Key) -> Repair | None:
-    """That of a letter; None where nobody has repaired it."""
+    """The repair of a dead letter; None if it was not repaired."""
     body = repair_body(query, key)
     if body is None:
         return None
@@ -57,18 +57,18 @@ def read_repair(query: QueryFolder, key: Key) -> Repair | None:
 
 
 def repaired_keys(query: QueryFolder) -> set[Key]:
-    """The letters that have been repaired."""
+    """The keys of the repaired dead letters."""
     stems = (name.removesuffix(".json").split("-") for name in names_in(query.dead / _FOLDER))
     return {(int(batch), int(place)) for batch, place in stems}
 
 
 def drop_repair(query: QueryFolder, key: Key) -> None:
-    """Forget it: the letter is gone, or on its way."""
+    """Delete the repair: the dead letter is deleted, or is being replayed."""
     _path(query, key).unlink(missing_ok=True)
 
 
 def drop_repairs(query: QueryFolder, through: int) -> None:
-    """Under the lease: the Batches up to that number have lost all their letters."""
+    """Under the lease: the Batches up to that number have lost all their dead letters."""
     for key in repaired_keys(query):
         if key[0] <= through:
             drop_repair(query, key)

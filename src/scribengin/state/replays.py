@@ -1,9 +1,9 @@
 """Requests to replay dead letters: numbered records in a Query's `replays` folder, put-if-absent, each beside the lines that it holds.
 
-    replays/0000000003.json          request 3: which letters, of which source, where they enter
-    replays/0000000003/<id>.jsonl    the letters themselves, as a task reads them: they may be purged where they died
-    replays/0000000003.given         the source whose log takes it, where its own is none of the Query's any more, and from which entry on
-    replays/0000000003.done          a Batch has come through with it: after 30 days the letters go, and the request stays
+    replays/0000000003.json          request 3: which dead letters, of which source, where they enter
+    replays/0000000003/<id>.jsonl    the dead letters themselves, as a task reads them: they may be purged where they died
+    replays/0000000003.given         the source whose log takes it if the Query no longer reads its own, and from which entry on
+    replays/0000000003.done          a Batch has come through with it: after 30 days the dead letters go, and the request stays
 
 Whoever feeds the Query makes of each request one entry of the source's log, in their order; the entry names the request, so that the
 log itself says which ones it has taken. From there a replay is a Batch as any other, and as sure to come through once.
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 _DONE = ".done"
 Key = tuple[int, int]
-"""of a letter in its lineage: Batch, place among the Batch's letters"""
+"""of a dead letter in its lineage: Batch, place among the Batch's dead letters"""
 
 
 @dataclass(frozen=True, slots=True)
 class Entering:
-    """A letter that is replayed, as it enters: `payload` or `came` are a person's where it is `repaired`. `at` is the node where it enters,
-    empty for its source. `entry` is where in the source's log its Batch began to read: who goes back before that reads it again."""
+    """A dead letter that is replayed, as it enters: `payload` or `came` are a person's where it is `repaired`. `at` is the node where it
+    enters, empty for its source. `entry` is where in the source's log its Batch began to read: who goes back before that reads it again."""
 
     letter: DeadLetter
     at: str
@@ -56,7 +56,7 @@ class Entering:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """`letters` are keys in `lineage`, in the order of the lines of all `parts` together."""
+    """`letters` are keys of dead letters in `lineage`, in the order of the lines of all `parts` together."""
 
     number: int
     source: str
@@ -91,26 +91,26 @@ class Replays:
         self._log = NumberedLog(folder, "replay-request")
 
     def has(self, number: int) -> bool:
-        """True where there is such a request; one look at a file."""
+        """True if there is such a request; one look at a file."""
         return self._log.has(number)
 
     def read(self, number: int) -> ReplayRequest:
-        """That request, which is there."""
+        """The request of that number, which must exist."""
         body = self._log.read(number)
-        assert body is not None, f"no request {number} in {self._folder}"
+        assert body is not None, f"replay request {number} does not exist in {self._folder}"
         return _request(number, body)
 
     def all(self, start: int = 0) -> Iterator[ReplayRequest]:
-        """From number `start` on, in order."""
+        """The requests from number `start` on, in order."""
         for number, body in self._log.since(start):
             yield _request(number, body)
 
     def asked(self, lineage: str) -> dict[Key, ReplayRequest]:
-        """Letters of that lineage → the request that replays them."""
+        """Dead letters of that lineage → the request that replays them."""
         return {key: request for request in self.all() if request.lineage == lineage for key in request.letters}
 
     def ask(self, number: int, source: str, lineage: str, letters: Sequence[tuple[Key, Entering]]) -> ReplayRequest | None:
-        """Write request `number`, durably; None where another has that number already, and nothing has changed.
+        """Write request `number`, durably; None if another has that number already, and nothing has changed.
 
         May be killed at any point: without the record its lines count for nothing.
         """
@@ -147,7 +147,8 @@ class Replays:
         return 0 if newest is None else newest + 1
 
     def note_done(self, streams: Iterable[SourceStream]) -> None:
-        """A Batch that read these has come through. It may be told twice, and is not told again after a crash: then its letters stay."""
+        """Record that a Batch with these requests is committed. It may be called twice, and is not repeated after a crash: then its dead
+        letters stay."""
         for number in _numbers(streams, of_query(self._folder.parent)):
             put_if_absent(self._folder / f"{number:010d}{_DONE}", now_text().encode())
 
@@ -166,11 +167,11 @@ class Replays:
         return self.given(request.number) or (request.source, request.behind)
 
     def give(self, request: ReplayRequest, source: str, since: int) -> None:
-        """Under the lease: let that source's log take it, durably; its own is none of the Query's any more."""
+        """Assign it durably to that source's log, because the Query no longer reads its own source. Call it under the lease."""
         replace(self._folder / f"{request.number:010d}.given", f"{source}\n{since}".encode())
 
     def drop_lines(self, before: datetime) -> None:
-        """Delete the letters in requests that had come through before that; that they were asked stays known."""
+        """Delete the dead letters in requests that had come through before that; that they were asked stays known."""
         for name in names_in(self._folder):
             folder = self._folder / name.removesuffix(_DONE)
             if name.endswith(_DONE) and folder.is_dir():
@@ -182,8 +183,8 @@ class Replays:
 class Pending:
     """What a source's log has not taken yet of the requests of its Query; `folder` is the Query's. One thread at a time.
 
-    The first source of a Query also takes the requests of sources that the Query does not read any more: somebody has to say what became
-    of them. Whose it is then, stands beside the request before it stands in the log."""
+    The first source of a Query also takes the requests of sources that the Query does not read any more: one source has to record the
+    outcome of them. Whose it is then, stands beside the request before it stands in the log."""
 
     def __init__(self, folder: Path, source: str) -> None:
         self._of = of_query(folder)
@@ -210,7 +211,7 @@ class Pending:
         return [stream for stream in streams if not is_replay(stream)]
 
     def take(self) -> list[SourceStream]:
-        """The next request's entry; [] where none waits. All of the log must have been noted."""
+        """The next request's entry; [] if none waits. All of the log must have been noted."""
         if self._left is None:
             first = bool(self._read) and self._read[0] == self._source
             below = (self._replays.read(number) for number in range(self._next)) if first else ()
@@ -310,10 +311,10 @@ def of_query(folder: Path) -> str:
 
 
 def read_entering(query: QueryFolder, place: Mapping[str, Any], log: str = "") -> list[DeadLetter]:
-    """The letters of a replay's stream, in their order, those left out that the Query's lineage reads again by itself: after a rewind.
+    """The dead letters of a replay's stream, in their order, those left out that the Query's lineage reads again by itself: after a rewind.
 
-    `query` is the one that reads, `place` that of the stream, `log` the source in whose log that stands: empty where another source has
-    been given the request since. Raises StateError where the lines are gone.
+    `query` is the one that reads, `place` that of the stream, `log` the source in whose log that stands: empty if another source has
+    been given the request since. Raises StateError if the lines are gone.
     """
     said = place[REPLAY]
     if log and said["of"] == of_query(query.path):

@@ -49,7 +49,7 @@ class Retention:
         self._next = datetime.min.replace(tzinfo=UTC)
 
     def look(self) -> Forgotten:
-        """Forget what is old, at most once an hour; cheap to call after every Batch."""
+        """Delete expired records, at most once an hour; cheap to call after every Batch."""
         now = self._now()
         if now < self._next:
             return Forgotten(0, 0)

@@ -38,7 +38,7 @@ class LineWriter:
         self._rows += 1
 
     def close(self) -> LineSegment | None:
-        """Make the lines durable; None where there were none."""
+        """Make the lines durable; None if there were none."""
         if self._file is None:
             return None
         with self._file as file:
@@ -47,7 +47,7 @@ class LineWriter:
         return LineSegment(self._name, self._rows, self._file.size, self._file.crc)
 
     def keep(self, *, kept: bool = True) -> None:
-        """`abort` shall leave what is durable: it may be spoken of already. What nobody speaks of, recovery purges."""
+        """`abort` shall leave what is durable: a record may name it already. Recovery deletes what no record names."""
         self._kept = kept
 
     def abort(self) -> None:
@@ -63,14 +63,14 @@ class LineWriter:
 
 
 def read_lines(folder: Path, segment: LineSegment, what: str) -> list[bytes]:
-    """The lines of one segment. Raises StateError where the file is missing, torn or changed; `what` is for its message."""
+    """The lines of one segment. Raises StateError if the file is missing, torn or changed; `what` is for its message."""
     path = folder / segment.name
     data = read_or_none(path)
     if data is None:
-        raise StateError(f"the {what} in {path} are missing: {segment.rows} of them", remedy="restore the file from a backup")
+        raise StateError(f"{segment.rows} {what} in {path} are missing", remedy="restore the file from a backup")
     if len(data) != segment.bytes or zlib.crc32(data) != segment.crc:
         raise StateError(
-            f"the {what} in {path} were changed: {len(data)} bytes, not the {segment.bytes} that were decided",
+            f"the {what} in {path} were changed: found {len(data)} bytes, expected {segment.bytes}",
             remedy="restore the file from a backup",
         )
     return data.splitlines()

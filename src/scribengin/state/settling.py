@@ -1,9 +1,9 @@
 """From a decision to published sinks. Where a place says only then which rows it never takes, that is settled in between, once.
 
-decided → offered to the places that choose → what they refused: durable letters, then one record beside the decision → published
+decided → offered to the places that choose → what they refused: durable dead letters, then one record beside the decision → published
 
-Whoever is killed on this way, or sleeps on it, or does it beside another driver, comes to the same letters: the first record stands, and
-who offers again is told of each row that it is there.
+Whoever is killed on this way, or sleeps on it, or does it beside another driver, comes to the same dead letters: the first record stands,
+and who offers again is reported of each row that it is there.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _offer(decision: Decision, id_: str, sink: OfferingSink, query: QueryFolder)
         nonlocal rows
         if sink.on_error == "fail":
             raise SinkError(
-                f'sink "{id_}" refuses a row of batch {decision.batch.number}, {refusal.id}: {refusal.message}',
-                remedy="correct the place so that it takes the row, or write on_error: dead_letter at the sink",
+                f'sink "{id_}" rejects a row of batch {decision.batch.number}, {refusal.id}: {refusal.message}',
+                remedy="change the target so that it accepts the row, or set on_error: dead_letter on the sink",
                 code="row-refused",
                 node=id_,
             )
@@ -80,7 +80,7 @@ def _offer(decision: Decision, id_: str, sink: OfferingSink, query: QueryFolder)
 
 
 def _replayed(decision: Decision, query: QueryFolder) -> dict[str, DeadLetter]:
-    """What records are called → the letters as which they entered this Batch."""
+    """What records are called → the dead letters as which they entered this Batch."""
     if not any(counts.replayed for counts in decision.counts.values()):
         return {}
     ranges = ((each.source, SourceLog(query.sources, each.source).range(each.start, each.end)) for each in decision.sources)
@@ -89,7 +89,7 @@ def _replayed(decision: Decision, query: QueryFolder) -> dict[str, DeadLetter]:
 
 
 def _letter(decision: Decision, id_: str, refusal: RefusedRow, replayed: Mapping[str, DeadLetter]) -> DeadLetter:
-    """The row itself stands for the record: nobody reads the source again behind a decision."""
+    """The row itself represents the record: the source is not read again after a decision."""
     record, way = split_id(refusal.id)
     before = replayed.get(record)
     batch, ran = decision.batch, decision.ran

@@ -31,13 +31,13 @@ class SourceLog:
         self._length = -1
 
     def append(self, n: int, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """Write entry `n` durably unless it is there; returns what stands there, another driver's where it was first.
+        """Write entry `n` durably unless it is there; returns the stored entry, which is another driver's if that was first.
 
-        Raises StateError where entry n-1 is missing: a gap would lose what it held.
+        Raises StateError if entry n-1 is missing: a gap would lose what it held.
         """
         if n > self.length():
             raise StateError(
-                f'source "{self.source}": entry {n} would leave a gap, the log in {self._log.folder} ends at {self.length()}',
+                f'source "{self.source}": entry {n} would leave a gap: the log in {self._log.folder} ends at {self.length()}',
                 remedy="restore the state folder as a whole; its parts belong together",
             )
         stored = self._log.put(n, [stream.as_json() for stream in streams])
@@ -46,7 +46,7 @@ class SourceLog:
         return _streams(stored)
 
     def read(self, n: int) -> list[SourceStream]:
-        """Entry `n`, as far as it is the source's own: without dead letters that are replayed. Raises StateError where it is missing."""
+        """Entry `n`, as far as it is the source's own: without dead letters that are replayed. Raises StateError if it is missing."""
         return _own(self._whole(n))
 
     def _whole(self, n: int) -> list[SourceStream]:
@@ -98,7 +98,7 @@ class SourceLog:
         """
         if n <= self._log.high_mark():
             raise StateError(
-                f'source "{self.source}": entry {n} is folded with older ones in {self._log.folder}, and cannot be changed',
+                f'source "{self.source}": entry {n} in {self._log.folder} is merged with older entries and cannot be changed',
                 remedy=start_over(),
             )
         self._log.amend(n, [stream.as_json() for stream in streams])

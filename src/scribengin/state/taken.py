@@ -2,7 +2,7 @@
 of their ids.
 
 `{lineage: {Batch: {unit: [rows, digest]}}}`; Batch and unit are text, as JSON has them, and a unit that packs do not say is -1. Records
-of before units were told have `[rows, digest]` in place of the units.
+of before units were reported have `[rows, digest]` in place of the units.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 NOT_WHOLE = Handed("", -1, 0, 0)
-"""what was no whole pack, and became a dead letter: nobody knows what it held"""
+"""what was no whole pack, and became a dead letter: its contents are unknown"""
 
 
 def taken_of(handed: Iterable[Handed]) -> dict[str, dict[str, dict[str, list[int]]]]:

@@ -68,7 +68,7 @@ class StoredTopology:
 
 
 def read_topology(root: Path, flow: str) -> StoredTopology | None:
-    """That of the flow's last run; None where it never ran, or was never cut."""
+    """That of the flow's last run; None if it never ran, or was never cut."""
     file = _file(root, flow)
     data = read_or_none(file)
     return None if data is None else StoredTopology.from_json(unseal(data, _KIND, _FORMAT, file))

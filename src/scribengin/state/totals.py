@@ -39,7 +39,7 @@ class Noticed:
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over `batches` decisions. `nodes` maps node id → counts, `sinks` sink id → receipts, `dead` counts letters in segments.
+    """Sums over `batches` decisions. `nodes` maps node id → counts, `sinks` sink id → receipts, `dead` counts dead letters in segments.
 
     `held` of a node is that of the last Batch.
     """

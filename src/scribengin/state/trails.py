@@ -82,7 +82,7 @@ def forget_trails(query: QueryFolder, before: datetime | None) -> None:
 
 
 def detailed(decisions: Decisions, number: int) -> Decision | None:
-    """None where it is not decided, or its details are gone."""
+    """None if it is not decided, or its details are gone."""
     if number <= decisions.pruned_mark():
         return None
     try:

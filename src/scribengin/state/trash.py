@@ -64,7 +64,7 @@ class KeptOutput:
 
 @dataclass(frozen=True, slots=True)
 class KeptLetter:
-    """A purged dead letter: its line as it was, and what a person had made of it; None where nobody had."""
+    """A purged dead letter: its line as it was, and its repair; None if it was not repaired."""
 
     line: bytes
     repair: dict[str, Any] | None = None
@@ -93,7 +93,7 @@ class Discarded:
     """What one `reset`, or one `dead purge`, has removed.
 
     `owner` is the installation whose state it was. `lost` says what it was, for people and programs. `whole` is False until the command is
-    through: until then another one goes on with it. `by` is `reset` or `purge`; only a purge has `letters`.
+    through: until then another one goes on with it. `by` is `reset` or `purge`; only a purge has dead letters.
     """
 
     id: str
@@ -141,12 +141,12 @@ class Trash:
         return sorted(found, key=lambda each: (each.at, each.id), reverse=True)
 
     def find(self, id_: str = "") -> Discarded:
-        """The one of that id, or the newest. Raises Refused where there is none."""
+        """The one of that id, or the newest. Raises Refused if there is none."""
         # killed before anything was removed: there is nothing to bring back
         found = [each for each in self.all() if each.whole or each.parts or each.letters or each.outputs]
         chosen = next((each for each in found if id_ in ("", each.id)), None)
         if chosen is None:
-            have = f"it has {', '.join(each.id for each in found)}" if found else f"what was removed is kept for {KEPT.days} days"
+            have = f"it has {', '.join(each.id for each in found)}" if found else f"removed data is kept for {KEPT.days} days"
             raise Refused(
                 f'the trash of flow "{self._flow}" has no {self._by}' + f' "{id_}"' * bool(id_),
                 remedy=have,
@@ -155,8 +155,8 @@ class Trash:
         return chosen
 
     def hint(self) -> str:
-        """For a remedy, where a reset can be undone: how. Empty where nothing is kept."""
-        return f"bring back what a {self._by} removed: {_UNDO[self._by]}" if self.all() else ""
+        """For a remedy, where a reset can be undone: how. Empty if nothing is kept."""
+        return f"restore the data that a {self._by} removed: {_UNDO[self._by]}" if self.all() else ""
 
     def begin(self, owner: str, lost: Iterable[Mapping[str, Any]]) -> Discarded:
         """A new one, or the newest where its command was cut short."""
@@ -208,27 +208,27 @@ class Trash:
         for place, letter in letters.items():
             writer.append(batch, [place, msgspec.Raw(letter.line), letter.repair])
         segment, lineage = writer.close(), read_lineage(query)
-        assert segment is not None, "no letters"
-        assert lineage is not None, "letters of a Query that never ran"
+        assert segment is not None, "no dead letters"
+        assert lineage is not None, "dead letters of a Query that never ran"
         kept = PurgedLetters(self._text(query.path), lineage.id, batch, segment)
         return replace(discarded, letters=(*discarded.letters, kept))
 
     def letters(self, discarded: Discarded, kept: PurgedLetters) -> dict[int, KeptLetter]:
-        """What `keep_letters` has copied. Raises StateError where it is missing, torn or changed."""
+        """What `keep_letters` has copied. Raises StateError if it is missing, torn or changed."""
         lines = read_lines(self.folder_of(discarded), kept.segment, "purged dead letters")
         decoded = (_LETTER.decode(line) for line in lines)
         return {place: KeptLetter(bytes(line), repair) for place, line, repair in decoded}
 
     def query_of(self, kept: PurgedLetters) -> QueryFolder:
-        """The state that the letters came from, also where a rewind has left it. Raises Refused where it is gone."""
+        """The state that the dead letters came from, also where a rewind has left it. Raises Refused if it is gone."""
         query = QueryFolder(self._path(kept.query))
         for folder in (query, query.past(kept.lineage)):
             lineage = read_lineage(folder)
             if lineage is not None and lineage.id == kept.lineage:
                 return folder
         raise Refused(
-            f"query {query.name} has begun anew since: the purged dead letters are of its lineage {kept.lineage}",
-            remedy=f"bring that back first, if a reset removed it: {_UNDO[RESET]}",
+            f"query {query.name} started over since the purge: the purged dead letters belong to its lineage {kept.lineage}",
+            remedy=f"if a reset removed that lineage, restore it first: {_UNDO[RESET]}",
             code="trash-taken",
         )
 
@@ -247,7 +247,7 @@ class Trash:
         remove_tree(self.folder_of(discarded))
 
     def check_back(self, discarded: Discarded) -> list[tuple[Path, Path]]:
-        """(where a part is now, where it was) of those that are not back yet. Raises Refused where something is in the place of one by
+        """(where a part is now, where it was) of those that are not back yet. Raises Refused if something is in the place of one by
         now, or where one is missing."""
         parts = [(self._path(part.kept), self._path(part.place)) for part in reversed(discarded.parts)]
         # what an attempt that was killed has moved back already is in its place
@@ -255,8 +255,8 @@ class Trash:
         for kept, place in parts:
             if not kept.exists() and not place.exists():
                 raise Refused(
-                    f"{kept} is missing: what was removed from {place} cannot be brought back",
-                    remedy="bring that folder back from a backup",
+                    f"{kept} is missing: the data removed from {place} cannot be restored",
+                    remedy="restore that folder from a backup",
                     code="trash-missing",
                 )
         for kept, place in left:
@@ -274,7 +274,7 @@ class Trash:
     def drop_expired(
         self, now: datetime | None = None, drop: Callable[[Discarded], bool] = lambda each: not each.outputs
     ) -> list[Discarded]:
-        """Delete for good what is older than `KEPT`, whatever has removed it. `drop` deletes its outputs; False where it cannot now: then
+        """Delete for good what is older than `KEPT`, whatever has removed it. `drop` deletes its outputs; False if it cannot now: then
         all of it stays."""
         now = now or datetime.now(UTC)
         expired = [each for each in self._every() if each.until <= now and drop(each)]
@@ -313,7 +313,7 @@ class Trash:
 
 
 def _check_free(kept: Path, place: Path, id_: str) -> None:
-    """Raise Refused where something is in the place of a file."""
+    """Raise Refused if something is in the place of a file."""
     if kept.is_dir():
         for name in names_in(kept):
             _check_free(kept / name, place / name_before(name), id_)
@@ -321,8 +321,8 @@ def _check_free(kept: Path, place: Path, id_: str) -> None:
             return
     if place.exists():
         raise Refused(
-            f"{place} is there again: it was written after the reset",
-            remedy=f"move that to the trash too: {flow_command('reset', '--outputs')}; then: {flow_command('reset', '--undo', id_)}",
+            f"{place} exists again: it was written after the reset",
+            remedy=f"move the new one to the trash too: {flow_command('reset', '--outputs')}; then: {flow_command('reset', '--undo', id_)}",
             code="trash-taken",
         )
 

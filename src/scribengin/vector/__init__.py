@@ -1,1 +1,1 @@
-"""Stateless SQL on Arrow batches inside the tail: which expressions are portable, and what they give."""
+"""Stateless SQL on Arrow batches inside the tail: which expressions are portable, and their evaluation."""

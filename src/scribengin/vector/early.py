@@ -1,8 +1,8 @@
-"""Whether Spark may ask an expression of rows that the conditions before it, as they are written, have dropped.
+"""Whether Spark may evaluate an expression on rows that earlier conditions, in the written order, have dropped.
 
-From `n = m AND 100 / m > 3` Spark concludes `100 / n > 3`, and asks that first (InferFiltersFromConstraints); from `n = 0` it puts 0 in
-the place of n elsewhere (ConstantPropagation). So a row may raise in Spark that the written order would never have asked.
-"""
+From `n = m AND 100 / m > 3` Spark concludes `100 / n > 3`, and evaluates that first (InferFiltersFromConstraints); from `n = 0` it puts 0
+in the place of n elsewhere (ConstantPropagation). So an expression may fail in Spark on a row that it would never see in the written
+order."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Portable expressions over Arrow batches, by Arrow's own kernels: the same values as Spark in ANSI mode, or `NotSureError`.
 
-Where a row might raise in Spark the engine gives no answer at all; Spark then runs the Batch, and says which row it was and why. So the
-engine need not know how Spark words it; it must only never answer where Spark raises. What stands behind `false AND`, in a branch of a
-CASE that is not taken or behind a value in a coalesce is not asked, as in Spark.
+If a row might fail in Spark, the engine gives no result; Spark then runs the Batch, and reports the row and the reason. So the
+engine need not reproduce Spark's messages; it must only never give a result if Spark fails. Expressions after `false AND`, in a branch of a
+CASE that is not taken or after a value in a coalesce are not evaluated, as in Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WHOLE_NUMBER = "^[+-]?[0-9]{1,18}$"
 
 
 class NotSureError(StepError):
-    """A value for which Spark may raise: it has to decide."""
+    """A value on which Spark may fail: Spark has to decide."""
 
     code = "vector-not-sure"
 
@@ -177,12 +177,12 @@ def _cast(found: pa.Array, given: str, asked: str) -> pa.Array:
     if given in _INTEGERS:
         return pc.cast(found, ARROW[asked])
     if pc.all(pc.match_substring_regex(found, _WHOLE_NUMBER)).as_py() is False:
-        raise NotSureError("a text that is no plain number")
+        raise NotSureError("a text that is not a plain number")
     return pc.cast(pc.cast(pc.utf8_ltrim(found, characters="+"), pa.int64()), ARROW[asked])
 
 
 def _joined(asked: Expression, batch: pa.RecordBatch) -> Any:
-    """AND, OR: where the left side decides, the right one is not asked."""
+    """AND, OR: if the left side decides, the right side is not evaluated."""
     left, right = asked.args
     ends = asked.op == "or"
     join = pc.or_kleene if ends else pc.and_kleene
@@ -195,7 +195,7 @@ def _joined(asked: Expression, batch: pa.RecordBatch) -> Any:
 
 
 def _chosen(asked: Expression, batch: pa.RecordBatch) -> pa.Array:
-    """CASE: the first test that is true; what comes of the others is not asked."""
+    """CASE: the first test that is true; the results of others are not evaluated."""
     size, ways = batch.num_rows, asked.value
     waiting = _array(pa.scalar(True), size)
     choices: list[tuple[pa.Array, pa.Array]] = []
@@ -231,7 +231,7 @@ def _where(rows: pa.BooleanArray, asked: Expression, batch: pa.RecordBatch) -> p
 
 
 def _array(found: Any, size: int = 1, type_: str = "BOOLEAN") -> pa.Array:
-    """A scalar as often as there are rows."""
+    """A scalar repeated for all rows."""
     if not isinstance(found, pa.Scalar):
         return found
     return pa.repeat(found, size) if found.is_valid else pa.nulls(size, ARROW[type_])

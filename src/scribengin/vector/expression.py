@@ -1,4 +1,4 @@
-"""A portable expression as a value that travels to executors: free of sqlglot and of pyarrow."""
+"""A portable expression as a value that is sent to executors: independent of sqlglot and pyarrow."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any
 
 _FALLIBLE = frozenset({"+", "-", "*", "/", "%", "neg", "cast"})
-"""what may raise in Spark's ANSI mode, for some values"""
+"""operations that may fail in Spark's ANSI mode, for some values"""
 _FLOATS = frozenset({"+", "-", "*", "neg"})
-"""what of these cannot raise for a DOUBLE"""
+"""those that cannot fail for a DOUBLE"""
 _BY = frozenset({"/", "%"})
-"""what of these cannot raise where the divisor is a constant other than 0 (constants are not negative: nothing is divided by -1)"""
+"""those that cannot fail if the divisor is a constant other than 0 (constants are not negative: nothing is divided by -1)"""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Expression:
 
     @cached_property
     def fallible(self) -> bool:
-        """True where it may raise for some rows: then it is asked only of those that Spark would ask it of."""
+        """True if it may fail on some rows: then it is evaluated only on rows on which Spark would evaluate it."""
         own = self.op in _FALLIBLE and not (self.type == "DOUBLE" and self.op in _FLOATS) and not self._divides_by_constant
         return own or any(arg.fallible for arg in self.args)
 

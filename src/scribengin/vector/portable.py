@@ -1,8 +1,7 @@
-"""Which SQL expressions mean the same in the tail as in Spark: a whitelist of operations by the types they are used with.
+"""Which SQL expressions give the same result in the task pipeline ("tail") as in Spark: a list of allowed operations by types.
 
-What stands here was compared with Spark over generated expressions and hostile values (`tests/spark/test_portable.py`). Whatever is
-not certain stays with Spark: an expression is portable as a whole or not at all.
-"""
+These operations were compared with Spark over generated expressions and difficult values (`tests/spark/test_portable.py`). Everything that
+is not certain stays with Spark: an expression is portable as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -55,13 +54,13 @@ _CASTS = {"TEXT": "STRING", "TIMESTAMPTZ": "TIMESTAMP"}
 
 
 class NotPortableError(ValueError):
-    """The reason why an expression stays with Spark, in some words: `lower()`, `DECIMAL price`."""
+    """The reason why an expression stays with Spark, as a short text: `lower()`, `DECIMAL price`."""
 
 
 def translate(tree: exp.Expr, sql: str, schema: Schema) -> Expression:
     """The expression `sql`, parsed as `tree`, over columns of `schema`. Raises NotPortableError."""
     if "\\" in sql or '"' in sql:
-        raise NotPortableError("a text that is Spark's to read")
+        raise NotPortableError("a text that only Spark can parse")
     if "try_cast" in sql.lower():  # sqlglot reads Spark's CAST as the same
         raise NotPortableError("try_cast()")
     return _Translation(schema).of(tree)
@@ -129,7 +128,7 @@ class _Translation:
             case exp.Substring():
                 return self._substring(tree)
             case exp.Concat() if all(isinstance(part, exp.Literal) for part in tree.expressions):
-                raise NotPortableError("a text that is Spark's to read")  # 'it''s' are two of them to sqlglot
+                raise NotPortableError("a text that only Spark can parse")  # 'it''s' are two of them to sqlglot
             case exp.Concat():
                 return Expression("concat", "STRING", tuple(self._text(part) for part in tree.expressions))
             case exp.DPipe():
@@ -153,13 +152,13 @@ class _Translation:
     def _any(self, tree: exp.Expr) -> Expression:
         found = self.of(tree)
         if found.op == "literal":
-            raise NotPortableError("a constant that is computed with")
+            raise NotPortableError("a computation with a constant")
         return found
 
     def _of_type(self, tree: exp.Expr, *types: str) -> Expression:
         found = self.of(tree)
         if found.type not in types:
-            raise NotPortableError(f"{found.type} where {types[0]} is asked")
+            raise NotPortableError(f"{found.type} instead of {types[0]}")
         return found
 
     def _test(self, tree: exp.Expr) -> Expression:
@@ -170,7 +169,7 @@ class _Translation:
 
     def _constant_text(self, tree: exp.Expr) -> str:
         if not isinstance(tree, exp.Literal) or not tree.is_string:
-            raise NotPortableError("a pattern that is no constant")
+            raise NotPortableError("a pattern that is not a constant")
         return str(tree.name)
 
     def _double(self, tree: exp.Expr) -> Expression:
@@ -198,21 +197,21 @@ class _Translation:
             raise NotPortableError(f"- of {inner.type}")
         if inner.op == "literal":
             if not isinstance(tree.this, exp.Literal):
-                raise NotPortableError("a constant that is computed with")
+                raise NotPortableError("a computation with a constant")
             least = inner.value == 1 << 31  # one token with its sign
             return Expression("literal", "INT" if least else inner.type, value=-inner.value)
         return Expression("neg", inner.type, (inner,))
 
     def _among(self, tree: exp.In) -> Expression:
         if tree.args.get("query") or tree.args.get("unnest") or not tree.expressions:
-            raise NotPortableError("IN of a query")
+            raise NotPortableError("IN with a query")
         asked = self.of(tree.this)
         if asked.type not in (*INTEGER_BITS, "STRING"):
             raise NotPortableError(f"IN of {asked.type}")
         values = [self.of(part) for part in tree.expressions]
         kinds = {"STRING"} if asked.type == "STRING" else set(INTEGER_BITS)
         if any(value.op != "literal" or value.type not in kinds for value in values):
-            raise NotPortableError("IN of other than constants of the column's kind")
+            raise NotPortableError("IN with values that are not constants of the column's type")
         _with_column(asked)
         asked = asked if asked.type == "STRING" else _cast_to(asked, "BIGINT")
         return Expression("in", "BOOLEAN", (asked,), tuple(value.value for value in values))
@@ -225,7 +224,7 @@ class _Translation:
     def _substring(self, tree: exp.Substring) -> Expression:
         start, length = (_constant(tree.args.get(name)) for name in ("start", "length"))
         if start is None or start < 1 or (tree.args.get("length") is not None and (length is None or length < 0)):
-            raise NotPortableError("substring from other than constant places from 1 on")
+            raise NotPortableError("substring with positions that are not constants from 1 on")
         return Expression("substring", "STRING", (self._text(tree.this),), (start, length))
 
     def _time_part(self, part: str, tree: exp.Expr) -> Expression:
@@ -271,7 +270,7 @@ class _Translation:
         if len(types) != 1 or not types <= _VALUES:
             raise NotPortableError(f"{op} of {', '.join(sorted(types))}")
         if all(part.op == "literal" for part in parts) and op == "coalesce":
-            raise NotPortableError("a constant that is computed with")
+            raise NotPortableError("a computation with a constant")
         return Expression(op, types.pop(), tuple(parts))
 
 
@@ -334,7 +333,7 @@ def _cast_to(found: Expression, to: str) -> Expression:
 
 def _with_column(*parts: Expression) -> None:
     if not any(part.columns for part in parts):
-        raise NotPortableError("constants alone")
+        raise NotPortableError("only constants")
 
 
 def _name(tree: exp.Expr) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VectorStep:
-    """One step: a predicate or the columns that it makes, and what it requires of its output. `schema` is what it gives."""
+    """One step: a predicate or the columns that it makes, and what it requires of its output. `schema` has its output columns."""
 
     id: str
     schema: Schema
@@ -33,15 +33,15 @@ class VectorStep:
 
     @property
     def fallible(self) -> bool:
-        """True where one of its expressions may raise in Spark, for some rows."""
+        """True if one of its expressions may fail in Spark on some rows."""
         own = () if self.predicate is None else (self.predicate,)
         return any(each.fallible for each in (*own, *(each for _, each in (*self.columns, *self.require))))
 
 
 @dataclass(frozen=True, slots=True)
 class VectorResult:
-    """What came of a batch: the rows that passed, which ones these are, and (row, step, name) of those that fail a
-    `require`, by row, as Spark comes to them."""
+    """The result for a batch: the rows that passed, their indexes, and (row, step, name) of those that fail a
+    `require`, by row, in the order of Spark."""
 
     batch: pa.RecordBatch
     passed: NDArray[np.int64]
@@ -49,7 +49,7 @@ class VectorResult:
 
 
 def run_steps(steps: Sequence[VectorStep], batch: pa.RecordBatch) -> VectorResult:
-    """The batch through all steps. Raises NotSureError where Spark must decide about one of its rows."""
+    """Run the batch through all steps. Raises NotSureError if Spark must decide on one of its rows."""
     rows = np.arange(batch.num_rows, dtype=np.int64)
     failed: list[tuple[int, str, str]] = []
     for step in steps:

@@ -1,1 +1,1 @@
-"""What is seen of flows while they run: what workers say of their tiers, how it went, what of it is an alarm. Pure, but for clocks."""
+"""Observation of running flows: workers' reports on their tiers, metrics over time, and alerts. Pure, except for clocks."""

@@ -1,7 +1,7 @@
-"""Whether an alert fires: from what was heard of a flow, its last standing, and a clock. Pure.
+"""Decides whether an alert fires, from the reports on a flow, the alert's last state, and a clock. Pure.
 
-`quiet` → `pending` (it holds, not yet for so long as it must; of progress: for half of it) → `firing` → `quiet`. Where nothing is known,
-all stays as it is.
+`quiet` → `pending` (its condition holds, but not yet for the required time; for progress: for half of it) → `firing` → `quiet`. Without new
+information the state stays unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Standing = Literal["quiet", "pending", "firing"]
 
 @dataclass(frozen=True, slots=True)
 class AlertState:
-    """`since` is when it came to stand so, in seconds since 1970; `value` what was seen then, in words."""
+    """`since` is the time of its last change of state, in seconds since 1970; `value` what was seen then, in words."""
 
     standing: Standing = "quiet"
     since: float = 0.0
@@ -34,7 +34,7 @@ class AlertState:
 
 @dataclass(frozen=True, slots=True)
 class WatchedFlow:
-    """A flow that is wanted running, as an alert sees it. `wanted_since`: since when this master knows that."""
+    """A flow whose desired state is running, as an alert sees it. `wanted_since`: since when this master knows that."""
 
     figures: FlowFigures | None
     tiers: Mapping[str, TierSnapshot]
@@ -45,7 +45,7 @@ class WatchedFlow:
 
 @dataclass(frozen=True, slots=True)
 class AlertNotice:
-    """What is sent: an alert has begun to fire, has ended, or is tried."""
+    """What is sent: an alert fires, has ended, or is tested."""
 
     flow: str
     alert: str
@@ -64,7 +64,7 @@ class AlertNotice:
 
 
 def next_state(before: AlertState, when: str, seen: WatchedFlow, now: float) -> AlertState:
-    """How the alert stands now. Raises ValueError for a `when` that is none."""
+    """The new state of the alert. Raises ValueError for an invalid `when`."""
     condition = parse_condition(when)
     holds = _holds(condition, seen, now, fires=before.standing == "firing")
     if holds is None:
@@ -86,7 +86,7 @@ def next_state(before: AlertState, when: str, seen: WatchedFlow, now: float) -> 
 
 
 def _holds(condition: Condition, seen: WatchedFlow, now: float, *, fires: bool) -> tuple[float | None, str] | None:
-    """(since when it holds, None where it does not; what is seen); None where nobody knows."""
+    """(since when it holds, None if it does not; what is seen); None if unknown."""
     figures = seen.figures
     match condition.measure:
         case "progress":
@@ -100,7 +100,7 @@ def _holds(condition: Condition, seen: WatchedFlow, now: float, *, fires: bool) 
             if figures is None:
                 return None
             delay_s = figures.delay_s or 0.0
-            return (now if delay_s > condition.over else None), f"the oldest that waits is {show_duration(delay_s)} old"
+            return (now if delay_s > condition.over else None), f"the oldest waiting entry is {show_duration(delay_s)} old"
         case "dead" | "restarts":
             column = condition.measure
             if not seen.tiers:
@@ -114,17 +114,17 @@ def _holds(condition: Condition, seen: WatchedFlow, now: float, *, fires: bool) 
 
 
 def _still(seen: WatchedFlow, now: float) -> tuple[float | None, str]:
-    """Since when something waits and nothing comes through, or a worker says nothing, or never has."""
+    """Since when there is a backlog but no committed Batch, or a worker is silent, or has never reported."""
     begun: list[tuple[float, str]] = []
     for name in sorted(seen.expected):
         tier = seen.tiers.get(name)
         if tier is None:
-            begun.append((seen.wanted_since, f"no worker of {name} was heard"))
+            begun.append((seen.wanted_since, f"no worker of {name} has reported"))
         elif now - tier.heard > STALE_S:
-            begun.append((tier.heard, f"nothing was heard of {name}"))
+            begun.append((tier.heard, f"no report from {name}"))
         elif tier.waits:
-            begun.append((tier.progressed, f"no Batch of {name} came through"))
+            begun.append((tier.progressed, f"no Batch of {name} was committed"))
     if not begun:
-        return None, "Batches come through"
+        return None, "Batches are committed"
     since, what = min(begun)
     return since, f"{what} for {show_duration(now - since)}"

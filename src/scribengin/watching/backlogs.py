@@ -1,7 +1,9 @@
-"""What waits at the sources of flows: as their workers looked last, or as it was measured since, and what feeders have written since then.
+"""The backlog of the sources of flows: as last reported by their workers, or as measured since, plus what upstream flows have written since
+then.
 
-A worker looks between two Batches. Where a Batch takes long, the worker fails, is stopped or its host is gone, its last look says less and
-less: masters then have the place measured (`control/measuring`), and between two measurements what comes is what feeders say they wrote.
+A worker checks its sources between two Batches. If a Batch takes long, the worker fails, is stopped or its host is gone, its last report
+becomes inaccurate: masters then have the place measured (`control/measuring`), and between two measurements they add what upstream flows
+report as written.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ if TYPE_CHECKING:
     from scribengin.local.contract import EndView, QueryView
 
 OLD_S = 12.0
-"""a look older than this is measured anew: workers speak every ten seconds where nothing is new"""
+"""seconds after which a report is replaced by a measurement: workers report every ten seconds if nothing is new"""
 LOOKING = ("running", "waiting", "stopping")
-"""states of a Query that looks at its sources"""
+"""states of a Query that checks its sources"""
 _SAME_S = 0.5
-"""two looks that are so near each other are one, told twice"""
+"""seconds; two reports closer than this are the same one, sent twice"""
 Source = tuple[str, str]
 """(flow, source)"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """A look or a measurement, and (rows, bytes) that feeders had written by then."""
+    """A report or a measurement, and (rows, bytes) that upstream flows had written by then."""
 
     at: float
     waits: Backlog
@@ -43,13 +45,13 @@ class Backlogs:
         self._bases: defaultdict[str, dict[str, _Base]] = defaultdict(dict)
         """flow → source → the newest"""
         self._written: dict[Source, tuple[int, int]] = {}
-        """(flow, sink) → rows and bytes, ever, as its workers say"""
+        """(flow, sink) → rows and bytes in total, as its workers report"""
         self._feeders: Mapping[Source, tuple[Source, ...]] = {}
         self._by_workers: dict[Source, float] = {}
-        """when a worker looked last that goes on looking"""
+        """time of the last report of a worker that continues to report"""
 
     def meet(self, feeders: Mapping[Source, tuple[Source, ...]]) -> None:
-        """(flow, source) → the (flow, sink) that write what it reads."""
+        """Set the connections: (flow, source) → the (flow, sink) that write what it reads."""
         for key in {key for key, _ in feeders.items() ^ self._feeders.items()}:
             base = self._bases[key[0]].get(key[1])
             if base is not None:  # what a feeder wrote before it joined, and after it left, is in no look
@@ -59,13 +61,13 @@ class Backlogs:
         self._feeders = feeders
 
     def wrote(self, flow: str, sink: str, rows: int, size: int) -> None:
-        """A worker says that so many rows and bytes more are committed."""
+        """Add rows and bytes that a worker reports as committed."""
         before = self._written.get((flow, sink), (0, 0))
         self._written[flow, sink] = (before[0] + rows, before[1] + size)
 
     def look(self, flow: str, source: str, waits: Backlog, at: float, *, worker: bool) -> None:
-        """This waited at `at`, as a worker has looked (`worker`) or as it was measured. Of two looks the newer one counts; one that comes
-        again is no new one."""
+        """Record the backlog at time `at`, reported by a worker (`worker`) or measured. The newer of two values counts; a repeated one is
+        ignored."""
         key = (flow, source)
         if worker:
             self._by_workers[key] = max(at, self._by_workers.get(key, at))
@@ -74,21 +76,21 @@ class Backlogs:
             self._bases[flow][source] = _Base(at, waits, self._total(self._feeders.get(key, ())))
 
     def looks_no_more(self, flow: str, source: str) -> None:
-        """Its worker fails, is paused or has ended."""
+        """The source's worker no longer reports: it fails, is paused or has ended."""
         self._by_workers.pop((flow, source), None)
 
     def waits(self, flow: str, now: float) -> dict[str, tuple[float, Backlog]]:
-        """Source → (age of the look in seconds, its backlog now), of the sources that somebody has looked at."""
+        """Source → (age of the report in seconds, its backlog now), for the sources that have been checked."""
         found = self._bases.get(flow, {})
         return {source: (now - base.at, self._now((flow, source), base, now)) for source, base in found.items()}
 
     def unlooked_s(self, flow: str, source: str, now: float) -> float | None:
-        """Since a worker has looked there last; None where none has."""
+        """Seconds since a worker last reported on the source; None if none has."""
         at = self._by_workers.get((flow, source))
         return None if at is None else now - at
 
     def retain(self, flows: Iterable[str]) -> None:
-        """Forget all others; of feeders behind the next `meet`, which tells how much of it they wrote."""
+        """Remove all other flows; upstream flows after the next `meet`, which needs the amounts that they wrote."""
         kept = set(flows)
         feeding = {flow for sinks in self._feeders.values() for flow, _ in sinks}
         for flow in [flow for flow in self._bases if flow not in kept]:
@@ -116,8 +118,8 @@ class Backlogs:
 
 
 def with_waits(query: QueryView, found: Mapping[str, tuple[float, Backlog]]) -> QueryView:
-    """The Query with what waits at its sources now, where its worker's own look at one of them is old, or says nothing: a Query that starts
-    again with a Batch of before has not looked yet."""
+    """The Query with the present backlog of its sources, if its worker's own report on one of them is old or lacks it: a Query that
+    restarts with an earlier Batch has not checked its sources yet."""
     looks = query.state in LOOKING
 
     def is_seen(end: EndView) -> bool:
@@ -139,12 +141,12 @@ def with_waits(query: QueryView, found: Mapping[str, tuple[float, Backlog]]) -> 
 
 
 def backlog_of(end: EndView) -> Backlog:
-    """What waits at a source, as its worker says."""
+    """The backlog of a source, as its worker reports it."""
     return Backlog(end.lag_files, end.lag_bytes, end.lag_rows, end.lag_s)
 
 
 def is_known(waits: Backlog) -> bool:
-    """Whether it says anything of how much waits."""
+    """Whether it has any figure of the backlog."""
     return _amounts(waits) != (None, None, None)
 
 

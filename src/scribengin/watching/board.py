@@ -1,6 +1,6 @@
-"""The board: what the leading master was told of all tiers, now and over time. In memory alone.
+"""The board: all reports on tiers that the leading master has received, now and over time. In memory only.
 
-A master that takes over begins with an empty one: workers tell it how they stand within ten seconds, and what was before is gone.
+A master that takes over starts with an empty board: workers report to it within ten seconds, and earlier data are lost.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from scribengin.watching.progress import Failure, TierProgress
 
 STALE_S = 25.0
-"""a worker that has said nothing for so long is gone, or cut off: it speaks every ten seconds"""
+"""seconds of silence after which a worker counts as gone or cut off: it reports every ten seconds"""
 _PER_S = 100
-"""tiers that are to speak in a second, at most: a master has more to do than to listen"""
+"""the most tiers that are to report in a second, so that the load on the master stays small"""
 _ATTEMPTS = 20
 _COUNTS = ("rows_in", "rows_out", "dead", "batches", "restarts")
 
 
 @dataclass(slots=True)
 class ObservedAttempt:
-    """One process that served a tier, as far as it was heard of."""
+    """One process that served a tier, as far as its reports show."""
 
     worker: str
     since: float
@@ -44,31 +44,31 @@ class ObservedAttempt:
     batches: int = 0
     rows_in: int = 0
     restarts: int = 0
-    """of Queries inside of it"""
+    """restarts of Queries in it"""
     failures: tuple[Failure, ...] = ()
     ended: float | None = None
     cause: str = ""
-    """why it ended, in the master's words; down to the line where a person's code did it"""
+    """why it ended, in the master's words; with the line if a person's code caused it"""
     remedy: str = ""
 
 
 @dataclass(slots=True)
 class WatchedTier:
-    """One tier. Counts of `totals` are since this master watches."""
+    """One tier. Counts of `totals` are since this master became the leader."""
 
     progress: TierProgress
     heard: float
     series: Series = field(default_factory=Series)
     attempts: deque[ObservedAttempt] = field(default_factory=lambda: deque(maxlen=_ATTEMPTS))
     progressed: float = 0.0
-    """when a Batch was committed, or nothing waited, last"""
+    """the last time when a Batch was committed, or there was no backlog"""
     read: float = -inf
-    """when it was heard last that rows were read"""
+    """the last time when a report showed rows read"""
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0.0))
 
     @property
     def waits(self) -> bool:
-        """Whether there is something that it has not put through, though it may: a flow that is paused rests."""
+        """Whether there is a backlog that it has not processed, though it may: a paused flow does not count."""
         return self.progress.phase != "ended" and any(query.state != "finished" and _waits(query) for query in self.progress.queries)
 
 
@@ -83,11 +83,11 @@ class TierSnapshot:
     totals: Mapping[str, float]
     waits: bool
     series: Series
-    """to be read under `Board.reading`"""
+    """read it under `Board.reading` only"""
 
 
 class Board:
-    """Thread-safe. `now` gives seconds since 1970: clocks of workers are not believed."""
+    """Thread-safe. `now` gives seconds since 1970: clocks of workers are not trusted."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self.now = now
@@ -96,7 +96,7 @@ class Board:
         self._backlogs = Backlogs()
 
     def take(self, progress: TierProgress) -> None:
-        """A worker has said it. An older worker's word behind its successor's changes nothing."""
+        """Record a worker's report. A report of an older worker after one of its successor is ignored."""
         now = self.now()
         with self.reading:
             tiers = self._flows.setdefault(progress.flow, {})
@@ -113,7 +113,7 @@ class Board:
             self._note(there, before, progress, now)
 
     def end(self, flow: str, tier: str, worker: str, ended: float, cause: str, remedy: str) -> None:
-        """The process has ended, as the master sees it. Saying so again changes nothing."""
+        """Record that the process has ended, as the master sees it. Repeating it changes nothing."""
         with self.reading:
             there = self._flows.get(flow, {}).get(tier)
             if there is None:
@@ -125,50 +125,50 @@ class Board:
             attempt.ended, attempt.cause, attempt.remedy = ended, cause, remedy
 
     def pace_s(self) -> float:
-        """How long each worker is to wait between two words, where much moves: 1 to 10 seconds, as there are many."""
+        """The pause of each worker between two reports while there is progress, in seconds: 1 to 10, depending on the number of tiers."""
         with self.reading:
             return min(10.0, max(1.0, sum(map(len, self._flows.values())) / _PER_S))
 
     def meet(self, feeders: Mapping[tuple[str, str], tuple[tuple[str, str], ...]]) -> None:
-        """(flow, source) → the (flow, sink) that write what it reads: what these write from now on waits there."""
+        """Set the connections: (flow, source) → the (flow, sink) that write what it reads; their writes from now on add to its backlog."""
         with self.reading:
             self._backlogs.meet(feeders)
 
     def measure(self, flow: str, found: Mapping[str, Backlog], at: float) -> None:
-        """Source → what was measured to wait there at `at`."""
+        """Record source → its backlog, measured at `at`."""
         with self.reading:
             for source, waits in found.items():
                 self._backlogs.look(flow, source, waits, at, worker=False)
 
     def unlooked_s(self, flow: str, source: str) -> float | None:
-        """Since a worker of the flow has looked at the source last; None where none has."""
+        """Seconds since a worker of the flow last reported on the source; None if none has."""
         with self.reading:
             return self._backlogs.unlooked_s(flow, source, self.now())
 
     def waits(self, flow: str) -> dict[str, tuple[float, Backlog]]:
-        """Source outside → (age of the last look in seconds, what waits there now, as far as looks and feeders tell)."""
+        """External source → (age of the last report in seconds, its backlog now, from reports and what upstream flows wrote)."""
         with self.reading:
             return self._backlogs.waits(flow, self.now())
 
     def retain(self, flows: Collection[str]) -> None:
-        """Forget all others: they are gone from the registry."""
+        """Remove all other flows: they are no longer in the registry."""
         with self.reading:
             self._backlogs.retain(flows)
             for gone in [name for name in self._flows if name not in flows]:
                 del self._flows[gone]
 
     def drop(self, flow: str, tier: str) -> None:
-        """Forget a tier that the flow has no more: that nothing is heard of it is no news."""
+        """Remove a tier that the flow no longer has, so that its silence is not reported."""
         with self.reading:
             self._flows.get(flow, {}).pop(tier, None)
 
     def flows(self) -> tuple[str, ...]:
-        """Those of which something was heard, by name."""
+        """The flows with reports, by name."""
         with self.reading:
             return tuple(sorted(self._flows))
 
     def tiers(self, flow: str) -> dict[str, TierSnapshot]:
-        """What is known of a flow's tiers; empty where no worker of it has spoken."""
+        """The reports on a flow's tiers; empty if no worker of it has reported."""
         with self.reading:
             now = self.now()
             found = self._backlogs.waits(flow, now)
@@ -186,7 +186,7 @@ class Board:
             }
 
     def is_idle(self, flow: str, for_s: float) -> bool | None:
-        """Whether none of its tiers has read anything for so long; None where nobody can say: one of them has been heard only since."""
+        """Whether none of its tiers has read anything for that time; None if unknown: one of them has reported only since then."""
         with self.reading:
             tiers, since = self._flows.get(flow, {}).values(), self.now() - for_s
             if any(there.read > since for there in tiers):
@@ -219,7 +219,7 @@ class Board:
         self._note_ends(None if other else before, progress, now)
 
     def _note_ends(self, before: TierProgress | None, progress: TierProgress, now: float) -> None:
-        """What its sinks have written, and what it has seen at its sources."""
+        """Record what its sinks have written, and the backlogs that it reports."""
         was = {} if before is None else {query.name: query for query in before.queries}
         for query in progress.queries:
             for sink, end in query.sinks.items():
@@ -234,14 +234,14 @@ class Board:
 
 
 def _measured(there: WatchedTier, found: Mapping[str, tuple[float, Backlog]], now: float) -> TierProgress:
-    """What its worker says; where it is silent, or has not looked for long, with what waits as others know it."""
+    """Its worker's report; if that is silent, or has not checked its sources for long, with the backlog from other data."""
     silent_s = max(0.0, now - there.heard)
     queries = tuple(with_waits(aged(query, silent_s), found) for query in there.progress.queries)
     return msgspec.structs.replace(there.progress, queries=queries)
 
 
 def _moved(before: TierProgress | None, now: TierProgress) -> Increments:
-    """Counts that went back are those of a new beginning in the same process."""
+    """The increments; counts that went back are those of a new start in the same process."""
     was = {} if before is None else {query.name: query for query in before.queries}
     counts = {}
     for name in _COUNTS:
@@ -263,5 +263,5 @@ def _waits(query: QueryView) -> bool:
 
 
 def gates_of(tiers: Mapping[str, TierSnapshot]) -> tuple[GateView, ...]:
-    """The channels of a flow, each as the tier that feeds it sees it."""
+    """The channels of a flow, each as reported by its upstream tier."""
     return tuple(gate for seen in tiers.values() for gate in seen.progress.gates)

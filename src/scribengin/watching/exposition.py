@@ -1,4 +1,4 @@
-"""What Prometheus reads of a master: all flows, from the board. docs/metrics.md is made from METRICS."""
+"""The Prometheus metrics of a master: all flows, from the board. docs/metrics.md is generated from METRICS."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 Point = tuple[tuple[str, ...], float | None]
 """(values of the labels, value); None: unknown, and left out"""
 Named = tuple[str, tuple[str, ...], float | None]
-"""the same, behind the name of the metric without `scribengin_`"""
+"""the same, under the name of the metric without `scribengin_`"""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One metric. Counters are shown as `NAME_total`."""
+    """One metric. Counters are exposed as `NAME_total`."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -37,7 +37,7 @@ class Declared:
 
     @property
     def shown(self) -> str:
-        """As queries name it."""
+        """The name used in queries."""
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 
@@ -49,61 +49,68 @@ _SINK = (*_QUERY, "sink")
 _EDGE = ("flow", "edge", "from", "to")
 
 METRICS: tuple[Declared, ...] = (
-    Declared("scribengin_master_leads", "gauge", (), "1 at the master that leads; the others show nothing else."),
-    Declared("scribengin_flow_state", "gauge", ("flow", "state"), "1 for the state that the flow is in."),
+    Declared("scribengin_master_leads", "gauge", (), "1 for the leading master, 0 for a standby; a standby exposes only this metric."),
+    Declared("scribengin_flow_state", "gauge", ("flow", "state"), "1 for the current state of the flow."),
     Declared("scribengin_flow_rows_in_per_second", "gauge", _FLOW, "Rows read from the flow's sources, over the last ten seconds."),
-    Declared("scribengin_flow_rows_out_per_second", "gauge", _FLOW, "Rows put into the flow's sinks, over the last ten seconds."),
-    Declared("scribengin_flow_lag_rows", "gauge", _FLOW, "Rows that wait at sources and in channels, where they can be counted."),
-    Declared("scribengin_flow_lag_bytes", "gauge", _FLOW, "Bytes that wait at sources and in channels."),
-    Declared("scribengin_flow_delay_seconds", "gauge", _FLOW, "Age of the oldest thing that waits; 0 where nothing does."),
-    Declared("scribengin_flow_catch_up_seconds", "gauge", _FLOW, "Time until nothing waits; +Inf where more arrives than is read."),
-    Declared("scribengin_flow_still_seconds", "gauge", _FLOW, "Time since a Batch came through, while something waits."),
-    Declared("scribengin_flow_intake", "gauge", ("flow", "intake"), "1 for what the flow says to producers: open, slow, refusing."),
+    Declared("scribengin_flow_rows_out_per_second", "gauge", _FLOW, "Rows written to the flow's sinks, over the last ten seconds."),
+    Declared("scribengin_flow_lag_rows", "gauge", _FLOW, "Backlog at sources and in channels, in rows, if it can be counted."),
+    Declared("scribengin_flow_lag_bytes", "gauge", _FLOW, "Backlog at sources and in channels, in bytes."),
+    Declared("scribengin_flow_delay_seconds", "gauge", _FLOW, "Age of the oldest waiting entry; 0 if nothing waits."),
+    Declared(
+        "scribengin_flow_catch_up_seconds", "gauge", _FLOW, "Estimated time until the backlog is empty; +Inf if more arrives than is read."
+    ),
+    Declared("scribengin_flow_still_seconds", "gauge", _FLOW, "Time since the last committed Batch, while there is a backlog."),
+    Declared("scribengin_flow_intake", "gauge", ("flow", "intake"), "1 for the flow's answer to producers: open, slow, refusing."),
     Declared("scribengin_alert_firing", "gauge", ("flow", "alert"), "1 while an alert of the flow file fires."),
-    Declared("scribengin_tier_heard_seconds", "gauge", _TIER, "Time since the tier's worker said something; it does every ten seconds."),
-    Declared("scribengin_tier_rows_in", "counter", _TIER, "Rows read in committed Batches, since this master watches."),
-    Declared("scribengin_tier_rows_out", "counter", _TIER, "Rows put out in committed Batches."),
+    Declared(
+        "scribengin_tier_heard_seconds",
+        "gauge",
+        _TIER,
+        "Time since the last report of the tier's worker; it reports at least every ten seconds.",
+    ),
+    Declared("scribengin_tier_rows_in", "counter", _TIER, "Rows read in committed Batches, since this master became the leader."),
+    Declared("scribengin_tier_rows_out", "counter", _TIER, "Rows written in committed Batches."),
     Declared("scribengin_tier_dead", "counter", _TIER, "Dead letters."),
-    Declared("scribengin_tier_batches", "counter", _TIER, "Batches that were committed."),
-    Declared("scribengin_tier_restarts", "counter", _TIER, "Starts of its worker, and of Queries in it, after the first."),
+    Declared("scribengin_tier_batches", "counter", _TIER, "Committed Batches."),
+    Declared("scribengin_tier_restarts", "counter", _TIER, "Restarts of the tier's worker and of its Queries."),
     Declared("scribengin_query_rows_per_second", "gauge", _QUERY, "Rows read, over the last ten seconds."),
-    Declared("scribengin_query_lag_rows", "gauge", _QUERY, "Rows that wait, where they can be counted."),
-    Declared("scribengin_query_lag_bytes", "gauge", _QUERY, "Bytes that wait."),
-    Declared("scribengin_query_lag_seconds", "gauge", _QUERY, "Age of the oldest thing that waits."),
-    Declared("scribengin_query_batch_still_seconds", "gauge", _QUERY, "Time in which nothing of the Batch under way has moved."),
-    Declared("scribengin_query_batch_phase_seconds", "gauge", (*_QUERY, "phase"), "What the last Batch took, by phase."),
-    Declared("scribengin_query_state_rows", "gauge", _QUERY, "Rows or windows that its steps keep."),
-    Declared("scribengin_query_state_bytes", "gauge", _QUERY, "Memory that they take."),
+    Declared("scribengin_query_lag_rows", "gauge", _QUERY, "Backlog in rows, if it can be counted."),
+    Declared("scribengin_query_lag_bytes", "gauge", _QUERY, "Backlog in bytes."),
+    Declared("scribengin_query_lag_seconds", "gauge", _QUERY, "Age of the oldest waiting entry."),
+    Declared("scribengin_query_batch_still_seconds", "gauge", _QUERY, "Time since the last progress of the current Batch."),
+    Declared("scribengin_query_batch_phase_seconds", "gauge", (*_QUERY, "phase"), "Duration of the last Batch, by phase."),
+    Declared("scribengin_query_state_rows", "gauge", _QUERY, "Rows or windows in the state of its steps."),
+    Declared("scribengin_query_state_bytes", "gauge", _QUERY, "Memory used by this state."),
     Declared(
         "scribengin_query_watermark_behind_seconds",
         "gauge",
         (*_QUERY, "source"),
-        "By how much the input that holds the watermark back is behind the next slowest.",
+        "How far the input that holds the watermark back is behind the next slowest input.",
     ),
     Declared(
         "scribengin_query_watermark_silent_seconds",
         "gauge",
         (*_QUERY, "source"),
-        "How long the input that holds it back has brought no rows.",
+        "How long the input that holds the watermark back has had no rows.",
     ),
-    Declared("scribengin_source_rows_per_second", "gauge", _SOURCE, "Rows read from the source; a channel is a source too."),
-    Declared("scribengin_source_lag_rows", "gauge", _SOURCE, "Rows that wait at it, where they can be counted."),
-    Declared("scribengin_source_lag_files", "gauge", _SOURCE, "Files that wait at it."),
-    Declared("scribengin_source_lag_bytes", "gauge", _SOURCE, "Bytes that wait at it."),
-    Declared("scribengin_source_lag_seconds", "gauge", _SOURCE, "Age of the oldest thing that waits at it."),
-    Declared("scribengin_sink_rows_per_second", "gauge", _SINK, "Rows put into the sink; a channel is a sink too."),
-    Declared("scribengin_edge_rows", "gauge", _EDGE, "Rows that wait in the channel of the edge."),
-    Declared("scribengin_edge_bytes", "gauge", _EDGE, "Bytes that wait in it."),
-    Declared("scribengin_edge_age_seconds", "gauge", _EDGE, "Age of the oldest row that waits in it."),
-    Declared("scribengin_edge_in_rows_per_second", "gauge", _EDGE, "Rows that come into it."),
-    Declared("scribengin_edge_out_rows_per_second", "gauge", _EDGE, "Rows that are read from it."),
-    Declared("scribengin_edge_paused", "gauge", _EDGE, "1 while what feeds it waits because it is full."),
+    Declared("scribengin_source_rows_per_second", "gauge", _SOURCE, "Rows read from the source. A channel counts as a source."),
+    Declared("scribengin_source_lag_rows", "gauge", _SOURCE, "Backlog of the source in rows, if it can be counted."),
+    Declared("scribengin_source_lag_files", "gauge", _SOURCE, "Backlog of the source in files."),
+    Declared("scribengin_source_lag_bytes", "gauge", _SOURCE, "Backlog of the source in bytes."),
+    Declared("scribengin_source_lag_seconds", "gauge", _SOURCE, "Age of the oldest waiting entry of the source."),
+    Declared("scribengin_sink_rows_per_second", "gauge", _SINK, "Rows written to the sink. A channel counts as a sink."),
+    Declared("scribengin_edge_rows", "gauge", _EDGE, "Backlog of the edge's channel in rows."),
+    Declared("scribengin_edge_bytes", "gauge", _EDGE, "Backlog of the edge's channel in bytes."),
+    Declared("scribengin_edge_age_seconds", "gauge", _EDGE, "Age of the oldest waiting row in the edge's channel."),
+    Declared("scribengin_edge_in_rows_per_second", "gauge", _EDGE, "Rows written to the edge's channel."),
+    Declared("scribengin_edge_out_rows_per_second", "gauge", _EDGE, "Rows read from the edge's channel."),
+    Declared("scribengin_edge_paused", "gauge", _EDGE, "1 while the channel is full and its upstream tier waits."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryFlow:
-    """What the registry, not a worker, says of a flow: `intake` and `firing` are made of both."""
+    """The part of a flow's status that comes from the registry, not from a worker: `intake` and `firing` come from both."""
 
     state: str
     intake: str = "open"
@@ -112,7 +119,7 @@ class RegistryFlow:
 
 
 def expose(board: Board, states: Mapping[str, RegistryFlow], *, leads: bool) -> bytes:
-    """The text of a scrape. A master that does not lead says only that."""
+    """The text of a scrape. A standby exposes only `scribengin_master_leads`."""
     registry = CollectorRegistry()
     registry.register(_Figures(board, states, leads))
     return generate_latest(registry)

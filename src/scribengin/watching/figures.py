@@ -1,4 +1,4 @@
-"""What is said of a whole flow: rates, what waits, how old it is, what holds it up; and of each part of it, as JSON."""
+"""Figures of a whole flow: rates, backlog and its age, bottleneck; and of each part of it, as JSON."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
-    """A flow now. Rates are rows/s: `rows_in_per_s` at its sources, `rows_out_per_s` at its sinks, channels aside. Counts are since this
-    master watches."""
+    """A flow now. Rates are rows/s: `rows_in_per_s` at its sources, `rows_out_per_s` at its sinks, without channels. Counts are since this
+    master became the leader."""
 
     flow: str
     heard_s: float
-    """since the worker was heard that has been silent longest"""
+    """seconds since the last report of the worker that has been silent longest"""
     silent: tuple[str, ...]
-    """tiers whose worker says nothing"""
+    """tiers whose worker is silent"""
     rows_in_per_s: float
     rows_out_per_s: float
     lag_rows: int | None
     lag_bytes: int | None
     delay_s: float | None
-    """age of the oldest thing that waits, at a source or in a channel; None where none waits, or nobody knows"""
+    """age of the oldest waiting entry, at a source or in a channel, in seconds; None if nothing waits, or it is unknown"""
     catch_up_s: float | None
-    """until nothing waits any more, as things go; None where nothing waits or nobody can tell"""
+    """estimated seconds until the backlog is empty; None if nothing waits or it is unknown"""
     falls_behind: bool
     still_s: float
-    """since a Batch came through, where something waits"""
+    """seconds since the last committed Batch, while there is a backlog"""
     dead: int
     restarts: int
-    """of workers and of Queries inside of them"""
+    """restarts of workers and of Queries in them"""
     bottleneck: str
-    """what holds it up, in words; empty where nothing does"""
+    """the bottleneck, in words; empty if there is none"""
     orders: tuple[str, ...]
     """how its utilities run, a line for each step in each Query"""
 
@@ -52,7 +52,7 @@ class FlowFigures:
 
 
 def figures_of(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> FlowFigures | None:
-    """None where no worker of the flow was heard yet."""
+    """The figures of a flow; None if no worker of the flow has reported yet."""
     if not tiers:
         return None
     gates = gates_of(tiers)
@@ -85,7 +85,7 @@ def figures_of(flow: str, tiers: Mapping[str, TierSnapshot], now: float) -> Flow
 
 
 def queries_of(tiers: Mapping[str, TierSnapshot], tier: str) -> list[QueryView]:
-    """A tier's Queries; each names its tier, which a worker of an uncut flow leaves out."""
+    """A tier's Queries; each names its tier, which a worker of a flow with one tier leaves out."""
     return [replace(query, tier=tier) for query in tiers[tier].progress.queries]
 
 
@@ -166,7 +166,7 @@ def _attempt(attempt: ObservedAttempt) -> dict[str, Any]:
 
 
 def _delay(tiers: Mapping[str, TierSnapshot], now: float) -> float | None:
-    """What waited in a channel when a worker spoke last has waited since."""
+    """The delay; what waited in a channel at a worker's last report has waited since."""
     ages = []
     for name, seen in tiers.items():
         silent_s = now - seen.heard

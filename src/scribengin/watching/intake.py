@@ -1,4 +1,4 @@
-"""What a flow says to who produces for it: go on, slow down, or wait."""
+"""The answer of a flow to its producers: send, slow down, or wait."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 Answer = Literal["open", "slow", "refusing"]
 SLOW_SHARE = 0.5
-"""of `max_delay`: beyond it producers are asked to slow down"""
+"""share of `max_delay` above which producers are asked to slow down"""
 BEHIND = "it is behind: "
-"""how the reason of a flow begins that is `degraded` because of its delay"""
+"""the beginning of the reason of a flow that is `degraded` because of its delay"""
 _ENDED = ("stopped", "stopping", "draining", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSignal:
-    """`retry_s`: when to ask again, where the answer is not `open`."""
+    """`retry_s`: seconds after which to ask again, if the answer is not `open`."""
 
     flow: str
     intake: Answer
@@ -48,11 +48,9 @@ class ProducerSignal:
 def intake_of(
     flow: str, state: str, reason: str, figures: FlowFigures | None, max_delay_s: float | None, *, measured_s: float | None = None
 ) -> ProducerSignal:
-    """`state` and `reason` are the flow's. Without `max_delay` it is open, whatever waits, until it stops or fails.
-
-    Where no worker was heard yet, as after a take-over, a flow that was behind still refuses. `measured_s`: how old the oldest is that was
-    measured to wait at its sources.
-    """
+    """The answer for a flow in that `state`, for that `reason`. Without `max_delay` it is open, whatever the backlog, until the flow stops
+    or fails. If no worker has reported yet, as after a failover, a flow that was behind still refuses. `measured_s`: the measured age of
+    the oldest entry at its sources, in seconds."""
     delay_s = max((each for each in (None if figures is None else figures.delay_s, measured_s) if each is not None), default=None)
     answer, why = _answer(state, reason, figures, delay_s, max_delay_s)
     catch_up_s = None if figures is None else figures.catch_up_s
@@ -68,9 +66,9 @@ def _answer(state: str, reason: str, figures: FlowFigures | None, delay_s: float
         return "open", ""
     if figures is None and delay_s is None:
         behind = state == "degraded" and reason.startswith(BEHIND)
-        return ("refusing", reason) if behind else ("open", "no worker of it was heard yet")
+        return ("refusing", reason) if behind else ("open", "no worker of the flow has reported yet")
     if delay_s is None or delay_s <= SLOW_SHARE * max_delay_s:
         return "open", ""
     held = f"; {figures.bottleneck}" if figures is not None and figures.bottleneck else ""
-    waited = f"the oldest that waits is {show_duration(delay_s)} old, max_delay is {show_duration(max_delay_s)}{held}"
+    waited = f"the oldest waiting entry is {show_duration(delay_s)} old, max_delay is {show_duration(max_delay_s)}{held}"
     return ("refusing" if delay_s > max_delay_s else "slow"), waited

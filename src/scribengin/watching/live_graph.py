@@ -1,4 +1,4 @@
-"""The graph of a flow, and beside each node and channel how it goes now, as its workers said it last."""
+"""The graph of a flow, with the live figures of each node and channel from its workers' last reports."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def with_live(graph: Mapping[str, Any], told: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`graph` with `live` at each node and channel; null where nothing was told of it, as of steps, and of all where `told` (what
-    `figures.flow_as_json` makes) is None. A node that several Queries read or write has the sum of theirs."""
+    """`graph` with `live` at each node and channel; null if nothing is known, as for steps, and everywhere if `told` (the value of
+    `figures.flow_as_json`) is None. A node that several Queries read or write has the sum of theirs."""
     queries = [query for tier in (told or {}).get("tiers", ()) for query in tier["queries"]]
     gates = {gate["channel"]: gate for gate in (told or {}).get("edges", ())}
     nodes = [{**node, "live": _node(node, queries)} for node in graph["nodes"]]

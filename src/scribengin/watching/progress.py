@@ -1,8 +1,5 @@
-"""What a worker says of its tier to the leading master: the views that displays draw, with who says it.
-
-It goes over HTTP as JSON, about once a second; keys that are not known are passed over, so that workers and masters of neighbouring
-versions understand each other.
-"""
+"""A worker's report on its tier to the leading master: the views that displays draw, and which worker reports. It is sent over HTTP as
+JSON, about once a second. Unknown keys are ignored, so that workers and masters of neighbouring versions understand each other."""
 
 from __future__ import annotations
 
@@ -21,19 +18,19 @@ if TYPE_CHECKING:
 FORMAT = 1
 _KEPT = 10
 MOST_BYTES = 256 * 1024
-"""of what a worker says at once"""
+"""limit of a report, in bytes"""
 PACE = "Scribengin-Pace"
-"""the header of the answer: seconds that the worker is to wait before it says more"""
+"""the header of the answer: seconds that the worker is to wait before its next report"""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Query of the tier has failed; it starts again by itself unless `permanent`."""
+    """A Query of the tier has failed; it restarts automatically unless `permanent`."""
 
     at: float
     """seconds since 1970, by the worker's clock"""
     query: str
     cause: str
-    """down to the user's line, where it was a user's code"""
+    """with the line of the user's code, if that caused it"""
     permanent: bool = False
 
 
@@ -43,18 +40,18 @@ class TierProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     flow: str
     tier: str
     run: int
-    """which start of the tier's worker"""
+    """the number of the tier's worker"""
     version: int
     at: float
-    """when it was said, in seconds since 1970, by the worker's clock"""
+    """the time of the report, in seconds since 1970, by the worker's clock"""
     phase: str
     seconds: float = 0.0
-    """since the tier was begun"""
+    """seconds since the tier started"""
     queries: tuple[QueryView, ...] = ()
     gates: tuple[GateView, ...] = ()
-    """the channels that the tier feeds"""
+    """the channels that the tier writes"""
     failures: tuple[Failure, ...] = ()
-    """of this process, the last ten"""
+    """failures in this process, the last ten"""
     format: int = FORMAT
 
     @property
@@ -64,33 +61,35 @@ class TierProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def encode(progress: TierProgress) -> bytes:
-    """As it goes over the wire."""
+    """The report as JSON bytes."""
     return msgspec.json.encode(progress)
 
 
 def decode(data: bytes) -> TierProgress:
-    """What `encode` wrote, in this version or another. Raises Refused with what does not fit."""
+    """Parse what `encode` wrote, in this version or another. Raises Refused with the fault."""
     try:
         return msgspec.json.decode(data, type=TierProgress)
     except msgspec.DecodeError as error:
         raise Refused(
-            f"this is no progress of a tier: {error}", remedy="run workers and masters of one version", code="bad-progress"
+            f"this is not a valid progress report of a tier: {error}",
+            remedy="run workers and masters of the same version",
+            code="bad-progress",
         ) from error
 
 
 class Teller:
-    """Makes of RunViews of a tier what its worker says of it. For one thread at a time."""
+    """Makes a worker's reports from RunViews of its tier. Not thread-safe."""
 
     def __init__(self, flow: str, tier: str, run: int, version: int) -> None:
         self.version = version
-        """that the process has loaded; it may go on with the next one"""
+        """the version that the process has loaded; it may continue with the next one"""
         self._who = {"flow": flow, "tier": tier, "run": run}
         self._failures: deque[Failure] = deque(maxlen=_KEPT)
         self._ill: dict[str, tuple[int, str]] = {}
         """Query → (restarts, state) at its newest failure"""
 
     def note(self, view: RunView, at: float) -> None:
-        """Remember what failed: of each view, also of those that are not told."""
+        """Remember failures: of each view, also of those that are not reported."""
         for query in view.queries:
             now = (query.restarts, query.state)
             if query.state in ("recovering", "failed") and self._ill.get(query.name) != now:
@@ -99,7 +98,7 @@ class Teller:
                 self._failures.append(failure)
 
     def tell(self, view: RunView, at: float, age_s: float = 0.0) -> TierProgress:
-        """What the tier's worker says at `at`, of a view that is so old."""
+        """The report of the tier's worker at time `at`, from a view of that age in seconds."""
         rests = view.phase == "ended"
         return TierProgress(
             **self._who,  # type: ignore[arg-type]
@@ -114,7 +113,7 @@ class Teller:
 
 
 def _rested(query: QueryView, age_s: float) -> QueryView:
-    """Of a run that has ended, as of a flow that is paused: nothing moves, and what waited waits on."""
+    """The view of a run that has ended, as in a paused flow: no rates, and the backlog stays."""
     query = aged(query, age_s)
     sources = {source: replace(end, rows_per_s=0.0) for source, end in query.sources.items()}
     sinks = {sink: replace(end, rows_per_s=0.0) for sink, end in query.sinks.items()}
@@ -123,7 +122,7 @@ def _rested(query: QueryView, age_s: float) -> QueryView:
 
 
 def aged(query: QueryView, by_s: float) -> QueryView:
-    """The Query so much later, where nothing was heard of it: its waiting records are older by that, and so is each look at a source."""
+    """The Query after that many seconds without a report: its waiting records are older by that, and so is each check of a source."""
     sources = {
         source: replace(end, lag_s=_older(end.lag_s, by_s), looked_s=_older(end.looked_s, by_s)) for source, end in query.sources.items()
     }
@@ -139,7 +138,7 @@ def _older(seconds: float | None, by_s: float) -> float | None:
 
 
 def is_news(before: TierProgress | None, now: TierProgress) -> bool:
-    """Whether more than the passing of time tells the two apart."""
+    """Whether the two differ in more than the passing of time."""
     return before is None or _moving(before) != _moving(now)
 
 

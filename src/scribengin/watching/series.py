@@ -1,7 +1,5 @@
-"""How a tier went over the last two weeks, in a few thousand samples that take no more room, however many rows went through.
-
-Three rings: a sample a second for ten minutes, one every ten seconds for six hours, one every ten minutes for fourteen days.
-"""
+"""Figures of a tier over the last two weeks, in a few thousand samples of constant size, at any throughput. Three rings: a sample a second
+for ten minutes, one every ten seconds for six hours, one every ten minutes for fourteen days."""
 
 from __future__ import annotations
 
@@ -17,14 +15,15 @@ if TYPE_CHECKING:
 STEPS_S = (1, 10, 600)
 _SPANS_S = (600, 6 * 3600, 14 * 86400)
 _SPREAD, _SUMS = 3, 5
-"""so many columns are counted over time, and so many are summed up within a sample; of the others it keeps the largest"""
+"""the number of columns that are counted over time, and of those that are summed within a sample; of the others a sample keeps the largest
+value"""
 _SPREAD_S = 60
-"""what was counted over a longer time stands in its last minute"""
+"""counts of a longer time are put into its last minute"""
 
 
 @dataclass(frozen=True, slots=True)
 class Increments:
-    """What has happened since the last time, and how much waits now; nan where nobody knows."""
+    """Changes since the last call, and the present backlog; nan if unknown."""
 
     rows_in: float = 0.0
     rows_out: float = 0.0
@@ -38,12 +37,12 @@ class Increments:
 
 _COLUMNS = tuple(field.name for field in fields(Increments))
 BYTES = sum(span // step for span, step in zip(_SPANS_S, STEPS_S, strict=True)) * 4 * (len(_COLUMNS) + 1)
-"""that the samples of one tier take at most: 172 kB"""
+"""the most memory that the samples of one tier take: 172 kB"""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """`at` is its beginning, in seconds since 1970; rates are a second's, `batches` and `restarts` the sample's, lags its largest."""
+    """`at` is its start, in seconds since 1970; rates are per second, `batches` and `restarts` the sample's counts, lags its largest."""
 
     at: float
     step_s: int
@@ -62,7 +61,7 @@ class _Ring:
         self.step_s, self.span_s = step_s, span_s
         self._size = span_s // step_s
         self._slots = np.zeros(self._size, dtype=np.uint32)
-        """which sample lies there; 0: none"""
+        """the number of the sample in each slot; 0: none"""
         self._values = np.zeros((self._size, len(_COLUMNS)), dtype=np.float32)
 
     @property
@@ -85,7 +84,7 @@ class _Ring:
         self._values[newest, _SUMS:] = np.fmax(self._values[newest, _SUMS:], moved[_SUMS:])
 
     def between(self, since: float, until: float) -> Iterator[tuple[float, np.ndarray]]:
-        """(beginning, values) of those that begin in there, in order."""
+        """(start, values) of the samples that start in this time, in order."""
         first, last = int(since // self.step_s), int(until // self.step_s)
         there = np.flatnonzero((self._slots > 0) & (self._slots >= max(first, 0)) & (self._slots <= last))
         for here in there[np.argsort(self._slots[there])]:
@@ -93,7 +92,7 @@ class _Ring:
 
 
 class Series:
-    """The samples of one tier. `add` takes what has happened since the last call; for one thread at a time."""
+    """The samples of one tier. `add` takes the changes since the last call. Not thread-safe."""
 
     def __init__(self) -> None:
         self._rings = tuple(_Ring(step, span) for step, span in zip(STEPS_S, _SPANS_S, strict=True))
@@ -116,8 +115,8 @@ class Series:
         self._last = at
 
     def read(self, since: float, until: float, step_s: int = 0) -> list[MetricSample]:
-        """Those of the finest ring that goes back so far, or of the one whose samples are `step_s` long at least; none for times of which
-        nothing was heard."""
+        """The samples of the finest ring that goes back so far, or of the one whose samples are at least `step_s` long; none for times
+        without reports."""
         fine = [ring for ring in self._rings if ring.step_s >= step_s] or [self._rings[-1]]
         ring = next((ring for ring in fine if until - since <= ring.span_s), fine[-1])
         return [_sample(at, ring.step_s, values) for at, values in ring.between(max(since, until - ring.span_s), until)]

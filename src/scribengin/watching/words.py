@@ -1,4 +1,4 @@
-"""What a display, a table or an answer says of a Query or a channel, in words; one place for all of them."""
+"""Texts about a Query or a channel for displays, tables and answers: the only place for them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts
 
 _LONG_S = 10.0
-"""what waits for less is no sign that a Query is too slow"""
+"""seconds; a shorter wait does not show that a Query is too slow"""
 STEADY_S = 5.0
-"""how long a Query must have run for its rate to mean something"""
+"""seconds that a Query must have run before its rate has a meaning"""
 _SILENT_S = 60.0
-"""how long an input may bring nothing without a word"""
+"""seconds for which an input may be empty before that is mentioned"""
 
 
 def gate_text(gate: GateView) -> str:
@@ -37,14 +37,14 @@ def gate_text(gate: GateView) -> str:
 
 
 def slowest_text(view: RunView) -> str:
-    """What holds the chain of a run up; see `bottleneck_text`. Empty where nothing grows."""
+    """The bottleneck of a chain in a run; see `bottleneck_text`. Empty if nothing grows."""
     return _growing_text(view.queries, view.gates)
 
 
 def bottleneck_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> str:
-    """Of a whole flow: `enrich takes 81% of the Batch; hot -> enrich grows by 4,000 rows/s; at twice the rate it would catch up in 12m`,
-    else which channel is full, else which Query reads less than arrives, and what in it takes its time; else which Batch has been under way
-    for long, and how far it is. Empty where nothing holds it up."""
+    """The bottleneck of a whole flow: `enrich takes 81% of the Batch; hot -> enrich grows by 4,000 rows/s; at twice the rate it would catch
+    up in 12m`, else the channel that is full, else the Query that reads less than arrives, and what in it takes its time; else a Batch that
+    has been under way for long, and its progress. Empty if there is none."""
     if growing := _growing_text(queries, gates):
         return growing
     if full := [gate for gate in gates if gate.paused]:
@@ -60,7 +60,7 @@ def bottleneck_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> 
 
 
 def _waits_long(query: QueryView) -> bool:
-    """What waits is more than a few Batches' worth: between two looks something has always come."""
+    """Whether the backlog is more than a few Batches' worth: between two checks something has always arrived."""
     return (query.lag_s or 0.0) >= _LONG_S or (query.lag_rows or 0) >= _LONG_S * query.rows_per_s > 0
 
 
@@ -85,7 +85,7 @@ def _growing_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> st
 
 
 def watermark_text(query: QueryView) -> str:
-    """`2026-01-01T00:50:00.000Z, held back by pays (2h00m behind, silent for 12m00s)`; empty where there is none."""
+    """`2026-01-01T00:50:00.000Z, held back by pays (2h00m behind, silent for 12m00s)`; empty if there is no watermark."""
     if not query.watermark and not query.held_back_by:
         return ""
     held = f", held back by {query.held_back_by}" if query.held_back_by else ""
@@ -96,8 +96,7 @@ def watermark_text(query: QueryView) -> str:
 
 
 def under_way(query: QueryView, *, timed: bool = False) -> str:
-    """`Batch 4: 3 of 8 tasks, slow: nothing has moved for 1m30s`; empty where there is nothing to tell of one. `timed`: with how long it
-    has been under way, which changes at each look."""
+    """`Batch 4: 3 of 8 tasks, slow: no progress for 1m30s`; empty if there is none. `timed`: with its duration, which changes each time."""
     parts = []
     if query.tasks is not None:
         parts.append(f"{query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}")
@@ -105,31 +104,31 @@ def under_way(query: QueryView, *, timed: bool = False) -> str:
         parts.append(f"for {show_duration(query.batch_s)}")
     if query.is_slow:
         # in steps: a log should not get a line a second
-        parts.append(f"slow: nothing has moved for {show_duration(query.still_s // SLOW_S * SLOW_S)}")
+        parts.append(f"slow: no progress for {show_duration(query.still_s // SLOW_S * SLOW_S)}")
     return f"Batch {batch_of(query)}: {', '.join(parts)}" if parts else ""
 
 
 def batch_of(query: QueryView) -> int:
-    """The number of the Batch under way, by which decisions, dead letters and files call it."""
+    """The number of the current Batch, as used by decisions, dead letters and files."""
     return query.batches if query.batch is None else query.batch
 
 
 def rate_text(query: QueryView) -> str:
-    """`412,000 rows/s`; empty where nothing moves, or the Query has not run for long enough that a rate means something."""
+    """`412,000 rows/s`; empty if nothing moves, or the Query has not run long enough for a rate to have a meaning."""
     steady = query.seconds >= STEADY_S and query.state in ("running", "stopping")
     return f"{query.rows_per_s:,.0f} rows/s" if steady and query.rows_per_s >= 1 else ""
 
 
 def lost_text(of: QueryView | Counts) -> str:
-    """`up to 85, and 1 time nobody knows how many`; empty where nothing was lost."""
+    """`up to 85, and 1 time an unknown number`; empty if nothing was lost."""
     parts = [f"up to {of.lost:,}"] if of.lost else []
     if of.lost_unknown:
-        parts.append(f"{of.lost_unknown:,} time{'s' * (of.lost_unknown != 1)} nobody knows how many")
+        parts.append(f"{of.lost_unknown:,} time{'s' * (of.lost_unknown != 1)} an unknown number")
     return ", and ".join(parts)
 
 
 def lag_text(query: QueryView) -> str:
-    """`3 files, 54.1 MiB, 12s`; empty where nothing waits or nothing is known."""
+    """`3 files, 54.1 MiB, 12s`; empty if nothing waits or nothing is known."""
     parts = []
     if query.lag_rows:
         parts.append(f"{query.lag_rows:,} rows")
@@ -143,7 +142,7 @@ def lag_text(query: QueryView) -> str:
 
 
 def catch_up_text(query: QueryView) -> str:
-    """`caught up in 40s`; empty where nothing waits, or nobody can tell yet: while the Query is paused too."""
+    """`caught up in 40s`; empty if nothing waits, or the time is unknown, as while the Query is paused."""
     if query.state == "paused":
         return ""
     if query.falls_behind:
@@ -152,5 +151,5 @@ def catch_up_text(query: QueryView) -> str:
 
 
 def soon_text(query: QueryView) -> str:
-    """The same where the time that is left is not told anyway."""
+    """The same, if the remaining time is not shown elsewhere."""
     return catch_up_text(query) if query.falls_behind or not query.eta_s else ""

@@ -1,4 +1,4 @@
-"""One tier on Spark, in this process: what a service runs, again and again in the same Spark session."""
+"""Runs one tier on Spark, in this process: a service calls it again and again in the same Spark session."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
 _ARCHIVE_AFTER_S = 60.0
 _AWAIT_S = 2.0
-"""between two looks for what another flow is to make"""
+"""seconds between two checks for what another flow is to create"""
 _PASSING = frozenset({FencedError.code, ColumnsOutdated.code})
-"""codes of what the next worker does not meet"""
+"""codes of errors that the next worker does not meet"""
 _MILESTONES = {"checking with spark": "recovering", "running": "running"}
 
 
 class TierAttempt:
-    """Runs a tier of a version. `right` is what its lease is taken by; `show` is called with each view; `close` stops Spark."""
+    """Runs a tier of a version. `right` is the path of its lease; `show` is called with each view; `close` stops Spark."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class TierAttempt:
         host: str = LOOPBACK,
         here: Path | None = None,
     ) -> None:
-        """`feeders`: the flows that write what this one reads. `word`: who has agreed to the columns of its sinks, in that version. `host`:
-        where other workers of the tier reach this one. `here`: where logs go, where the state lies elsewhere."""
+        """`feeders`: the upstream flows. `word`: the agreement to the columns of its sinks, in that version. `host`: the address at which
+        other workers of the tier reach this one. `here`: the folder of logs, if the state is elsewhere."""
         self._host = host
         self._here = here or Path.cwd()
         self._word = word
@@ -116,7 +116,7 @@ class TierAttempt:
         return outcome
 
     def _named(self, outcome: AttemptOutcome) -> AttemptOutcome:
-        """With commands that find the flow and its state on this machine."""
+        """The error with commands that find the flow and its state on this machine."""
         if not outcome.remedy:
             return outcome
         try:
@@ -126,8 +126,8 @@ class TierAttempt:
         return replace(outcome, remedy=for_flow(outcome.remedy, str(path), "--state", self._spec.state))
 
     def warm(self) -> AttemptOutcome | None:
-        """What can be done without the lease, so that little is left to do with it: plan, start Spark, let it look at every step, have its
-        Python up. No Query is opened, nothing is read. How it has failed, if it has."""
+        """Prepare all that needs no lease, so that little is left to do with it: plan, start Spark, let it analyse every step, start its
+        Python. No Query is opened, nothing is read. Returns how it failed, if it did."""
         try:
             prepared = self._prepared()
             spark = self._session(prepared)
@@ -142,17 +142,17 @@ class TierAttempt:
         self._spec = spec
 
     def session(self) -> SparkSession:
-        """Spark, started at the first call."""
+        """The Spark session, started at the first call."""
         return self._spark or self._session(self._prepared())
 
     def close(self) -> None:
-        """Stop Spark, where it was started."""
+        """Stop Spark, if it was started."""
         spark, self._spark = self._spark, None
         if spark is not None:
             stop_session(spark)
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> RunResult | None:
-        """None where it was stopped before it began."""
+        """None if it was stopped before it began."""
         self._timeline.mark("leased")
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         settings.word = self._word(self._spec)
@@ -193,24 +193,24 @@ class TierAttempt:
         return None
 
     def _await(self, error: SourceMissing, prepared: PreparedFlow, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> None:
-        """A while: what another flow is to make is there once that one has begun. Spark starts meanwhile. Raises the error where no flow
-        feeds this one."""
+        """Wait a while: what an upstream flow is to create exists once that flow has begun. Spark starts meanwhile. Raises the error if
+        there is no upstream flow."""
         if not (feeders := self._feeding()):
             raise error
-        feed = f"{' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still make it"
+        feed = f"{' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still create it"
         tell(AttemptStatus("recovering", cause=f"{error.message}; {feed}"))
         self._warmed(prepared)
         stop.wait(_AWAIT_S)
 
     def _feeding(self) -> Sequence[str]:
-        """The flows that write what this one reads; none where the registry does not say."""
+        """The upstream flows; none if the registry does not answer."""
         try:
             return self._feeders()
         except ScribenginError:
             return ()
 
     def _jvm_status(self) -> int | None:
-        """How Spark's JVM has ended; None where it runs, or was never started."""
+        """The exit status of Spark's JVM; None if it runs, or was never started."""
         return None if self._spark is None else jvm_status(self._spark)
 
     def _log(self) -> Path:
@@ -245,7 +245,7 @@ class TierAttempt:
         return prepared
 
     def _warmed(self, prepared: PreparedFlow) -> SparkSession:
-        """Spark, started where it is not up, with its Python on the way."""
+        """Start Spark, if it does not run, and its Python."""
         if self._spark is None:
             begin_warm_up(self._session(prepared))
         assert self._spark is not None
@@ -257,7 +257,8 @@ class TierAttempt:
         return self._spark
 
     def _archive(self) -> None:
-        """Once, when the tier has run for a while: its start is over. A process of its own makes it, of the lowest priority."""
+        """Make the archive once, when the tier has run for a while and its start is over. A process of its own makes it, with the lowest
+        priority."""
         now_s = time.monotonic()
         self._archive_at_s = self._archive_at_s or now_s + _ARCHIVE_AFTER_S
         if now_s >= self._archive_at_s and self._spark is not None:
@@ -266,10 +267,10 @@ class TierAttempt:
 
 
 class HelperAttempt(TierAttempt):
-    """Helps the worker that holds the tier's lease, as one of `workers`: it stages what it is handed, and decides nothing."""
+    """Helps the worker that holds the tier's lease, as one of `workers`: it stages its portions, and decides nothing."""
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
-        """See `service.Attempt`. Where the tier is to be drained its own worker does that."""
+        """See `service.Attempt`. If the tier is to be drained, its own worker does that."""
         if once:
             return AttemptOutcome("finished")
         try:
@@ -301,7 +302,7 @@ class HelperAttempt(TierAttempt):
 
 
 def standing_of(view: RunView) -> AttemptStatus | None:
-    """How the tier stands; None while nothing of it runs yet."""
+    """The tier's standing; None while nothing of it runs yet."""
     if view.phase not in ("running", "degraded"):
         return None
     commits = sum(query.batches for query in view.queries)
@@ -322,8 +323,8 @@ def _cause(query: QueryView) -> str:
 
 
 def _outcome(result: RunResult) -> AttemptOutcome:
-    """A Query goes on by itself after what passes: one that has failed needs a person. But the next process goes on where the lease was in
-    doubt for a moment, when the registry was away, and where a channel has got other columns, which it plans with."""
+    """The outcome. A Query recovers from passing errors by itself: one that has failed needs intervention. But the next process continues
+    if the lease was in doubt for a moment while the registry was unavailable, and if a channel has other columns, with which it plans."""
     if result.state != "failed":
         return AttemptOutcome(result.state)
     permanent = all(problem.code not in _PASSING for problem in result.problems if problem.severity == "error")

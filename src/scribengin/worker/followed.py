@@ -1,4 +1,4 @@
-"""Records that a running worker heeds: read again when somebody has changed them, remembered while nobody answers."""
+"""Records that a running worker follows: read again after a change, and remembered while the registry does not answer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     Take = Callable[[Sequence[Found]], None]
 
 _AGAIN_S = 5.0
-"""after a look that found out nothing"""
+"""seconds after a check that failed"""
 
 
 class Followed:
-    """Sets of records, each read at once. `close` ends its thread, which is called `name`; `tell` hears why records cannot be read, each
-    reason once. `every_s`: a watch is a hint, so long it is waited for before looking anyhow."""
+    """Sets of records, each read at once. `close` ends its thread, which has the name `name`; `tell` is called with the reason why records
+    cannot be read, once for each reason. `every_s`: seconds to wait for a watch, which is a hint, before checking anyway."""
 
     def __init__(self, registry: Registry, name: str, every_s: float, tell: Callable[[str], None]) -> None:
         self._registry = registry
@@ -40,8 +40,8 @@ class Followed:
         self._thread.start()
 
     def add(self, stays: str, spots: Sequence[Spot[Any]], take: Take) -> None:
-        """Follow these, too; `take` is told what is there, once before this returns. Where they cannot be read it is told nothing, and
-        `tell` that `stays`."""
+        """Follow these, too; `take` is called with the records, once before this returns. If they cannot be read, it is not called, and
+        `tell` is called with `stays`."""
         with self._lock:
             if self._closed:
                 return
@@ -51,14 +51,14 @@ class Followed:
             self._changed.set()
 
     def look(self) -> bool:
-        """Read all of them now; whether all could be read."""
+        """Read all of them now; returns whether all could be read."""
         with self._lock:
             sets = [*self._sets]
         could = [self._look(*each) for each in sets]
         return all(could)
 
     def close(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         with self._lock:
             self._closed = True
             for watch in self._watches:
@@ -74,7 +74,7 @@ class Followed:
             wait_s = self._every_s if self.look() else _AGAIN_S
 
     def _look(self, stays: str, spots: Sequence[Spot[Any]], take: Take) -> bool:
-        """Whether it could."""
+        """Returns whether they could be read."""
         try:
             entries = self._registry.read_many([spot.path for spot in spots])
         except Unreachable:

@@ -1,4 +1,4 @@
-"""What a worker says of itself at a glance: its flow and tier, lease and master, its nodes, where its rows go next, what waits between."""
+"""A worker's status summary: its flow and tier, lease and master, its nodes, its downstream tiers, and the backlogs between them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Glance:
-    """Put together anew whenever somebody asks. Threads may ask while others set: each part is one value."""
+    """Computed for each request. Threads may read while others set: each part is one value."""
 
     def __init__(self, registry: Registry, id_: RunId, lease: RegistryLease, version: int) -> None:
         self._registry = registry
@@ -33,17 +33,17 @@ class Glance:
         self._lease = lease
         self._version = version
         self.state = "starting"
-        """as it was last reported"""
+        """as last reported"""
         self.flow: PreparedFlow | None = None
-        """as it was planned last"""
+        """as last planned"""
         self._topology: tuple[PreparedFlow, QueryTopology] | None = None
         self.view: RunView | None = None
-        """of the attempt under way; None between two"""
+        """of the current attempt; None between two"""
         self.helping: Callable[[], Mapping[str, int]] = dict
-        """how many helpers are there; of one that helps, how many portions it has staged, and stages now"""
+        """the number of helpers; for a helper, how many portions it has staged, and whether it stages now"""
 
     def topology(self) -> QueryTopology | None:
-        """The Queries and channels of the flow as it was planned last; None before."""
+        """The Queries and channels of the flow as last planned; None before."""
         flow, known = self.flow, self._topology
         if flow is None:
             return None
@@ -52,11 +52,11 @@ class Glance:
         return known[1]
 
     def hear(self, report: Report) -> None:
-        """What the worker says of its state."""
+        """Record the worker's report of its state."""
         self.state = report.state
 
     def look(self) -> dict[str, Any]:
-        """As JSON. One request to the registry, for the leader."""
+        """The status as JSON. One request to the registry, for the leader."""
         held = self._lease.held()
         return {
             "worker": str(self._id),
@@ -73,7 +73,7 @@ class Glance:
         }
 
     def _master(self) -> dict[str, Any] | None:
-        """Who leads; None where nobody does, or nobody can tell."""
+        """The leader; None if there is none, or it is unknown."""
         try:
             there = self._registry.read(LEADER)
         except Unreachable:
@@ -81,7 +81,7 @@ class Glance:
         return {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, RegistryEntry) else None
 
     def _graph(self) -> dict[str, Any]:
-        """Its nodes, and the tiers before and behind it with the channels to them; nothing before it is planned."""
+        """Its nodes, and the upstream and downstream tiers with the channels to them; nothing before it is planned."""
         if self.flow is None:
             return {"nodes": [], "reads_from": [], "hands_to": []}
         name = tier_of(self._id.tier)

@@ -1,4 +1,4 @@
-"""A right that remembers whether it was found gone."""
+"""A lease check that remembers whether the lease was found lost."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 class Heeded:
-    """The right, for one attempt to run a tier. `gone` is true once a look has found that it is not held: what fails then has failed for
-    that alone. The right may be held again a moment later, when a session that seemed over turns out to have lived on."""
+    """The lease, for one attempt to run a tier. `gone` is true once a check has found that it is not held: errors after that are caused by
+    it alone. The lease may be held again a moment later, if a session that seemed expired turns out to live."""
 
     def __init__(self, right: Right) -> None:
         self.gone = False

@@ -1,5 +1,5 @@
-"""The limits of a flow as its worker knows them, with its part of quotas and what those leave to it that read its sinks: read again when
-they have changed, remembered while nobody answers."""
+"""A flow's limits as its worker knows them, with its share of quotas and the share that downstream flows leave to its sinks: read again
+after a change, and remembered while the registry does not answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOK_S = 30.0
 
 
 class LiveLimits:
-    """Called from any thread, it answers at once. `close` ends its thread. A record that says nothing, or may not be read, changes
+    """Can be called from any thread and answers at once. `close` ends its thread. An invalid record, or one that may not be read, changes
     nothing."""
 
     def __init__(self, registry: Registry, flow: str, tell: Callable[[str], None] = tell) -> None:
@@ -33,11 +33,11 @@ class LiveLimits:
         self._followed.add("limits stay as they were", (LIMIT(flow), SHARE(flow), HELD_BACK(flow)), self._take)
 
     def __call__(self) -> FlowLimits:
-        """Those that hold now."""
+        """The limits in force now."""
         return self._now
 
     def close(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         self._followed.close()
 
     def _take(self, found: Sequence[Found]) -> None:
@@ -55,17 +55,17 @@ class LiveLimits:
 
 
 def limits_of(record: Limit) -> FlowLimits:
-    """What a record says. Numbers that are no pace, and keys that are none, are no limit."""
+    """The limits of a record. Invalid numbers and unknown keys give no limit."""
     return FlowLimits(RateLimit(record.rows_per_s, record.bytes_per_s), _paces(record.sources), _paces(record.edges))
 
 
 def share_of(record: Share) -> RateLimit:
-    """What a flow's part of a quota is."""
+    """A flow's share of a quota."""
     return RateLimit(record.rows_per_s)
 
 
 def held_of(record: HeldBackSinks) -> dict[str, FeedShare]:
-    """Sink → what its readers leave."""
+    """Sink → the share that its readers leave."""
     return {sink: FeedShare(hold.share, hold.why) for sink, hold in record.sinks.items()}
 
 

@@ -1,4 +1,4 @@
-"""What a worker says in its own log, which is what it prints."""
+"""Lines of a worker in its own log, that is its output."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import time
 
 
 def tell(text: str) -> None:
-    """A line, with the moment before it."""
+    """Print a line, with the time before it."""
     print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}", file=sys.stderr, flush=True)

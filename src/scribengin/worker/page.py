@@ -1,4 +1,4 @@
-"""A worker's page: read-only, on a free port of the loopback, `/` for people and `/json` for programs. What it shows no secret is in."""
+"""A worker's status page: read-only, on a free port of the loopback, `/` for people and `/json` for programs. It shows no secrets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _IDLE_S = 10.0
 
 @contextmanager
 def serve_page(look: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
-    """Serve what `look` gives at the moment, until the block ends; gives the address, `http://127.0.0.1:PORT`. Costs nothing but when it is
-    asked."""
+    """Serve the present value of `look` until the block ends; yields the address, `http://127.0.0.1:PORT`. It costs nothing unless it is
+    requested."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = _IDLE_S
@@ -43,7 +43,7 @@ def serve_page(look: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *_: object) -> None:
-            """The worker's log is not for who has looked."""
+            """Does nothing: requests are not logged in the worker's log."""
 
     with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
         server.daemon_threads = True

@@ -61,7 +61,8 @@ HOME = "SCRIBENGIN_HOME"
 
 
 def main(worker: str) -> Exit:
-    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `ConnectionSettings.open`."""
+    """Serve until the tier no longer needs this worker. Raises Refused for an invalid name of a worker, or if the tier has no desired
+    state; as `ConnectionSettings.open`."""
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is not a valid name of a worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
@@ -106,7 +107,7 @@ def main(worker: str) -> Exit:
         loaded = [version]
 
         def reload(newer: int) -> bool:
-            """Whether this process goes on with that version: its code and its resources are the same."""
+            """Whether this process can continue with that version: its code and its resources are the same."""
             stored = read_record(registry, SPEC(id_.flow, str(newer)))
             tier = spec_of(stored.record, id_.tier) if isinstance(stored, Stored) else None
             if not isinstance(stored, Stored) or tier is None or not 0 < tier.process <= loaded[0] <= newer:
@@ -141,17 +142,18 @@ def main(worker: str) -> Exit:
 
 
 def tell_end(worker: str, why: str) -> None:
-    """The last line but the keeper's of a worker's log."""
+    """Write the last line of a worker's log before the supervisor's."""
     tell(f"{worker} ends, {why}")
 
 
 def take_secrets(environment: MutableMapping[str, str]) -> dict[str, Secret]:
-    """What the worker alone may know, taken out of its environment: Spark's JVM, and the flow's own code in its Python, inherit that."""
+    """Remove from the environment, and return, the secrets that only the worker may know: Spark's JVM, and the flow's own code in its
+    Python, inherit the environment."""
     return {name: Secret(environment.pop(name), f"${{{name}}}") for name in (LOGIN, TOKEN) if environment.get(name)}
 
 
 def _packages(registry: Registry, token: Secret | None) -> FetchedPackages:
-    """This host's, and what masters have."""
+    """The packages of this host, and those of masters."""
     return FetchedPackages(
         PackageStore(Path(os.environ[HOME]) / "packages"),
         lambda: addresses(registry),
@@ -165,12 +167,12 @@ def _about(id_: RunId) -> dict[str, Any]:
 
 
 def _feeders(workflows: Workflows, flow: str) -> Sequence[str]:
-    """The flows that write what this one reads, as the registry knows them now."""
+    """The upstream flows, as the registry knows them now."""
     return with_remote(workflows.of(flow), workflows, read_remote(workflows.registry)).feeders(flow)
 
 
 def _word(registry: Registry, id_: RunId, spec: Spec) -> Word | None:
-    """Who has agreed that sinks of this version go on with other columns; None where nobody has. Raises Unreachable."""
+    """The agreement that sinks of this version continue with other columns; None if there is none. Raises Unreachable."""
     desired = read_record(registry, DESIRED(id_.flow))
     if not isinstance(desired, Stored) or not desired.record.accepts.get("at"):
         return None
@@ -181,11 +183,15 @@ def _word(registry: Registry, id_: RunId, spec: Spec) -> Word | None:
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:
-    """(version, what it is) that the tier is wanted in."""
+    """(version, its Spec) in the tier's desired state."""
     wish = read_record(registry, WANTED(id_.flow, id_.tier))
     if not isinstance(wish, Stored):
-        why = f"{shown(wish.path)} {wish.why}" if isinstance(wish, Damaged) else f"nobody wants a worker of {id_.flow}.{id_.tier}"
-        raise Refused(why, remedy="submit the flow: scribengin apply FILE", code="worker-unknown")
+        why = (
+            f"{shown(wish.path)} {wish.why}"
+            if isinstance(wish, Damaged)
+            else f"tier {id_.flow}.{id_.tier} has no desired state, so no worker is needed"
+        )
+        raise Refused(why, remedy="apply the flow: scribengin apply FILE", code="worker-unknown")
     version = wish.record.version
     spec = read_record(registry, SPEC(id_.flow, str(version)))
     if not isinstance(spec, Stored):

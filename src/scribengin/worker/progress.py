@@ -1,7 +1,5 @@
-"""A worker tells the leading master how its tier goes: the newest it knows, over HTTP, beside its work.
-
-Whatever fails here holds nothing up: what could not be told is forgotten for what is newer.
-"""
+"""A worker reports the progress of its tier to the leading master: the newest view, over HTTP, beside its work. Failures here never block
+the worker: a report that could not be sent is replaced by a newer one."""
 
 from __future__ import annotations
 
@@ -23,18 +21,16 @@ if TYPE_CHECKING:
     from scribengin.watching.progress import Teller, TierProgress
 
 EVERY_S, AT_LEAST_EVERY_S = 1.0, 10.0
-"""between two that tell something new, where the master does not say that it is to be longer; where nothing is new"""
+"""seconds between two reports with news, unless the master asks for a longer pause; and without news"""
 _BACK_OFF_S = (1.0, 2.0, 5.0)
-"""after failures in a row; the last for all that follow: a master that has taken over is told within ten seconds"""
+"""seconds after failures in a row; the last value for all that follow: a master that has taken over gets a report within ten seconds"""
 _TIMEOUT_S = 5.0
 
 
 class Reporter:
-    """Tells what it is shown. `show` may be called as often as one likes, from one thread; `close` ends it.
-
-    `leader` gives the address of the master that leads, empty where there is none; `claim` what the tier's lease says of its holder.
-    `certificates`: a PEM file of who signs those of masters.
-    """
+    """Sends the views that it is shown. `show` may be called at any rate, from one thread; `close` ends it. `leader` returns the address of
+    the leading master, empty if there is none; `claim` the claim in the tier's lease. `certificates`: a PEM file with the issuers of the
+    masters' certificates."""
 
     def __init__(
         self,
@@ -60,14 +56,14 @@ class Reporter:
         self._thread.start()
 
     def show(self, view: RunView) -> None:
-        """The tier as it is now; what was not told yet is replaced."""
+        """Set the present view of the tier; an unsent one is replaced."""
         with self._lock:
             self._teller.note(view, self._clock())
             self._newest, self._shown_at = view, time.monotonic()
         self._awake.set()
 
     def close(self) -> None:
-        """Tell the last, where the master answers at once, and end."""
+        """Send the last view, if the master answers at once, and end."""
         self._closed.set()
         self._awake.set()
         self._thread.join(_TIMEOUT_S + 1.0)
@@ -107,7 +103,7 @@ class Reporter:
             return ""
 
     def _sent(self, http: httpx2.Client, address: str, progress: TierProgress) -> bool:
-        """Whether the leading master has taken it."""
+        """Whether the leading master has accepted it."""
         url = f"{address}/v1/flows/{progress.flow}/tiers/{progress.tier}/progress"
         headers = {"Authorization": f"Claim {self._claim()}", "Content-Type": "application/json"}
         try:

@@ -1,4 +1,4 @@
-"""A worker's life: it takes the lease, does what is wanted, says how it stands, and ends when it is wanted no more."""
+"""The life of a worker: it takes the lease, works towards the desired state, reports its state, and ends when it is no longer needed."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.5
 _PASSING = frozenset({"spark-start"})
-"""codes of what the next process may not meet: a JVM that was killed while it started, a machine without memory for a moment"""
+"""codes of errors that the next process may not meet: a JVM that was killed while it started, a machine that lacked memory for a moment"""
 _PASSING_ERRNO = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.ESTALE})
-"""what is short now and need not be later"""
+"""resources that are short now and need not be later"""
 _LEASE_S = 1.0
-"""between two tries for the lease, and two looks at whether it is wanted at all"""
+"""seconds between two tries for the lease, and two checks of the desired state"""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptOutcome:
-    """How an attempt to run the tier has ended."""
+    """How an attempt to run the tier ended."""
 
     state: Literal["stopped", "finished", "failed"]
     cause: str = ""
     remedy: str = ""
     permanent: bool = False
-    """trying again would end the same way"""
+    """another try would end the same way"""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptStatus:
-    """How an attempt stands while it goes on; `commits` are the Batches that it has committed."""
+    """The state of an attempt while it runs; `commits` counts the Batches that it has committed."""
 
     state: WorkerState
     commits: int = 0
@@ -60,14 +60,14 @@ class AttemptStatus:
 
 
 class TierRun(Protocol):
-    """Runs the tier until it is through, stopped or failed."""
+    """Runs the tier until it is done, stopped or failed."""
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[AttemptStatus], None]) -> AttemptOutcome:
-        """`once`: end when all is read that is there. `tell` is called from the same thread; raises nothing."""
+        """Run. `once`: end when all available data is read. `tell` is called from the same thread; raises nothing."""
 
 
 class WorkerService:
-    """One worker. `serve` blocks until it is wanted no more."""
+    """One worker. `serve` blocks until it is no longer needed."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class WorkerService:
         on_say: Callable[[Report], None] = lambda _report: None,
         on_end: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        """`version`: that of the flow which this process has loaded. `warm` does what can be done without the lease, for a spare; it
-        returns how that has failed, if it has. `task` does the tier's part of the operation of that name, under the lease; what it was
-        asked before changes nothing. `reload` takes up another version between two attempts, where it can. `http`: where its page is;
-        `on_say` hears what it says of itself, whoever else does, `on_end` why it ends."""
+        """`version`: the version of the flow that this process has loaded. `warm` does what needs no lease, for a standby; it returns how
+        it failed, if it did. `task` does the tier's part of the operation of that name, under the lease; repeating it changes nothing.
+        `reload` loads another version between two attempts, if it can. `http`: the address of its page; `on_say` is called with its
+        reports, `on_end` with the reason for its end."""
         self._registry = registry
         self._flow = id_.flow
         self._node = f"{id_.flow}.{id_.tier}"
@@ -99,13 +99,13 @@ class WorkerService:
         self._warm: Callable[[], AttemptOutcome | None] | None = warm
         self._spots = {False: (REPORT(id_.flow, id_.tier), RUN(id_.flow, id_.tier))}
         self._spots[True] = (SPARE_REPORT(id_.flow, id_.tier), SPARE(id_.flow, id_.tier))
-        """whether it is the spare → where it speaks, and what says that it is the one"""
+        """whether it is the standby → where it reports, and the record that assigns it"""
         self._spare = False
         self._report = Report(run=id_.number, generation=0, version=version, state="starting", http=http)
         self._on_say = on_say
         self._on_end = on_end
         self._placed = 0
-        """the Term under which the place of its page was written"""
+        """the Term under which the address of its page was written"""
         self._told: Report | None = None
         self._told_at: Spot[Report] | None = None
         self._before = 0
@@ -114,15 +114,15 @@ class WorkerService:
         self._task = task
         self._reload = reload
         self._touched = threading.Event()
-        """somebody, perhaps this worker, has changed the record of what it says"""
+        """the record of its report was changed, perhaps by this worker"""
         self._watch = registry.watch(REPORT(id_.flow, id_.tier).path, self._touched.set)
 
     def stop(self) -> None:
-        """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
+        """End after the current Batches, whatever the desired state. From any thread or signal handler."""
         self._asked.set()
 
     def serve(self) -> Exit:
-        """Raises Unreachable where the registry never answered."""
+        """Serve. Raises Unreachable if the registry never answered."""
         while True:
             orders = self._wanted.read()
             wish, self._spare = orders.wish, orders.spare
@@ -132,15 +132,15 @@ class WorkerService:
             open_task = wish is not None and wish.task not in ("", self._report.task)
             idle = wish is None or (wish.goal == "stopped" and not open_task)
             if self._asked.is_set():
-                return self._end("stopped", wish, "it was asked to (SIGTERM)", told=True)
+                return self._end("stopped", wish, "it received SIGTERM", told=True)
             if wish is None:
-                return self._end("stopped", wish, f"it is not wanted any more: {orders.why}")
+                return self._end("stopped", wish, f"it is no longer needed: {orders.why}")
             if idle or wish.version != self._version:
-                what = "its tier stopped" if idle else f"version {wish.version}, and this is {self._version}"
-                return self._end("stopped", wish, f"wanted is {what}")
+                what = "its tier stopped" if idle else f"version {wish.version}; this worker has version {self._version}"
+                return self._end("stopped", wish, f"the desired state is {what}")
             if self._spare and not self._lease.held():
                 if wish.goal not in ("running", "paused"):  # it is over soon, and nothing of it is to be done twice
-                    return self._end("stopped", wish, f"wanted is its tier {wish.goal}, and another worker has it")
+                    return self._end("stopped", wish, f"the desired state of its tier is {wish.goal}, and another worker serves it")
                 failed = self._warmed(wish)
                 if failed is not None:
                     return self._fail(wish, failed, 0)
@@ -162,10 +162,10 @@ class WorkerService:
             if outcome.state == "failed":
                 return self._fail(wish, outcome, self._before)
             if outcome.state == "finished" and wish.goal == "drained":
-                return self._end("drained", wish, "all that was there has gone through")
+                return self._end("drained", wish, "all available data was processed")
 
     def _warmed(self, wish: TierWish) -> AttemptOutcome | None:
-        """Once: what can be done before the lease is had. How it has failed, if it has."""
+        """Do once what can be done before the lease is held. Returns how it failed, if it did."""
         warm, self._warm = self._warm, None
         if warm is None:
             return None
@@ -173,7 +173,7 @@ class WorkerService:
         return warm()
 
     def _taken_over(self, wish: TierWish) -> bool:
-        """Whether the spare holds the lease now; to be asked again with a new look at what is wanted."""
+        """Whether the standby holds the lease now; call it again with a newly read desired state."""
         self._say(AttemptStatus("standby"), wish.generation)
         try:
             there = read_record(self._registry, self._spots[False][0])
@@ -187,7 +187,7 @@ class WorkerService:
         return False
 
     def _acquired(self, wish: TierWish) -> bool:
-        """Whether the lease is held now; to be asked again with a new look at what is wanted."""
+        """Whether the lease is held now; call it again with a newly read desired state."""
         self._say(AttemptStatus("starting", self._before), wish.generation)
         try:
             return self._lease.acquire(wait_s=_LEASE_S)
@@ -196,11 +196,11 @@ class WorkerService:
             return False
 
     def _do(self, wish: TierWish) -> Exit | None:
-        """Do the tier's part of an operation, and say so. What passes by itself is tried again by the next worker: then it is to end."""
+        """Do the tier's part of an operation, and report it. A passing error is retried by the next worker: then this one is to end."""
         error = ""
         try:
             if self._task is None:
-                raise Refused("this worker does no tasks", remedy="run the version of the masters")
+                raise Refused("this worker does not support tasks", remedy="run the same version as the masters")
             self._task(wish.task)
         except (Unreachable, FencedError) as failed:
             if self._lease.held():
@@ -210,13 +210,13 @@ class WorkerService:
             error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
         except Exception as bug:  # else each next worker would die of it, and the operation would never end
             traceback.print_exc()
-            error = f"this is a mistake in Scribengin: {type(bug).__name__}: {bug}; please report it, with the worker's log"
+            error = f"this is a bug in Scribengin: {type(bug).__name__}: {bug}; report it, with the worker's log"
         self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
         self._say(AttemptStatus("starting", self._before), wish.generation)
         return None
 
     def _run(self, wish: TierWish) -> AttemptOutcome:
-        """Until the attempt has ended, by itself or because something else is wanted, or the lease is lost."""
+        """Run until the attempt has ended, by itself or because the desired state changed, or the lease is lost."""
         stop, outcomes = threading.Event(), list[AttemptOutcome]()
         standing = AttemptStatus("starting")
         changed = threading.Event()
@@ -246,7 +246,7 @@ class WorkerService:
         return outcomes[0] if outcomes else AttemptOutcome("failed", "the attempt has ended without an outcome")
 
     def _end(self, state: WorkerState, wish: TierWish | None, why: str, *, told: bool = False) -> Exit:
-        """`told`: nobody in the registry has wanted it so, and what is said there names the reason."""
+        """`told`: the registry has no desired state that explains the end, so the report names the reason."""
         self._on_end(f"{state}: {why}")
         if wish is not None:
             self._say(AttemptStatus(state, self._before, why if told else ""), wish.generation)
@@ -254,14 +254,15 @@ class WorkerService:
         return Exit.DONE
 
     def _fail(self, wish: TierWish, outcome: AttemptOutcome, commits: int) -> Exit:
-        """Said in the worker's own log too: the registry may not answer, and what it has of this run goes when another one follows."""
+        """Report the failure, also in the worker's own log: the registry may not answer, and its record of this run goes when another run
+        follows."""
         remedy = f"; {outcome.remedy}" if outcome.remedy else ""
-        self._on_end(f"failed{', for good' if outcome.permanent else ''}: {outcome.cause or 'no cause is known'}{remedy}")
+        self._on_end(f"failed{' permanently' if outcome.permanent else ''}: {outcome.cause or 'no cause is known'}{remedy}")
         self._say(AttemptStatus("failed", commits, outcome.cause, outcome.remedy), wish.generation, permanent=outcome.permanent)
         return Exit.FAILED
 
     def _say(self, standing: AttemptStatus, generation: int, *, permanent: bool = False) -> None:
-        """Write it where that is news. Progress alone is none, but the first Batch is: it ends a row of failures."""
+        """Write the report if it has news. Progress alone is no news, except for the first Batch: it ends a series of failures."""
         commits = standing.commits if self._told is None or self._told.commits == 0 else self._told.commits
         if self._told is None or standing.state != self._told.state:
             commits = standing.commits
@@ -296,20 +297,20 @@ class WorkerService:
         self._told, self._told_at = report, spot
 
     def _links(self, term: Term) -> list[Write]:
-        """Where the page of the tier is now; once for each take of the lease."""
+        """Write the present address of the tier's page; once for each time that the lease is taken."""
         if self._placed == term.number or not self._report.http:
             return []
         spots = {NODE_HTTP(self._node): "", NODE_JSON(self._node): "/json"}
         return [put(self._registry, spot, ServedPage(url=self._report.http + path)) for spot, path in spots.items()]
 
     def _served(self, spot: Spot[Run]) -> RegistryEntry | None:
-        """The record that says that this worker is the one; None where it says so no more."""
+        """The record that assigns this worker; None if it no longer does."""
         there = read_record(self._registry, spot)
         mine = isinstance(there, Stored) and there.record.number == self._report.run and there.record.ended_at is None
         return there.entry if isinstance(there, Stored) and mine else None
 
     def _stands(self) -> bool:
-        """Whether what it said last is still there: a damaged record is set aside, and said again. Asked only after a change."""
+        """Whether its last report is still there: a damaged record is set aside, and written again. Checked only after a change."""
         if not self._touched.is_set() or self._told_at is None:
             return True
         self._touched.clear()
@@ -322,14 +323,14 @@ class WorkerService:
 
 
 def _is_other(now: TierWish | None, wish: TierWish, standing: AttemptStatus) -> bool:
-    """True where what is wanted `now` is not what the attempt was begun for. To ask for the same again tries again what has failed."""
+    """Whether the desired state `now` differs from that of the attempt. Setting the same state again retries what has failed."""
     if now is None or (now.goal, now.version) != (wish.goal, wish.version):
         return True
     return now.generation != wish.generation and standing.state == "degraded"
 
 
 def outcome_of(error: Exception, flow: str = "NAME") -> AttemptOutcome:
-    """Of an attempt that could not begin: what passes by itself is tried again by a new worker, all else waits for a person."""
+    """The outcome of an attempt that could not begin: a passing error is retried by a new worker, any other needs intervention."""
     shortage = next((each.errno for each in (error, error.__cause__) if isinstance(each, OSError)), None)
     if not isinstance(error, ScribenginError):
         # a right, a name, a folder that is a file; what is no error of the machine is one of ours, and nobody knows whether it comes again

@@ -1,9 +1,11 @@
-"""How the workers of a tier find each other: the one that holds the lease listens, helpers connect, and stage what they are handed.
+"""How the workers of a tier find each other: the one that holds the lease listens, helpers connect, and stage the portions that they are
+given.
 
-Whoever holds the lease writes its address and a key into the tier's state, for this user only, and helpers show that they know the key.
-No record goes over the connection: what is handed over names streams, and what comes back are reports. It is not encrypted.
+The lease holder writes its address and a key into the tier's state, readable by this user only, and helpers prove that they know the key.
+No record is sent over the connection: portions name streams, and the answers are reports. It is not encrypted.
 
-A helper says every two seconds that it is there. Who says nothing for `SILENT_S` is left, and its portion is staged by who asked.
+A helper sends a sign of life every two seconds. A helper that is silent for `SILENT_S` is dropped, and its portion is staged by the worker
+that assigned it.
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ if TYPE_CHECKING:
     from scribengin.spark.portions import Helper, Portion, Staged, Stager
 
 REACHED_AT = "SCRIBENGIN_REACHED_AT"
-"""in a worker's environment: the address of its host for workers of others"""
+"""in a worker's environment: the address of its host for workers of other hosts"""
 SILENT_S = 20.0
-"""after which a helper that stages is taken for gone"""
+"""seconds of silence after which a helper that stages counts as gone"""
 _ALIVE_S = 2.0
 _LOOK_S = 1.0
-"""between two looks for whom to help, and at whether there is another one by now"""
+"""seconds between two checks for a lease holder, and for a new one"""
 _CONNECT_S = 5.0
 _KIND, _FORMAT = "workers", 1
 
 
 @dataclass(eq=False)
 class _Connected:
-    """One helper, as whoever hands out sees it: taken for a Batch by one thread at a time."""
+    """One helper, as the worker that assigns portions sees it: used for a Batch by one thread at a time."""
 
     connection: Connection
     digests: Mapping[str, str]
@@ -81,7 +83,7 @@ class _Connected:
         self.busy = self.asked = False
 
     def leave_if_ended(self) -> None:
-        """Of one that has nothing to do, and so nothing to say but that it is gone."""
+        """Close the connection if an idle helper has ended: it sends nothing else while it is idle."""
         try:
             ended = self.connection.poll()
         except OSError:
@@ -90,7 +92,7 @@ class _Connected:
             self.leave()
 
     def leave(self) -> None:
-        """End the connection: by that it hears that nobody waits any more."""
+        """End the connection: this shows the helper that its answer is no longer needed."""
         if not self.gone:
             self.gone = True
             with suppress(OSError):
@@ -99,7 +101,7 @@ class _Connected:
 
 
 class Workshop:
-    """The helpers of a tier, for the worker that holds its lease: `spark.portions.Helpers`. To be closed."""
+    """The helpers of a tier, for the worker that holds its lease: `spark.portions.Helpers`. Must be closed."""
 
     def __init__(self, tier: Path, host: str = LOOPBACK) -> None:
         """`tier`: the folder of its state. `host`: an address of this machine, at which helpers on others can reach it."""
@@ -114,7 +116,7 @@ class Workshop:
         threading.Thread(target=self._accept, name="helpers", daemon=True).start()
 
     def __len__(self) -> int:
-        """How many are there now."""
+        """The number of helpers now."""
         with self._lock:
             self._forget_those_that_left()
             return len(self._connected)
@@ -129,7 +131,7 @@ class Workshop:
             return list(free)
 
     def close(self) -> None:
-        """Helpers stop what they do, and look for the next one."""
+        """End: helpers stop their work, and look for the next lease holder."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -147,7 +149,7 @@ class Workshop:
             threading.Thread(target=self._greet, args=(there,), name="helper", daemon=True).start()
 
     def _greet(self, there: socket.socket) -> None:
-        """Whoever knows the key is a helper; all others are left alone."""
+        """Accept a connection that proves to know the key; others are ignored."""
         connection = _connection(there)
         try:
             deliver_challenge(connection, self._key)
@@ -162,7 +164,7 @@ class Workshop:
             self._connected.append(_Connected(connection, digests, self._left))
 
     def _forget_those_that_left(self) -> None:
-        """Under the lock: nobody takes one meanwhile."""
+        """Remove helpers that have left; the lock must be held, so that none is taken meanwhile."""
         for each in [each for each in self._connected if not each.busy]:
             each.leave_if_ended()
 
@@ -192,7 +194,7 @@ class Assistant:
     _at: bytes | None = field(default=None)
 
     def help(self, stop: threading.Event, tell: Callable[[], None] = lambda: None) -> None:
-        """Until `stop` is set, and what is under way is staged. `tell` is called now and then."""
+        """Help until `stop` is set, and the current portion is staged. `tell` is called now and then."""
         while not stop.is_set():
             tell()
             self._at = read_or_none(self.tier / _NAME)
@@ -229,7 +231,7 @@ class Assistant:
                 return  # another one holds the lease by now
 
     def _stage(self, connection: Connection, portion: Portion) -> None:
-        """In a thread, while this one says that it is there and hears whether anybody waits."""
+        """Stage in a thread, while this one sends signs of life and checks whether the answer is still needed."""
         answers: list[tuple[str, Any]] = []
 
         def work() -> None:

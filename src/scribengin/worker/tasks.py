@@ -1,4 +1,5 @@
-"""A tier's part of an operation, done by its worker under its lease. Done again, wholly or after a kill, it has the effect of once."""
+"""A tier's part of an operation, done by its worker under its lease. It is idempotent: repeating it, wholly or after a kill, has the effect
+of one execution."""
 
 from __future__ import annotations
 
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 
 
 class Tasks:
-    """What one worker does of operations; `right` is what its lease is taken by, `session` starts Spark, or has. Called with an operation's
-    id."""
+    """One worker's parts of operations; `right` is the path of its lease, `session` returns Spark. Called with an operation's id."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Tasks:
         self._session = session
 
     def take(self, spec: Spec) -> None:
-        """Do what follows as that version."""
+        """Use that version from now on."""
         self._spec = spec
 
     def __call__(self, operation_id: str) -> None:
-        """Do the tier's part. Raises Refused where that cannot be, with nothing changed; Unreachable for what passes."""
+        """Do the tier's part. Raises Refused if that is impossible, with nothing changed; Unreachable for a passing error."""
         stored = read_record(self._registry, OPERATION(self._id.flow, operation_id))
         if not isinstance(stored, Stored) or stored.record.step not in UNDER_WAY:
-            raise Refused(f"operation {operation_id} is not under way", remedy="begin it again", code="operation-over")
+            raise Refused(f"operation {operation_id} is not under way", remedy="start it again", code="operation-over")
         if stored.record.kind == "recut":
             self._recut(int(stored.record.arguments["version"]))
             return
@@ -73,10 +73,10 @@ class Tasks:
             self._perform(tier, stored.record, lease)
 
     def _recut(self, version: int) -> None:
-        """Move Queries to where the version that comes has them. Only its code is loaded: this process has not run the one before."""
+        """Move Queries to their places in the next version. Only its code is loaded: this process has not run the version before."""
         stored = read_record(self._registry, SPEC(self._id.flow, str(version)))
         if not isinstance(stored, Stored):
-            raise Refused(f"version {version} of flow {self._id.flow} is not there", remedy="submit it again", code="version-unknown")
+            raise Refused(f"version {version} of flow {self._id.flow} does not exist", remedy="apply it again", code="version-unknown")
         spec = stored.record
         comes = prepare(self._packages.get(spec.package) / spec.path, state=located(spec.state), base=Path(spec.base))
         with take_lease(StateFolder(comes.root, comes.name, self._id.tier), right=self._right) as lease:
@@ -104,7 +104,7 @@ class Tasks:
 
 
 def _move(tier: Prepared, folder: QueryFolder, positions: dict[str, Any], lease: Lease) -> None:
-    """Let its sources be where they are to be; None is the end of what is there. What is there already is left alone."""
+    """Set the positions of its sources; None is the end of the available data. Correct positions are left unchanged."""
     if read_lineage(folder) is None:
         raise Refused(f'query "{folder.name}" has never run', remedy="run it first", code="state-missing")
     ends = decided_ends(folder)

@@ -1,8 +1,8 @@
-"""What a worker says of its tier in the tree, beside its report: where the tier begins and ends, that it runs, and its tasks.
+"""A worker's records about its tier in the registry, besides its report: where the tier begins and ends, that it runs, and its tasks.
 
-All of it is for people and other programs; no master decides by it. It is looked at every few seconds and written where it has changed,
-as how far it is acknowledged; tasks, and counts of columns, at most every half minute, never per Batch. What cannot be written now is
-written at the next look.
+They are for people and other programs; no master decides by them. They are checked every few seconds and written when they have changed, as
+are acknowledgements; tasks, and counts of columns, at most every half minute, never per Batch. What cannot be written now is written at the
+next check.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 LOOK_S, TASKS_S = 5.0, 30.0
 _MARKS, _CLEARED = 40, 1000
-"""moments of a source that are told, and that wait to be acknowledged"""
+"""the most moments of a source that are reported, and that wait to be acknowledged"""
 MOST_TASKS = 100
-"""of a tier; those beyond are not told"""
+"""the most tasks of a tier that are reported"""
 MOST_COLUMNS, _LONGEST, _LISTED = 100, 500, 10
-"""of a tier, the newest; characters of a type, and of a file's name; columns of one sink that are told of"""
+"""limits: the newest of a tier; characters of a type, and of a file's name; reported columns of one sink"""
 
 
 def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[SourceStream]], owner: str) -> list[Task]:
-    """The tasks of a Query's newest decided Batch. Task n reads the n-th stream of each source and writes unit n of each sink; where rows
-    are shuffled between the two, Spark does them by two tasks."""
+    """The tasks of a Query's newest decided Batch. Task n reads the n-th stream of each source and writes task output n of each sink; if
+    rows are shuffled between the two, Spark does them in two tasks."""
     units: dict[int, dict[str, Any]] = {}
     for receipt in decision.receipts:
         units.setdefault(receipt.unit, {})[receipt.sink] = {"unit": receipt.unit, "rows": receipt.rows, "bytes": receipt.bytes}
@@ -73,7 +73,7 @@ def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[Sour
 
 
 class TierRecords:
-    """Writes them under the tier's lease. `show` takes the tier as it is now, from any thread; `close` ends it."""
+    """Writes them under the tier's lease. `show` takes the present view of the tier, from any thread; `close` ends it."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class TierRecords:
         *,
         topology: Callable[[], QueryTopology | None] = lambda: None,
     ) -> None:
-        """`topology`: the Queries and channels of the whole flow; another one where it was planned anew, None where it was not yet."""
+        """`topology`: the Queries and channels of the whole flow; another object if it was planned again, None before."""
         self._topology = topology
         self._acks: Acks | None = None
         self._throughs: dict[tuple[str, str], Through] = {}
-        """(Query, source from outside) → how far it is through the flow"""
+        """(Query, external source) → how far it is acknowledged through the flow"""
         self._acked_at = 0.0
-        """when acknowledgements were written last, by the monotonic clock"""
+        """the last time when acknowledgements were written, by the monotonic clock"""
         self._registry = registry
         self._id = id_
         self._node = f"{id_.flow}.{id_.tier}"
@@ -106,21 +106,21 @@ class TierRecords:
         self._thread = threading.Thread(target=self._run, name="tier-records", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start its thread."""
         self._thread.start()
 
     def show(self, view: RunView) -> None:
-        """The tier as it is now."""
+        """Set the present view of the tier."""
         self._view = view
 
     def close(self) -> None:
-        """End. The state goes with this process's session."""
+        """End. The state record is removed with this process's session."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(LOOK_S)
 
     def write(self) -> None:
-        """Where the tier begins and ends, and that it runs: what has changed of it. Raises as `Registry.commit`."""
+        """Write where the tier begins and ends, and that it runs, as far as changed. Raises as `Registry.commit`."""
         if (session := self._registry.session().id) != self._session:
             self._written, self._session = {}, session
         view = self._view
@@ -138,7 +138,7 @@ class TierRecords:
         self._put_state(NodeState(state=state, host=self._host, since=self._state[1]))
 
     def write_columns(self, *, counts: bool = True) -> None:
-        """What was noticed of columns. Without `counts` only where there are others. Raises as `Registry.commit`."""
+        """Write the differences found in columns. Without `counts` only if there are others. Raises as `Registry.commit`."""
         if self._view is None or not self._view.queries:
             return  # of a run that has not begun nothing is known
         spot = COLUMNS(self._id.flow, self._id.tier)
@@ -154,13 +154,13 @@ class TierRecords:
             self._put(spot, record)
 
     def end(self) -> None:
-        """The worker is about to give its lease back: what is not written yet is written."""
+        """Write what is not written yet, before the worker releases its lease."""
         if self._lease.held():
             _try(self.write_acks)
             _try(self.write_columns)
 
     def write_acks(self) -> None:
-        """How far the tiers behind have acknowledged what this one took in. Raises as `Registry.commit`, and as reading the states does."""
+        """Write how far downstream tiers acknowledged this tier's input. Raises as `Registry.commit`, and as reading the states does."""
         topology = self._topology()
         if topology is None:
             return
@@ -192,7 +192,7 @@ class TierRecords:
             self._acked_at = time.monotonic()
 
     def write_tasks(self) -> None:
-        """The tasks, where they are others, or further, than was written. Raises as `Registry.commit`."""
+        """Write the tasks, if they differ from those written. Raises as `Registry.commit`."""
         tasks = [task for query in self._folder.queries() for task in self._of_query(query.name)][:MOST_TASKS]
         if not tasks:
             return
@@ -223,7 +223,7 @@ class TierRecords:
             self._written[spot.path] = record
 
     def _put_state(self, record: NodeState) -> None:
-        """Ephemeral: one that another session has left is removed first."""
+        """Write the state; it is ephemeral, and one of another session is removed first."""
         spot = NODE_STATE(self._node)
         if self._written.get(spot.path) == record:
             return
@@ -251,23 +251,23 @@ class TierRecords:
 
 
 class Through:
-    """How far one source from outside is through the flow, by moments. Not thread-safe."""
+    """How far one external source is acknowledged through the flow, by moments. Not thread-safe."""
 
     def __init__(self, lineage: str = "", marks: Iterable[tuple[float, float]] = ()) -> None:
-        """`marks`: those that were noted of that lineage."""
+        """`marks`: those noted in that lineage."""
         self._cleared: deque[tuple[float, int]] = deque(maxlen=_CLEARED)
-        """(a moment, entries of the log that have all that was there then), not yet acknowledged"""
+        """(a moment, number of log entries with all that was there then), not yet acknowledged"""
         self._marks = list(marks)
         self._lineage = lineage
 
     def clear(self, moment: float, entries: Callable[[], int]) -> None:
-        """All that was there at that moment stands in the log, which has so many entries now."""
+        """Record that all that was there at that moment is in the log, which has this number of entries now."""
         newest = max([moment_ for moment_, _ in (*self._cleared, *self._marks)], default=0.0)
         if moment > newest:
             self._cleared.append((moment, entries()))
 
     def released(self, lineage: str, entries: int, now: float) -> None:
-        """So many entries were acknowledged before `now`."""
+        """Record that this number of entries was acknowledged before `now`."""
         if lineage != self._lineage and self._lineage:  # it went back: what was through is read again
             self._cleared.clear()
             self._marks = []
@@ -284,7 +284,7 @@ class Through:
 
 
 def _thinned(marks: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """So many marks that they fit a record: of the older half every second one."""
+    """The marks, thinned to fit a record: of the older half every second one."""
     if len(marks) <= _MARKS:
         return marks
     half = len(marks) // 2
@@ -292,14 +292,14 @@ def _thinned(marks: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _bare(ack: Ack) -> Mapping[str, QueryAck]:
-    """Without what changes while nothing comes."""
+    """The view without the values that change while nothing arrives."""
     return {name: structs.replace(query, through={}) for name, query in ack.queries.items()}
 
 
 def acked(
     tier: str, topology: QueryTopology, standing: FlowAcks, through: Mapping[tuple[str, str], tuple[tuple[float, float], ...]] | None = None
 ) -> Ack:
-    """What is acknowledged of the Queries of a tier that ever ran. `through`: (Query, source) → its marks."""
+    """The acknowledgements of the Queries of a tier that ever ran. `through`: (Query, source) → its marks."""
     found = {}
     for key, at in standing.queries.items():
         if key.tier == tier and at.lineage:
@@ -333,7 +333,7 @@ def _cut(value: Any) -> Any:
 
 
 def _named(record: ColumnsRecord) -> object:
-    """What it is about, without what is counted."""
+    """The identity of a difference, without its counts."""
     return [{name: value for name, value in row.items() if name != "records"} for row in (*record.noticed, *record.accepted)]
 
 
@@ -342,7 +342,7 @@ def _names(of_queries: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _state(view: RunView | None) -> FlowState:
-    """A worker that holds the lease and runs nothing is paused, or was just begun."""
+    """The state; a worker that holds the lease and runs nothing is paused, or has just started."""
     if view is None:
         return "starting"
     if view.phase in ("stopping", "ended"):

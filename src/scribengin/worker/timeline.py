@@ -1,4 +1,4 @@
-"""What a worker's start takes, told once in its log: from the birth of its process to the first Batch that it has committed."""
+"""The duration of a worker's start, logged once: from the start of its process to the first Batch that it has committed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WORD = "start:"
-"""what the line begins with"""
+"""the beginning of the line"""
 LAST = "committed"
 
 
 class Timeline:
-    """Milestones of one start, each noted once. `LAST` tells them all; what comes later is none of the start's."""
+    """Milestones of one start, each recorded once. `LAST` writes the line; later milestones do not belong to the start."""
 
     def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         self._tell = tell or (lambda line: print(line, file=sys.stderr, flush=True))
@@ -27,7 +27,7 @@ class Timeline:
         self._told = False
 
     def mark(self, name: str) -> None:
-        """It is so now."""
+        """Record the milestone now."""
         if self._told or name in self._marks:
             return
         self._marks[name] = time.time()
@@ -37,7 +37,7 @@ class Timeline:
 
 
 def born_at() -> float:
-    """When this process began, in seconds since 1970; to 10 ms. Where that cannot be known, now."""
+    """The start of this process, in seconds since 1970, to 10 ms; now if it is unknown."""
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         uptime_s = float(Path("/proc/uptime").read_text().split()[0])
@@ -47,7 +47,7 @@ def born_at() -> float:
 
 
 def read_timelines(log: str) -> list[dict[str, float]]:
-    """Those that a worker's log has, the oldest first: milestone → seconds since 1970."""
+    """The timelines in a worker's log, oldest first: milestone → seconds since 1970."""
     found = []
     for line in log.splitlines():
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""What is said of groups while a worker runs: read again when somebody has changed it, remembered while nobody answers."""
+"""The settings of groups while a worker runs: read again after a change, and remembered while the registry does not answer."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _LOOK_S = 5.0
 
 
 class LiveTurns:
-    """Called from any thread with a group's name; it waits for the registry at the first call for each. `close` ends its thread. A record
-    that says nothing, or may not be read, changes nothing."""
+    """Called from any thread with a group's name; it waits for the registry at the first call for each. `close` ends its thread. An invalid
+    record, or one that may not be read, changes nothing."""
 
     def __init__(self, registry: Registry, tell: Callable[[str], None] = tell) -> None:
         self._now: dict[str, MemberOverrides] = {}
@@ -32,15 +32,15 @@ class LiveTurns:
         self._followed = Followed(registry, "turns", _LOOK_S, tell)
 
     def __call__(self, group: str) -> MemberOverrides:
-        """What holds of it now."""
+        """The settings in force now."""
         with self._lock:
             if group not in self._known:
                 self._known.add(group)
-                self._followed.add(f"what is said of group {group} stays as it was", (GROUP(group),), partial(self._take, group))
+                self._followed.add(f"the settings of group {group} stay as they were", (GROUP(group),), partial(self._take, group))
         return self._now.get(group, MemberOverrides())
 
     def close(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         self._followed.close()
 
     def _take(self, group: str, found: Sequence[Found]) -> None:

@@ -1,4 +1,4 @@
-"""What is wanted of a worker, as its registry says: read again where it may have changed, remembered while nobody answers."""
+"""The desired state of a worker, from the registry: read again after a change, and remembered while the registry does not answer."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Run, TierWish
 
 _LOOK_S = 5.0
-"""a watch is a hint: how long to wait for one before looking anyhow"""
+"""seconds to wait for a watch before checking anyway: a watch is a hint"""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What is wanted now. `wish` is None where this worker is not wanted any more: its tier was removed, or another serves it."""
+    """The desired state now. `wish` is None if this worker is no longer needed: its tier was removed, or another worker serves it."""
 
     wish: TierWish | None
     spare: bool = False
-    """this worker is the one that waits: it takes the tier over when nobody has its lease"""
+    """this worker is the standby: it takes the tier over when its lease is free"""
     why: str = ""
-    """where `wish` is None: how the registry says so"""
+    """if `wish` is None: the reason from the registry"""
 
 
 class DesiredState:
-    """For one thread, beside the watch. A record that says nothing changes nothing: what was wanted before still is."""
+    """For one thread, beside the watch. An invalid record changes nothing: the desired state before it stays."""
 
     def __init__(self, registry: Registry, id_: RunId) -> None:
         self._registry = registry
@@ -48,7 +48,7 @@ class DesiredState:
         self._last: Orders | None = None
 
     def read(self) -> Orders:
-        """What is wanted. Raises Unreachable where that was never known."""
+        """The desired state. Raises Unreachable if it was never known."""
         if self._changed.is_set() or self._last is None:
             self._changed.clear()
             try:
@@ -60,7 +60,7 @@ class DesiredState:
         return self._last
 
     def wait(self, timeout_s: float = _LOOK_S) -> None:
-        """Until something may have changed, or `timeout_s` are over."""
+        """Wait until it may have changed, or `timeout_s` have passed."""
         if not self._changed.wait(timeout_s):
             self._changed.set()
 
@@ -73,7 +73,7 @@ class DesiredState:
         run, spare, wish = (read_record(self._registry, spot) for spot in (self._run, self._spare, self._wish))
         if self._last is not None and any(isinstance(found, Damaged | Newer) for found in (run, spare, wish)):
             return self._last
-        wanted, nothing = (wish.record, "") if isinstance(wish, Stored) else (None, "nothing is wanted of its tier")
+        wanted, nothing = (wish.record, "") if isinstance(wish, Stored) else (None, "its tier has no desired state")
         if self._is_mine(run):
             return Orders(wanted, why=nothing)
         # where the run's number is the higher one the spare is of the past
@@ -86,7 +86,7 @@ class DesiredState:
         if not isinstance(run, Stored):
             return "the registry names no worker of its tier"
         by = f"its tier's worker is number {run.record.number}"
-        return by if run.record.number != self._number else f"its end was noted{f': {run.record.cause}' if run.record.cause else ''}"
+        return by if run.record.number != self._number else f"its end was recorded{f': {run.record.cause}' if run.record.cause else ''}"
 
     def _is_mine(self, found: Stored[Run] | Damaged | Newer | None) -> bool:
         return isinstance(found, Stored) and found.record.number == self._number and found.record.ended_at is None

@@ -21,12 +21,13 @@ sinks: {kept: {from: orders, type: delta, path: kept, OPTIONS}}
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("mode: upsert", "sink \"kept\" has mode: upsert and no `key`, the columns that tell rows apart; add key [table-mode]"),
-        ("mode: overwrite", "no `partition_by`, the columns by whose values rows are replaced; add partition_by [table-mode]"),
-        ("key: [id]", 'has "key", which mode: append does not look at; write mode: upsert, or take it out [table-mode]'),
-        ("mode: upsert, key: [idd]", 'has key "idd", a column that it does not get; did you mean "id"? [column-unknown]'),
-        ("partition_by: [customr]", 'partitions by "customr", which it does not get; did you mean "customer"? [partition-unknown]'),
-        ("endpoint: http://s:9", 'has "endpoint", and its path kept is a folder of this machine; write path: s3://BUCKET/PREFIX, or take'),
+        ("mode: upsert", "sink \"kept\" has mode: upsert but no `key`, the columns that identify a row; add key [table-mode]"),
+        ("mode: overwrite", "no `partition_by`, the columns whose values select the rows to replace; add partition_by [table-mode]"),
+        ("key: [id]", 'has "key", which mode: append does not use; write mode: upsert, or take it out [table-mode]'),
+        ("mode: upsert, key: [idd]", 'has key "idd", which is not a column of its input; did you mean "id"? [column-unknown]'),
+        ("partition_by: [customr]", ('partitions by "customr", which is not a column of its input; did you mean "customer"? '
+                                    '[partition-unknown]')),
+        ("endpoint: http://s:9", 'has "endpoint", but its path kept is a local folder; write path: s3://BUCKET/PREFIX, or take'),
         ("mode: changes", "cannot be \"changes\"; write one of append, overwrite, upsert [bad-choice]"),
     ],
 )  # fmt: skip
@@ -65,10 +66,10 @@ STORED = FLOW.replace("path: kept, OPTIONS", 'mode: append, path: "s3://lake/kep
             "path holds a user; take it out: write it as `config`, with the secret as ${secret:env/NAME}",
         ),
         (STORED.replace("mode: append", "endpoint: store"), 'endpoint has "store", which is not an address; write it as https://HOST:PORT'),
-        (STORED.replace("mode: append", "config: {secret: a}"), 'config has "secret", which is nothing of a login'),
+        (STORED.replace("mode: append", "config: {secret: a}"), 'config has "secret", which is not part of a login'),
         (
             STORED.replace("sinks: {", "sinks: {all: {from: orders, type: objects, url: s3://lake, format: json}, "),
-            'sink "kept" writes to s3://lake/kept, sink "all" to s3://lake; give each a prefix of its own',
+            'sink "kept" writes to s3://lake/kept, sink "all" to s3://lake; give each its own prefix',
         ),
     ],
 )

@@ -451,7 +451,10 @@ def test_few_objects_of_json_may_leave_out_a_key_but_not_those_of_a_table(tmp_pa
 
 def test_the_notice_of_a_later_file_without_a_key_says_what_reads_it() -> None:
     said = sentence(FormatNotice("in", "country", "missing", "STRING", "b.csv"), "strict", key_use=USE)
-    assert said == f'source in: b.csv has no column "country", which is {USE}; null there, or dead letters where it is NOT NULL'
+    assert (
+        said
+        == f'source in: b.csv has no column "country", which is {USE}; its value is null, or the rows become dead letters if it is NOT NULL'
+    )
 
 
 def test_each_file_of_a_lookup_table_has_the_key(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_where_no_block_ends_reading_ends_with_one_dead_letter(tmp_path: Path) -
     found, ((reason, message, _, _),) = everything(source_of(path))
     assert found == rows(len(found))
     assert 0 < len(found) < 1000
-    assert (reason, "does not end as blocks of this file do" in message) == ("corrupt", True)
+    assert (reason, "does not end with the sync marker" in message) == ("corrupt", True)
 
 
 def test_a_number_of_records_that_is_broken_asks_for_no_memory(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_another_file_is_one_dead_letter(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("columns", "change", "told"),
     [
-        ("id BIGINT", (b"\x08null", b"\x06lzo"), "is compressed by lzo; known are null, deflate"),
+        ("id BIGINT", (b"\x08null", b"\x06lzo"), "is compressed with lzo; supported codecs are null, deflate"),
         ("id BIGINT", (b'"long"', b'"lone"'), "has a schema by which it cannot be read"),
     ],
 )

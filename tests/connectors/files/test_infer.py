@@ -164,7 +164,7 @@ def test_parquet_says_its_columns_itself_and_files_are_joined(tmp_path: Path) ->
     pq.write_table(pa.table({"a": pa.array([1], pa.uint32()), "b": ["x"]}), tmp_path / "2.parquet")
     proposal = infer(files_of([str(tmp_path)]), records=10)
     assert (str(proposal.schema), proposal.records, proposal.dead) == ("a BIGINT, b STRING", 2, 0)
-    assert proposal.notes == ["t is left out: no column type stands for time32[ms]"]
+    assert proposal.notes == ["t is left out: no column type matches time32[ms]"]
 
 
 def test_a_column_in_which_a_file_of_parquet_has_no_value_has_the_type_of_the_others(tmp_path: Path) -> None:
@@ -174,7 +174,10 @@ def test_a_column_in_which_a_file_of_parquet_has_no_value_has_the_type_of_the_ot
     assert (str(proposal.schema), proposal.records, proposal.dead) == ("id BIGINT, m STRING, n BIGINT", 2, 1)
     assert proposal.notes == [
         "m was always null: STRING is a guess",
-        "id is BIGINT in 1.parquet, but DOUBLE in 2.parquet: BIGINT takes what it need not round; the rest are dead letters",
+        (
+            "id is BIGINT in 1.parquet, but DOUBLE in 2.parquet: BIGINT takes the values that it can represent exactly; others become "
+            "dead letters"
+        ),
     ]
 
 

@@ -278,7 +278,7 @@ def test_a_sink_that_leaves_its_group_is_refused_with_what_to_do_and_goes_on_whe
         flow.run(spark, once=True)
     assert refused.value.code == "group-changed"
     assert 'sink "kept": batch 1 was decided for member "near" of a group' in refused.value.message
-    assert "write `to` at the sink again" in (refused.value.remedy or "")
+    assert "restore `to` of the sink" in (refused.value.remedy or "")
     assert not list((flow.folder / "kept").glob("part-*"))
     (flow.folder / "flow.yaml").write_text(SINK)
     assert flow.run(spark, once=True).state == "finished"

@@ -223,4 +223,4 @@ def test_a_sink_that_leaves_its_group_of_clusters_is_refused_with_what_to_do(mad
     with pytest.raises(Refused) as refused:
         flow.run(spark, once=True)
     assert refused.value.code == "group-changed"
-    assert "write `to` at the sink again" in (refused.value.remedy or "")
+    assert "restore `to` of the sink" in (refused.value.remedy or "")

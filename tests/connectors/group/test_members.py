@@ -104,7 +104,7 @@ def test_a_sink_that_cannot_is_refused_at_its_line_with_why_and_with_what_can(tm
 
 def test_a_type_that_says_nothing_cannot() -> None:
     declared = NodeType("strange", "sink", "A sink.", (Option("place", "text", "where"),))
-    assert declared.kept_alone({}) == (None, "its connector does not say which option `at` of a member gives")
+    assert declared.kept_alone({}) == (None, "its connector does not define the option that `at` of a member sets")
 
 
 @pytest.mark.parametrize("type_", ABLE)
@@ -135,7 +135,7 @@ def test_what_keeps_a_sink_out_of_a_group_is_refused_at_its_option_with_why(tmp_
     assert (problem.code, problem.place.line) == ("group-sink", 6)
     declared = catalog.sink_types()[type_].option(option)
     assert declared is not None
-    assert problem.message.endswith(f"which it cannot with {option}: {value}: {declared.alone[value]}")
+    assert problem.message.endswith(f"but with {option}: {value} it cannot go to a group: {declared.alone[value]}")
     assert problem.remedy.startswith(f"write {option}: ")
 
 
@@ -181,7 +181,7 @@ def test_a_password_in_an_at_is_refused_and_not_shown(tmp_path: Path, type_: str
 def test_an_address_as_a_path_below_members_is_refused(tmp_path: Path) -> None:
     (problem,) = problems(flow(tmp_path, "delta", path="s3://shop/lake"))
     assert (problem.code, problem.place.line) == ("group-place", 6)
-    assert "it lies below `at` of each member" in problem.message
+    assert "the option must be relative to `at` of each member" in problem.message
 
 
 def test_a_table_lies_below_each_member_in_a_folder_or_in_a_store(tmp_path: Path) -> None:

@@ -68,13 +68,15 @@ def test_the_plan_says_who_is_first_that_a_batch_waits_and_that_order_is_lost(ma
     first, second = made().tiers
     assert list(group_notes(second.plan.flow)) == [
         "kept goes to group disks: first to m1 (path /mnt/a/kept, cost 1) and m3 (path c/kept, cost 1) in turn, then m2 (path b/kept, "
-        "cost 3), the lowest cost that answers; a Batch that is decided for a member waits for it, later ones go elsewhere; order across "
-        "members is not kept",
-        "told goes to group clusters: first to near (bootstrap near:9092, cost 1), then far (bootstrap far:9092, cost 2), the lowest cost "
-        "that answers; a Batch that is decided for a member waits for it, later ones go elsewhere; order across members is not kept",
+        "cost 3); the available member with the lowest cost is used; a Batch that is decided for a member waits for it, later "
+        "Batches go to "
+        "other members; order across members is not kept",
+        "told goes to group clusters: first to near (bootstrap near:9092, cost 1), then far (bootstrap far:9092, cost 2); the available "
+        "member with the lowest cost is used; a Batch that is decided for a member waits for it, later Batches go to other members; "
+        "order across members is not kept",
     ]
     (edge,) = (hint for hint in first.plan.hints if "group" in hint)
-    assert edge.endswith("goes to member far of group clusters (bootstrap far:9092); its Batches wait for it")
+    assert edge.endswith("goes to member far of group clusters (bootstrap far:9092); its Batches wait until it is available")
 
 
 def test_a_member_s_place_and_cost_are_no_part_of_what_a_batch_s_rows_depend_on(made: Any) -> None:

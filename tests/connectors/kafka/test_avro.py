@@ -173,7 +173,7 @@ def test_schemas_may_come_from_files(decoder: Any, tmp_path: Path) -> None:
         ({"avro_schemas": {"1": "a.avsc"}, "avro_schema": "a.avsc"}, "says avro_schemas and avro_schema"),
         ({"avro_schema": "a.avsc", "registry_config": {"proxy": "x"}}, "has registry_config, but reads its schemas from avro_schema"),
         ({"avro_schema": "missing.avsc"}, "missing.avsc cannot be read"),
-        ({"avro_schema": "broken.avsc"}, "broken.avsc is no Avro schema"),
+        ({"avro_schema": "broken.avsc"}, "broken.avsc is not a valid Avro schema"),
         ({"avro_schemas": {"one": "a.avsc"}}, 'the id "one"; an id is a number'),
         ({"avro_schemas": {"4294967296": "a.avsc"}}, 'the id "4294967296"; an id is a number of 32 bits'),
         ({"avro_schema": "other.avsc"}, 'no record of this Avro schema fits: field "id" is missing or null'),

@@ -110,7 +110,7 @@ def test_rows_that_do_not_fit_are_told_one_by_one_and_the_others_pass(
     stream = pickle.loads(pickle.dumps(made)).stream(BATCH, 0, "a", parse_schema(columns))
     bad = stream.write(batch(columns, rows), [f"in@{index}" for index in range(100)])
     assert [(each.ordinal, each.reason) for each in bad] == [(17, "out-of-range"), (98, "missing")]
-    assert bad[0].message == 'column "id" has 2147483648, which its type in the Avro schema cannot hold'
+    assert bad[0].message == 'column "id" has 2147483648; it does not fit its type in the Avro schema'
     if kind is SparkKafkaSink:
         (made_rows,) = stream.take()
         assert made_rows.column("value").to_pylist()[:2] == [b"\x00\x04u0", b"\x02\x04u1"]

@@ -80,7 +80,7 @@ def test_a_killed_flow_loses_nothing_and_what_it_doubles_has_the_same_id(topics:
     (tmp_path / "steps.py").write_text(STEPS)
 
     planned = scribengin(tmp_path, "plan", "flow.yaml")
-    assert "tail: one pass in Python makes the messages, Spark's own sink writes them" in planned.stdout
+    assert "Python worker: makes the messages in one pass; Spark's own sink writes them" in planned.stdout
     assert "numbers -> out: at least once; Spark's own sink writes" in planned.stdout
 
     killed = scribengin(tmp_path, "run", "flow.yaml", "--once", SCRIBENGIN_FAULT="decide.before@2:kill")

@@ -196,7 +196,7 @@ def test_a_lineage_that_adopts_writes_above_our_own_and_above_all_that_others_ha
 @pytest.mark.parametrize(
     ("owner", "flow", "wrong", "remedy"),
     [
-        ("me", "other", 'it holds rows of the flow "flow"', 'if this is the same flow, renamed: name it "flow" again'),
+        ("me", "other", 'it holds rows of the flow "flow"', 'if this is the same flow under a new name, rename it back to "flow"'),
         ("you", "flow", "another installation has written there", "scribengin run FLOW --append-new-lineage"),
     ],
 )
@@ -211,7 +211,7 @@ def test_a_place_that_no_reset_clears_is_refused_without_one(tmp_path: Path, own
     for asks in (lambda: other.prepare(owner=owner, lineage="two"), lambda: other.clear(owner=owner, flow=flow)):
         with pytest.raises(Refused, match=wrong) as caught:
             asks()
-        assert "give the sink another place, or delete that one yourself" in caught.value.remedy
+        assert "give the sink another place, or delete the existing one" in caught.value.remedy
         assert caught.value.remedy.endswith(remedy)
 
 

@@ -173,6 +173,6 @@ def test_where_objects_cannot_be_copied_the_list_says_that_they_are_deleted_for_
 ) -> None:
     monkeypatch.setattr(S3Store, "copy_bytes", 3)
     _, (output,) = reset_of(shop).lost()
-    assert str(output).endswith("which are deleted for good")
+    assert str(output).endswith("which are deleted permanently")
     reset_of(shop).run([])
     assert list(opened(server, prefix).list()) == []

@@ -89,7 +89,7 @@ def test_a_path_stays_what_it_is_on_its_way_to_others(hdfs: Hdfs, prefix: str) -
     assert pickle.loads(pickle.dumps(path / "x")) == HdfsPath(f"{text}/x")
     assert path.is_absolute()
     for call in (lambda: path.chmod(0o600), lambda: (path / "x").open("w"), lambda: os.scandir(path)):
-        with pytest.raises(Refused, match="is not a folder of this machine") as told:
+        with pytest.raises(Refused, match="is not on a local disk") as told:
             call()
         assert told.value.code == "state-remote"
 
@@ -233,7 +233,7 @@ def test_a_log_folds_and_is_read_there_as_on_a_disk(root: RemotePath, monkeypatc
     assert log.high_mark() >= 2
     again = NumberedLog(root, "entry")
     assert [body["n"] for _, body in again.since(0)] == list(range(7))
-    with pytest.raises(FencedError, match="is long done"):
+    with pytest.raises(FencedError, match="was completed long ago"):
         again.put(0, {"n": "late"})
 
 
@@ -372,7 +372,7 @@ def test_the_lease_is_refused_while_its_holder_gives_signs_and_taken_at_once_whe
         with take_lease(folder) as lease:
             assert lease.term == term
             lease.check()
-            with pytest.raises(Refused, match=f"(?s)process {os.getpid()} on .*without a sign of it for"):
+            with pytest.raises(Refused, match=f"(?s)process {os.getpid()} on .*without a report from it for"):
                 take_lease(folder)
             holder = read_holder(folder)
             assert holder is not None
@@ -445,7 +445,7 @@ def test_who_slept_while_another_took_the_lease_writes_nothing_into_the_state(ha
                 storage.put_if_absent(folder.path / "mine", b"1")
                 sleeper.send_signal(signal.SIGCONT)
                 said = _asked(sleeper, "put after", "replace lineage", "check x")
-                assert all(each.startswith("FencedError") and "a newer driver has taken it" in each for each in said), said
+                assert all(each.startswith("FencedError") and "a newer driver holds it" in each for each in said), said
                 lease.check()
                 storage.put_if_absent(folder.path / "mine too", b"2")
             # nor does it when its successor has left

@@ -47,7 +47,7 @@ def test_an_upload_whose_driver_looked_before_it_was_overtaken_is_aborted(
 ) -> None:
     drafts = root / "terms" / "1.open"
     drafts.make()
-    root.guard(drafts, "a newer driver has taken it")
+    root.guard(drafts, "a newer driver holds it")
     check = S3Path._check
 
     def overtaken(self: S3Path, guard: Any) -> None:
@@ -59,7 +59,7 @@ def test_an_upload_whose_driver_looked_before_it_was_overtaken_is_aborted(
 
     monkeypatch.setattr(S3Path, "_check", overtaken)
     try:
-        with pytest.raises(FencedError, match="a newer driver has taken it"):
+        with pytest.raises(FencedError, match="a newer driver holds it"):
             getattr(root / "record", record)(b"late")
     finally:
         root.guard(None)

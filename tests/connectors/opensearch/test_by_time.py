@@ -84,11 +84,11 @@ def test_a_template_knows_its_indexes_from_others() -> None:
         ('index: "o-{ts:%Y}-{ts:%m}"', "more than one part in braces"),
         ('index: "o-{ts:%y}"', '"%y" in "o-{ts:%y}" is not known'),
         ('index: "o-{ts:year}"', "takes nothing of the time"),
-        ('index: "o-{st:%Y}"', 'has index "st", a column that it does not get'),
-        ('index: "o-{id:%Y}"', 'has "id" in `index`, which is BIGINT and no time'),
+        ('index: "o-{st:%Y}"', 'has index "st", which is not a column of its input'),
+        ('index: "o-{id:%Y}"', 'has "id" in `index`, which is BIGINT, not a time'),
         (
             'index: "o-{ts:%Y}", mode: upsert, key: [id]',
-            'has "ts" in `index` and not in `key`: rows of one key would stand in several indexes',
+            'has "ts" in `index` but not in `key`: rows of one key would be in several indexes',
         ),
     ],
 )

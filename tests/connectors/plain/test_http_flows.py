@@ -129,5 +129,5 @@ def test_exactly_once_is_refused_with_what_to_write(tmp_path: Path, server: WebS
     shop(tmp_path, server, "trigger: 1s")
     told = scribengin(tmp_path, "validate", "flow.yaml", TOKEN="x")
     assert told.returncode == 2
-    assert "delivery is exactly_once, which a sink of type http cannot keep" in told.stderr
+    assert "delivery is exactly_once, which a sink of type http does not support" in told.stderr
     assert "write delivery: at_least_once" in told.stderr

@@ -52,9 +52,9 @@ def test_these_are_right(tmp_path: Path, sink: str) -> None:
         ("type: spark, format: orc", "writer-options", "add path"),
         ("type: spark, format: ORC", "writer-options", "add path"),
         ("type: spark, format: orc, path: out, options: {path: x}", "writer-options", "a path twice"),
-        ("type: spark, format: noop", "writer-options", "leave the sink out"),
-        ("type: spark, format: rate", "writer-options", "which Spark only reads"),
-        ("type: spark, format: x, transaction: {app: a, version: a}", "writer-options", "one option as `app` and as `version`"),
+        ("type: spark, format: noop", "writer-options", "take the sink out"),
+        ("type: spark, format: rate", "writer-options", "which Spark can only read"),
+        ("type: spark, format: x, transaction: {app: a, version: a}", "writer-options", "the same option for `app` and `version`"),
         ("type: spark, format: x, options: {v: 1}, transaction: {app: a, version: v}", "writer-options", 'the option "v"'),
         ("type: spark, format: x, transaction: {app: a}", "missing-key", "version"),
         ("type: spark, path: out", "missing-key", "format"),
@@ -62,7 +62,7 @@ def test_these_are_right(tmp_path: Path, sink: str) -> None:
         ("type: spark, format: orc, path: out, partition_by: [day]", "partition-unknown", '"day"'),
         ("type: spark, format: orc, path: data", "folder-read-and-written", "data"),
         ("type: http, url: 'h/x'", "http-url", "https://HOST/PATH"),
-        ("type: http, url: 'me:hunter2@h/x'", "http-url", "what stands in `url`"),
+        ("type: http, url: 'me:hunter2@h/x'", "http-url", "the value of `url`"),
         ("type: http, url: 'https:///x'", "http-url", "https://HOST/PATH"),
         ("type: http, url: 'https://h:port/x'", "http-url", "https://HOST/PATH"),
         ("type: http, url: 'ftp://h/x'", "http-url", "https://HOST/PATH"),
@@ -97,8 +97,8 @@ def test_rows_in_plain_are_warned_of(tmp_path: Path, headers: str, said: str) ->
 @pytest.mark.parametrize(
     ("sink", "can"),
     [
-        ("type: http, url: 'https://h/x'", "or use a sink that can"),
-        ("type: spark, format: orc, path: out", "or name what the writer has for it: transaction: {app: txnAppId, version: txnVersion}"),
+        ("type: http, url: 'https://h/x'", "or use a sink that supports it"),
+        ("type: spark, format: orc, path: out", "or set the writer's option for it: transaction: {app: txnAppId, version: txnVersion}"),
     ],
 )
 def test_exactly_once_is_not_promised(tmp_path: Path, sink: str, can: str) -> None:

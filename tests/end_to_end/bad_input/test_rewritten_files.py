@@ -28,7 +28,7 @@ def test_a_run_and_status_say_that_a_compressed_file_is_read_again(folder: Folde
     folder.flow(FLOW).run()
     file.write_bytes(gzip.compress(b'{"id": 1}\n{"id": 2}\n'))
     (query,) = folder.run().queries
-    text = f"source rows: {file} was written again, not appended to: it is read from its start"
+    text = f"source rows: {file} was rewritten, not appended to: it is read again from its start"
     assert [note for note in query.notes if note.startswith(text)]
     assert [row["id"] for row in folder.read("out")] == [1, 1, 2]
     (row,) = read_standing(prepare(folder.path / "flow.yaml", state=None))["noticed"]

@@ -122,7 +122,7 @@ def test_a_run_that_is_to_end_tells_which_key_is_missing_and_loses_nothing(folde
     result = folder.run(tier="back")
     (problem,) = [problem for problem in result.problems if problem.severity == "error"]
     assert (result.state, problem.code) == ("failed", "key-missing")
-    assert "put the key k1 back" in (problem.remedy or "")
+    assert "restore the key k1" in (problem.remedy or "")
     ring.write_text(key(1))
     passed(folder, "back")
     assert ids(folder) == list(range(10))
@@ -322,10 +322,10 @@ def test_a_message_of_a_channel_that_stands_there_twice_is_found_by_the_sums(
     told = [problem.message for problem in result.problems if problem.code == "channel-mismatch"]
     found = [each for each in violations(folder) if "channel first_to_back" in each]
     assert len(found) == 1
-    assert "batch 0 of its feeder: 8 rows were put in and 12 were taken out" in found[0]
-    assert f"it lay in topic {topic}, partition 0, offsets {first.offset()} to " in found[0]
+    assert "batch 0 of its upstream: 8 rows were written, but 12 were read" in found[0]
+    assert f"written to topic {topic}, partition 0, offsets {first.offset()} to " in found[0]
     assert f"at {topic}-0 offset {first.offset()}, {topic}-0 offset " in found[0]
-    assert "4 records are there more than once: " in found[0]
+    assert "4 records are duplicated: " in found[0]
     if when == "before it is read":
         assert (result.state, told) == ("failed", found)
         return
@@ -369,11 +369,13 @@ def test_rows_that_were_exchanged_in_a_channel_stop_the_flow_with_edge_and_batch
     first, _ = values(file)
     write(file, [first, first])
     text = mismatch(folder)
-    assert 'edge "first -> second": channel first_to_back, batch 0 of its feeder: 8 rows came out as others' in text
-    assert f"it lay in {file.name}; unit 0 ({file.name}): 8 rows came out as others" in text
-    assert "of unit 0 there is no pack with its rows 5 to 8" in text
+    assert (
+        'edge "first -> second": channel first_to_back, batch 0 of its upstream: 8 rows were written, but different rows were read' in text
+    )
+    assert f"written to {file.name}; task output 0 ({file.name}): 8 rows were written, but different rows were read" in text
+    assert "task output 0 has no record batch with rows 5 to 8" in text
     four = read_pack(first, None, RecordPlace("")).origins(range(4)).ids()
-    assert f"4 records are there more than once: {', '.join(four)}; at {file.name} byte 0, {file.name} byte {len(first) + 4}" in text
+    assert f"4 records are duplicated: {', '.join(four)}; at {file.name} byte 0, {file.name} byte {len(first) + 4}" in text
     assert [each for each in violations(folder) if "channel first_to_back" in each] == [text]
 
 
@@ -385,10 +387,10 @@ def test_packs_that_are_gone_from_a_channel_stop_the_flow_with_the_rows_they_hel
     first, _, third = values(file)
     write(file, [first, third])
     text = mismatch(folder)
-    assert "12 rows were put in and 8 were taken out by back/kept/first" in text
-    assert "read again now, 8 rows of it are there" in text
-    assert "of unit 0 there is no pack with its rows 5 to 8" in text
-    assert "more than once" not in text
+    assert "12 rows were written, but 8 were read by back/kept/first" in text
+    assert "on re-read, 8 of its rows exist" in text
+    assert "task output 0 has no record batch with rows 5 to 8" in text
+    assert "duplicated" not in text
 
 
 def test_of_many_doubled_records_five_are_named(folder: FlowFolder) -> None:
@@ -399,8 +401,8 @@ def test_of_many_doubled_records_five_are_named(folder: FlowFolder) -> None:
     there = values(file)
     write(file, [*there, *there])
     text = mismatch(folder)
-    assert "16 rows were put in and 32 were taken out" in text
-    assert "16 records are there more than once: " in text
+    assert "16 rows were written, but 32 were read" in text
+    assert "16 records are duplicated: " in text
     assert " and 11 more; at " in text
 
 
@@ -416,13 +418,13 @@ def test_after_a_mismatch_the_next_run_goes_on_and_the_audit_still_tells(folder:
     passed(folder, "back")
     assert ids(folder) == [0, 1, 2, 3, *range(8, 16)]
     (told,) = [each for each in violations(folder) if "channel first_to_back" in each]
-    assert "8 rows were put in and 4 were taken out" in told
+    assert "8 rows were written, but 4 were read" in told
     answer = CliRunner().invoke(audit, [str(folder.path / "flow.yaml")])
     assert answer.exit_code == 1
     assert "channel first_to_back to back/kept/first: 2 Batches compared at both ends\n" in answer.stdout
     file.unlink()
     (told,) = [each for each in violations(folder) if "channel first_to_back" in each]
-    assert "what was taken cannot be read again now: " in told
+    assert "the channel cannot be read again now: " in told
 
 
 def test_a_run_that_has_found_a_mismatch_releases_nothing(folder: FlowFolder) -> None:

@@ -165,7 +165,7 @@ def test_flows_that_feed_each_other_in_a_circle_are_told_with_the_way(folder: Fl
 
 
 def test_a_tier_in_two_files_is_refused(folder: FlowFolder) -> None:
-    with pytest.raises(Refused, match='tier "main" of flow "first" stands in two files'):
+    with pytest.raises(Refused, match='tier "main" of flow "first" is defined in two files'):
         side_by_side(folder, FIRST, FIRST)
 
 

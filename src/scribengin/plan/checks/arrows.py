@@ -1,4 +1,4 @@
-"""Rules on who reads whom."""
+"""Rules on inputs: which node reads which."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def no_cycle(subject: Subject) -> Iterator[Problem]:
-    """A node that feeds itself would never end."""
+    """Report cycles: a node that reads its own output would never end."""
     for cycle in subject.graph.cycles:
         shown = " -> ".join((*cycle, cycle[0]))
         node = subject.graph.nodes[cycle[0]]
         unread = [id_ for id_, readers in subject.graph.readers.items() if not readers and id_ not in (*subject.flow.sinks, *cycle)]
-        remedy = f"let one of them read something else{f', such as {unread[0]}, which nothing reads' if unread else ''}"
-        yield subject.problem("cycle", path_of(node, "from"), f"the flow runs in a circle: {shown}", remedy)
+        remedy = f"change the `from:` of one of them{f', such as to {unread[0]}, which is not used' if unread else ''}"
+        yield subject.problem("cycle", path_of(node, "from"), f"circular dependency: {shown}", remedy)
 
 
 def inputs_are_there(subject: Subject) -> Iterator[Problem]:
@@ -42,10 +42,10 @@ def _wrong_reference(subject: Subject, node: Source | Step | Sink, reference: st
     if target is None:
         known = [*subject.flow.sources, *subject.flow.steps]
         near = suggestion(reference, [id_ for id_ in known if id_ != node.id], "there are") or "declare it under sources or steps"
-        return "input-unknown", f'reads "{reference}", which nothing writes', near
+        return "input-unknown", f'reads "{reference}", which is not defined', near
     if isinstance(target, Sink):
         fed = " and ".join(target.inputs)
-        return "input-is-sink", f'reads "{reference}", which is a sink: what it writes leaves the flow', f"read what feeds it: {fed}"
+        return "input-is-sink", f'reads "{reference}", which is a sink; sinks have no output', f"read its input: {fed}"
     names = branches(target)
     _, dot, branch = reference.partition(".")
     if dot and branch not in names:
@@ -65,60 +65,63 @@ def inputs_are_counted(subject: Subject) -> Iterator[Problem]:
         twice = next((reference for index, reference in enumerate(node.inputs) if reference in node.inputs[:index]), None)
         if twice is not None:
             index = len(node.inputs) - 1 - node.inputs[::-1].index(twice)
-            message = f'{called(node)} reads "{twice}" twice: each of its records would count double'
+            message = f'{called(node)} reads "{twice}" twice: each of its records would be duplicated'
             yield subject.problem("twice", path_of(node, "from", index), message, "name it once")
             continue
         if isinstance(node, Sink):
             continue
         match node.action:
             case Join() if count != 2:
-                message = f"{called(node)} joins {count} input{'s' * (count != 1)}, a join has two"
+                message = f"{called(node)} joins {count} input{'s' * (count != 1)}; a join needs two"
                 yield subject.problem(
-                    "inputs-count", path_of(node, "from"), message, "write from: [left, right]; join more in several steps"
+                    "inputs-count", path_of(node, "from"), message, "write two ids under `from`; to join more, use several steps"
                 )
             case Merge() if count < 2:
                 yield subject.problem(
-                    "inputs-count", path_of(node, "from"), f"{called(node)} merges one input", "name two or more: from: [a, b]"
+                    "inputs-count",
+                    path_of(node, "from"),
+                    f"{called(node)} merges one input; a merge needs two or more",
+                    f"add a second input: from: [{node.inputs[0]}, ID]",
                 )
             case Merge(how="intersect") if count != 2:
-                message = f"{called(node)} intersects {count} inputs, an intersection has two"
-                yield subject.problem("inputs-count", path_of(node, "from"), message, "intersect more in several steps")
+                message = f"{called(node)} intersects {count} inputs; an intersection needs two"
+                yield subject.problem("inputs-count", path_of(node, "from"), message, "to intersect more, use several steps")
             case Join() | Merge() | Sql():
                 pass
             case _ if count != 1:
                 kind = type(node.action).__name__.lower()
-                remedy = f"merge them first: a step with from: [{', '.join(node.inputs)}] and nothing else is their union"
-                yield subject.problem("inputs-count", path_of(node, "from"), f"{called(node)} is a {kind} and reads {count} inputs", remedy)
+                remedy = f"merge them first: a step with only from: [{', '.join(node.inputs)}] is their union"
+                yield subject.problem("inputs-count", path_of(node, "from"), f"{called(node)} is a {kind} with {count} inputs", remedy)
 
 
 def everything_is_read(subject: Subject) -> Iterator[Problem]:
-    """A step that nobody reads is a mistake; a source or a branch that nobody reads may be one."""
+    """A step without a reader is an error; a source or a branch without a reader is a warning."""
     graph = subject.graph
     if any(id_ not in subject.flow.sources for id_ in subject.broken) or subject.unread & {"steps", "sinks"} or graph.cycles:
         return  # what could not be read may read anything, and so may what reads itself by mistake
     if not subject.flow.sinks:
-        message = "the flow has no sink, so nothing would run"
+        message = "the flow has no sink, so it would not process anything"
         yield subject.problem("missing-key", ("sinks",), message, "add one under sinks:")
         return
     meant = _meant(subject)
     for source in subject.flow.sources.values():
         if not graph.readers[source.id] and source.id not in meant:
-            yield subject.problem_at_key("source-unread", path_of(source), f"{called(source)} is read by nothing", severity="warning")
+            yield subject.problem_at_key("source-unread", path_of(source), f"{called(source)} is not used", severity="warning")
     for step in subject.flow.steps.values():
         if step.id in meant:
             continue
         if not graph.readers[step.id]:
-            remedy = "let a sink or a step read it, or take it out"
-            yield subject.problem_at_key("step-unread", path_of(step), f"{called(step)} is read by nothing", remedy)
+            remedy = "read it in a sink or a step, or take it out"
+            yield subject.problem_at_key("step-unread", path_of(step), f"{called(step)} is not used", remedy)
             continue
         for branch in branches(step):
             if f"{step.id}.{branch}" not in graph.references:
-                message = f'branch "{step.id}.{branch}" is read by nothing: its records are filtered out'
+                message = f'branch "{step.id}.{branch}" is not used: its records are filtered out'
                 yield subject.problem_at_key("branch-unread", _branch_path(step, branch), message, severity="warning")
 
 
 def _meant(subject: Subject) -> set[str]:
-    """The nodes that an unknown input was probably meant to be: whoever mends that one reads them."""
+    """The nodes that unknown inputs probably meant: they count as read."""
     known = [*subject.flow.sources, *subject.flow.steps]
     unknown = {base(reference) for reference in subject.graph.references} - subject.graph.nodes.keys()
     return {id_ for reference in unknown for id_ in known if f'"{id_}"' in did_you_mean(reference, known)}

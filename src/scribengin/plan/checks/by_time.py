@@ -1,4 +1,4 @@
-"""Rules on folders by event time: `partition_by` with a `time`, and what rests on it."""
+"""Rules on folders by event time: `partition_by` with a `time`, and the options that depend on it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Problem
     from scribengin.spec.model import Sink
 
-_ONCE = "a marker in a store is written once: another process could put back one that was taken away"
-_MARKED_ONCE = {"objects": _ONCE, "hdfs": _ONCE, "delta": "what the table's log says to be complete stays so for its readers"}
-"""types whose folders stay closed → why"""
+_ONCE = "in an object store or HDFS a completion marker cannot be removed safely"
+_MARKED_ONCE = {"objects": _ONCE, "hdfs": _ONCE, "delta": "a partition that the table's log marks as complete cannot be reopened"}
+"""types whose folders cannot be reopened → the reason"""
 _EXAMPLE = 'partition_by: [{time: ts, path: "dt=%Y-%m-%d/hour=%H"}]'
 
 
@@ -32,21 +32,21 @@ def folders_by_time_are_right(subject: Subject) -> Iterator[Problem]:
         if sink.type in ("files", *_MARKED_ONCE) and not any(isinstance(part, Mapping) for part in by):
             for name in ("close", "keep"):
                 if sink.options.get(name) is not None:
-                    message = f'{called(sink)} has "{name}", which is of folders by time, and has none'
+                    message = f'{called(sink)} has "{name}", which needs folders by time, but has none'
                     yield subject.problem_at_key("partition-no-time", path_of(sink, name), message, f"add {_EXAMPLE}, or take it out")
 
 
 def closed_folders_stay_closed(subject: Subject) -> Iterator[Problem]:
-    """Only a folder's marker can be taken away again; and a row that replaces another may be of a time that is closed."""
+    """`late: reopen` needs a completion marker that can be removed; `mode: upsert` could change rows of a closed folder."""
     for sink in subject.flow.sinks.values():
         if sink.type in _MARKED_ONCE and (sink.options.get("close") or {}).get("late") == "reopen":
-            message = f"{called(sink)} has late: reopen, and {_MARKED_ONCE[sink.type]}"
-            remedy = "write late: dead, by which late rows are dead letters; or write to `type: files`, which can open a folder again"
+            message = f"{called(sink)} has late: reopen, but {_MARKED_ONCE[sink.type]}"
+            remedy = "write late: dead, which makes late rows dead letters; or write to `type: files`, which can reopen a folder"
             yield subject.problem_at_key("close-reopen", path_of(sink, "close", "late"), message, remedy)
         if sink.options.get("mode") == "upsert":
             for index, part in enumerate(sink.options.get("partition_by") or ()):
                 if isinstance(part, Mapping):
-                    message = f"{called(sink)} has mode: upsert, by which a row may leave its folder by time, also one that is closed"
+                    message = f"{called(sink)} has mode: upsert, which could move a row out of its folder by time, even out of a closed one"
                     remedy = "write mode: append or overwrite; or partition by a column"
                     yield subject.problem("partition-time", path_of(sink, "partition_by", index, "time"), message, remedy)
 
@@ -56,7 +56,7 @@ def _part(subject: Subject, sink: Sink, part: Mapping[str, str], index: int, *, 
         return subject.problem("partition-time", path_of(sink, "partition_by", index, key), f"{called(sink)} {message}", remedy)
 
     if not last:
-        yield at("time", "partitions by a time before its last folder", "write the time as the last of `partition_by`, and once")
+        yield at("time", "partitions by a time that is not the last folder", "write the time once, as the last entry of `partition_by`")
     fault = path_fault(part["path"])
     if fault is not None:
         yield at("path", f'partitions by time: its path "{part["path"]}" {fault[0]}', fault[1])
@@ -71,10 +71,12 @@ def _part(subject: Subject, sink: Sink, part: Mapping[str, str], index: int, *, 
     names = [column.name for column in columns]
     if found is None:
         remedy = suggestion(part["time"], names, "its columns are")
-        yield at("time", f'partitions by the time "{part["time"]}", which it does not get', remedy)
+        yield at("time", f'partitions by the time "{part["time"]}", which is not a column of its input', remedy)
     elif found.type is not None and found.type.name != "TIMESTAMP":
-        yield at("time", f'partitions by the time "{part["time"]}", a {found.type}', "name a TIMESTAMP, or name the column itself")
+        yield at(
+            "time", f'partitions by the time "{part["time"]}", a {found.type}', "name a TIMESTAMP column, or partition by the column itself"
+        )
     both = [] if fault is not None else [name for name in (each.partition("=")[0] for each in part["path"].split("/")) if name in names]
     if both:
-        message = f'makes folders "{both[0]}=…", and its rows have a column of that name: readers could not tell the two'
-        yield at("path", message, "name the folders otherwise")
+        message = f'makes folders "{both[0]}=…", but its rows have a column of that name: readers could not tell the two apart'
+        yield at("path", message, "give the folders another name")

@@ -1,4 +1,4 @@
-"""Rules on the columns that steps name and give."""
+"""Rules on the columns that steps use and output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _named(subject: Subject, step: Step, path: Path, names: tuple[str, ...], doe
 
 
 def _joined(subject: Subject, step: Step, path: Path, names: tuple[str, ...], does: str) -> Iterator[Problem]:
-    """As `_named`; what no input has is one mistake."""
+    """As `_named`; a column that no input has is reported once."""
     inputs = [(reference, subject.resolved.of(reference)) for reference in step.inputs]
     columns = [[column.name for column in known] for _, known in inputs if known is not None]
     for index, name in enumerate(names):
@@ -71,7 +71,7 @@ def _key_types(subject: Subject, step: Step, names: tuple[str, ...]) -> Iterator
             shown = " and ".join(f"{type_} in {reference}" for reference, type_ in types.items())
             key = "join" if isinstance(step.action, Join) else "merge"
             message = f'{called(step)}: the key "{name}" is {shown}'
-            yield subject.problem("key-types", path_of(step, key, "key"), message, "cast one of them in a select before")
+            yield subject.problem("key-types", path_of(step, key, "key"), message, "cast one of them in a select step before")
 
 
 def parse_reads_text(subject: Subject) -> Iterator[Problem]:
@@ -85,7 +85,7 @@ def parse_reads_text(subject: Subject) -> Iterator[Problem]:
 
 
 def unions_match(subject: Subject) -> Iterator[Problem]:
-    """What is put together by name has the same names, and the same types where they are known."""
+    """Inputs that are merged by name have the same column names, and the same types if these are known."""
     for node in subject.graph.reading:
         if len(node.inputs) < 2 or not (isinstance(node, Sink) or (isinstance(node.action, Merge) and node.action.how == "union")):
             continue
@@ -100,8 +100,8 @@ def unions_match(subject: Subject) -> Iterator[Problem]:
                 missing = [name for name in names if name not in others]
                 surplus = [name for name in others if name not in names]
                 parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(surplus)} beside"] * bool(surplus)
-                message = f'{called(node)} puts "{node.inputs[0]}" and "{reference}" together, but "{reference}" {" and ".join(parts)}'
-                yield subject.problem("union-columns", path, message, "bring both to the same columns with a select")
+                message = f'{called(node)} merges "{node.inputs[0]}" and "{reference}", but "{reference}" {" and ".join(parts)}'
+                yield subject.problem("union-columns", path, message, "give both the same columns with a select step")
                 continue
             for column in first:
                 same = find(other, column.name)
@@ -109,7 +109,7 @@ def unions_match(subject: Subject) -> Iterator[Problem]:
                     message = (
                         f'{called(node)}: column "{column.name}" is {column.type} in "{node.inputs[0]}" and {same.type} in "{reference}"'
                     )
-                    yield subject.problem("union-columns", path, message, "cast one of them in a select before")
+                    yield subject.problem("union-columns", path, message, "cast one of them in a select step before")
 
 
 def names_stand_once(subject: Subject) -> Iterator[Problem]:
@@ -124,8 +124,10 @@ def names_stand_once(subject: Subject) -> Iterator[Problem]:
             case Merge(how="union", origin=origin) if origin is not None:
                 columns = [column for reference in step.inputs for column in subject.resolved.of(reference) or ()]
                 if is_near(columns, origin):
-                    message = f'{called(step)} adds a column "{origin}", which its inputs have already'
-                    yield subject.problem("column-twice", path_of(step, "merge", "origin"), message, "give the origin another name")
+                    message = f'{called(step)} adds a column "{origin}", but its inputs already have a column of that name'
+                    yield subject.problem(
+                        "column-twice", path_of(step, "merge", "origin"), message, "write another column name under origin"
+                    )
             case Join(key=key, how=how) if len(step.inputs) == 2 and how != "semi":
                 left, right = (subject.resolved.of(reference) or () for reference in step.inputs)
                 if not all(find(left, name) and find(right, name) for name in key):
@@ -134,7 +136,7 @@ def names_stand_once(subject: Subject) -> Iterator[Problem]:
                 if both:
                     kept = ", ".join(f"{both[0]} AS {step.inputs[1].replace('.', '_')}_{both[0]}" for _ in both[:1])
                     message = f"{called(step)}: {' and '.join(step.inputs)} both have {', '.join(both)}"
-                    remedy = f"rename in a select before the join ({kept}), or leave one out"
+                    remedy = f"rename them in a select step before the join ({kept}), or leave one side's columns out"
                     yield subject.problem_at_key("column-twice", path_of(step, "join"), message, remedy)
             case _:
                 pass
@@ -144,5 +146,5 @@ def _twice(subject: Subject, step: Step, path: Path, names: list[str]) -> Iterat
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            yield subject.problem("column-twice", path, f'{called(step)} gives two columns "{name}"', "name one of them otherwise")
+            yield subject.problem("column-twice", path, f'{called(step)} outputs two columns "{name}"', "give one of them another name")
         seen.add(name.lower())

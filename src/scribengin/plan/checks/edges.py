@@ -1,4 +1,4 @@
-"""Rules on the properties of edges, and on the channels that come of them."""
+"""Rules on the properties of edges and on the channels that result from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _KEY_TYPES = ("STRING", "BINARY", "TINYINT", "SMALLINT", "INT", "BIGINT")
 _WRITERS = ("compression", "encryption", "pack", "ordering", "key", "retention_s")
-"""what everybody must do alike who writes into one channel"""
+"""properties that must be equal for all writers of one channel"""
 
 
 def edges_are_arrows(subject: Subject) -> Iterator[Problem]:
@@ -42,16 +42,16 @@ def edges_are_arrows(subject: Subject) -> Iterator[Problem]:
         elif base(reference) not in nodes:
             message = f'edge "{name}" comes from "{reference}", which the flow does not have'
         else:
-            message = f'edge "{name}" is no arrow of the flow: {called(nodes[reader])} does not read "{reference}"'
+            message = f'edge "{name}" does not exist: {called(nodes[reader])} does not read "{reference}"'
         own = [arrow for arrow in arrows if arrow.endswith(f" -> {reader}")]
-        into = f"it has {' and '.join(own)}" if own else f"its arrows are {', '.join(arrows)}"
+        into = f"its edges are {' and '.join(own)}" if own else f"edges of the flow are {', '.join(arrows)}"
         yield subject.problem_at_key(
             "edge-unknown", ("edges", name), message, did_you_mean(name, own) or did_you_mean(name, arrows) or into
         )
 
 
 def edges_are_cut(subject: Subject) -> Iterator[Problem]:
-    """In a flow with tiers, only an arrow between two of them has a channel. Without tiers edges say nothing: the flow runs as one."""
+    """In a flow with tiers, only an edge between two of them has a channel. Without tiers, edges have no effect."""
     if not subject.flow.tiers or "tiers" in subject.unread:
         return
     tier_of = subject.assignment.tier_of
@@ -65,57 +65,59 @@ def edges_are_cut(subject: Subject) -> Iterator[Problem]:
             continue
         path = ("edges", name)
         if is_static(subject.graph, feeder.id):
-            message = f'edge "{name}" has no channel: {called(feeder)} is a table, which each tier reads itself'
+            message = f'edge "{name}" has no channel: {called(feeder)} is static, so each tier reads it itself'
             yield subject.problem_at_key("edge-from-source", path, message, "take the edge out")
         elif isinstance(feeder, Source) and feeder.id not in tier_of:
             message = f'edge "{name}" has no channel: {called(feeder)} is read by each tier itself'
-            remedy = f'take the edge out, or name "{feeder.id}" under the `steps` of the tier that shall read it'
+            remedy = f'take the edge out, or name "{feeder.id}" under the `steps` of the tier that is to read it'
             yield subject.problem_at_key("edge-from-source", path, message, remedy)
         elif feeder.id in tier_of:
-            message = f'edge "{name}" is not cut: both its ends lie in tier "{tier_of[reader]}"'
-            yield subject.problem_at_key("edge-uncut", path, message, "take it out, or put one of the two into another tier")
+            message = f'edge "{name}" has no channel: both of its ends are in tier "{tier_of[reader]}"'
+            yield subject.problem_at_key("edge-uncut", path, message, "take the edge out, or move one of the two nodes to another tier")
 
 
 def one_channel_says_one_thing(subject: Subject) -> Iterator[Problem]:
-    """Edges of one node into one tier share a channel: they must say the same."""
+    """Edges of one node into one tier share a channel, so they must have the same properties."""
     for channel in subject.channels:
         first, *others = [_Named.of(subject, name) for name in channel.names]
         for other in others:
             differing = first.differing(other, tuple(each.name for each in fields(EdgeProperties)))
             if differing:
-                message = f'edges "{first.name}" and "{other.name}" share one channel, and differ in {", ".join(differing)}'
+                message = f'edges "{first.name}" and "{other.name}" share one channel, but differ in {", ".join(differing)}'
                 told = other if other.name in subject.flow.edges else first
                 yield subject.problem_at_key("edges-differ", ("edges", told.name), message, "write the same for both")
 
 
 def channels_have_places_of_their_own(subject: Subject) -> Iterator[Problem]:
-    """A topic or folder holds what one reference hands on, to one tier or to several, or what comes together in one union."""
+    """A topic or folder has the rows of one reference, for one tier or several, or the rows of the inputs of one union."""
     named = [(channel, place) for channel in subject.channels if (place := _place(subject, channel)) is not None]
     for index, (channel, place) in enumerate(named):
         name, says = channel.names[0], _said(subject, channel.names[0])
         path: Path = ("edges", name, "channel", "topic" if channel.channel.type == "kafka" else "path")
         user = _used_by(subject, channel)
         if user is not None:
-            message = f'edge "{name}" lies in {says}, which {called(user)} uses'
-            yield subject.problem("channel-shared", path, message, "give the channel a place of its own")
+            message = f'the channel of edge "{name}" is {says}, which {called(user)} also uses'
+            yield subject.problem("channel-shared", path, message, "give the channel a folder or topic of its own")
             continue
         for other, taken in named[:index]:
             if not _meet(place, taken):
                 continue
             if place != taken or not _may_share(subject, channel, other):
-                message = f'edge "{name}" lies in {says}, where edge "{other.names[0]}" lies ({_said(subject, other.names[0])})'
-                remedy = "give each a place of its own; one is shared by edges of one node, and by those that one union reads"
+                message = (
+                    f'the channel of edge "{name}" is {says}, which edge "{other.names[0]}" ({_said(subject, other.names[0])}) also uses'
+                )
+                remedy = "give each its own folder or topic; only edges from one node, or into one union, can share one"
                 yield subject.problem("channel-shared", path, message, remedy)
                 break
             differing = _Named.of(subject, other.names[0]).differing(_Named.of(subject, name), _WRITERS)
             if differing:
-                message = f'edges "{other.names[0]}" and "{name}" write into {says}, and differ in {", ".join(differing)}'
+                message = f'edges "{other.names[0]}" and "{name}" write to {says}, but differ in {", ".join(differing)}'
                 yield subject.problem_at_key("edges-differ", ("edges", name), message, "write the same for both")
                 break
 
 
 def keys_order_rows(subject: Subject) -> Iterator[Problem]:
-    """The key of `ordering: key` is made of columns that the edge's rows have, of types that are equal or are not."""
+    """The key of `ordering: key` is made of columns that the edge's rows have, of types with exact equality."""
     flow = subject.flow
     names = dict.fromkeys((*flow.edges, *(name for channel in subject.channels for name in channel.names)))
     for name in names:
@@ -135,7 +137,7 @@ def keys_order_rows(subject: Subject) -> Iterator[Problem]:
             elif column.type is not None and column.type.name not in _KEY_TYPES:
                 message = f'edge "{name}" is ordered by "{key}", which is {column.type}'
                 yield subject.problem(
-                    "edge-key-type", path, message, "order by a STRING, a BINARY or a whole number; a select can make one"
+                    "edge-key-type", path, message, "order by a STRING, BINARY or whole-number column; a select step can compute one"
                 )
 
 
@@ -153,14 +155,16 @@ def clusters_are_known(subject: Subject) -> Iterator[Problem]:
         if path in told:
             continue
         told.add(path)
-        what = f"the flow's nodes name {' and '.join(sorted(known))}" if known else "no node of the flow names any"
+        what = f"the flow's nodes have {' and '.join(sorted(known))}" if known else "no node of the flow has `bootstrap`"
         broker = next(iter(sorted(known)), "broker1:9092")
-        remedy = f'name the brokers: channel: {{type: kafka, bootstrap: "{broker}"}}' + ("" if known else ", or write channel: folder")
-        yield subject.problem("channel-cluster", path, f'edge "{name}" lies in Kafka, and its brokers are not known: {what}', remedy)
+        remedy = f'add the brokers: channel: {{type: kafka, bootstrap: "{broker}"}}' + ("" if known else ", or write channel: folder")
+        yield subject.problem(
+            "channel-cluster", path, f'edge "{name}" has a channel in Kafka, but its brokers are not known: {what}', remedy
+        )
 
 
 def keyrings_are_kept(subject: Subject) -> Iterator[Problem]:
-    """Where an edge's keyring lies on this machine: nobody but its owner reads it, and its last line is whole."""
+    """If an edge's keyring is on this machine, only its owner can read it, and its last line is complete."""
     told = set()
     for channel in subject.channels:
         ring = channel.edge.encryption.keyring if channel.edge.encryption is not None else None
@@ -175,21 +179,21 @@ def keyrings_are_kept(subject: Subject) -> Iterator[Problem]:
 
 
 def groups_wait_for_their_members(subject: Subject) -> Iterator[Problem]:
-    """What a group does not take waits for its member: an edge that goes there cannot drop or set aside."""
+    """Rows for a group wait for their member, so an edge to a group cannot drop rows or store them elsewhere."""
     for channel in subject.channels:
         if not channel.edge.to or channel.edge.durability == "end_to_end":
             continue
         name = channel.names[0]
         own = subject.flow.edges.get(name, EdgeProperties())
         path: Path = ("edges", name, "durability") if own.durability is not None else ("defaults", "edge", "durability")
-        message = f'edge "{name}" goes to group {channel.edge.to} with durability {channel.edge.durability}'
-        remedy = "write durability: end_to_end at that edge, or give it one channel: what a group does not take waits for its member"
+        message = f'edge "{name}" goes to group {channel.edge.to} with durability: {channel.edge.durability}; a group needs end_to_end'
+        remedy = "write durability: end_to_end for that edge, or take `to` out"
         yield subject.problem("group-durability", path, message, remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """An edge with all that holds for it, its channel too."""
+    """An edge with all properties in force, including its channel."""
 
     name: str
     edge: EdgeProperties
@@ -202,7 +206,7 @@ class _Named:
         return _Named(name, edge_properties(subject.flow, name), own or default or Channel())
 
     def differing(self, other: _Named, properties: tuple[str, ...]) -> list[str]:
-        """Which of these properties differ, as a flow file calls them."""
+        """The names of the properties that differ, as in a flow file."""
 
         def value(one: _Named, name: str) -> Any:
             return one.channel if name == "channel" else getattr(one.edge, name)
@@ -211,7 +215,7 @@ class _Named:
 
 
 def _place(subject: Subject, channel: PlannedChannel) -> tuple[str, str] | None:
-    """Where a channel lies whose edge says it: (folder, its path) or (brokers, topic)."""
+    """The location of a channel if its edge sets it: (folder, its path) or (brokers, topic)."""
     own = subject.flow.edges.get(channel.names[0], EdgeProperties()).channel
     if own is None or not (own.topic or own.path):
         return None
@@ -221,14 +225,14 @@ def _place(subject: Subject, channel: PlannedChannel) -> tuple[str, str] | None:
 
 
 def _said(subject: Subject, name: str) -> str:
-    """The place of a channel as its edge writes it."""
+    """The location of a channel as written at its edge."""
     channel = subject.flow.edges[name].channel
     assert channel is not None
     return f"topic {channel.topic}" if channel.topic else f"folder {channel.path}"
 
 
 def _meet(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether two places are the same, or one folder lies in the other."""
+    """Whether two places are the same, or one folder is inside the other."""
     if one[0] == other[0] == "folder":
         left, right = FilePath(one[1]), FilePath(other[1])
         return left.is_relative_to(right) or right.is_relative_to(left)
@@ -245,7 +249,7 @@ def _may_share(subject: Subject, one: PlannedChannel, other: PlannedChannel) -> 
 
 
 def _used_by(subject: Subject, channel: PlannedChannel) -> Source | Sink | None:
-    """The node of the flow that reads or writes where the channel lies."""
+    """The node of the flow that reads or writes at the location of the channel."""
     flow, where = subject.flow, channel.channel
     nodes: list[tuple[Source | Sink, Any]] = [
         *((source, subject.source_types) for source in flow.sources.values()),

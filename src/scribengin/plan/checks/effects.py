@@ -1,4 +1,4 @@
-"""Rules on what is said where it has no effect: of streams at tables, of Kafka at folders, of state where none is kept."""
+"""Rules on settings without effect: stream options of static sources, Kafka options of folders, state options without state."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _LEVELS = ("high_water", "low_water", "capacity")
 
 
 def tables_are_read_whole(subject: Subject) -> Iterator[Problem]:
-    """A static source has no Batches of its own: these options set what a Batch of a stream takes, and when."""
+    """A static source has no Batches of its own, so options for the size and time of Batches have no effect."""
     for source in subject.flow.sources.values():
         declared = subject.source_types.get(source.type)
         if not source.static or declared is None:
             continue
         said = [option.name for option in declared.options if option.of_streams and option.name in source.options]
         for name in [*said, *(level for level in _LEVELS if getattr(source, level) is not None)]:
-            message = f"{called(source)} is static, and `{name}` has no effect: it is read whole for each Batch of the streams beside it"
+            message = f"{called(source)} is static, so `{name}` has no effect: a static source is read completely for each Batch"
             remedy = f"take `{name}` out, or take `static: true` out"
             yield subject.problem_at_key("no-effect", path_of(source, name), message, remedy, severity="warning")
 
 
 def channels_use_what_is_said(subject: Subject) -> Iterator[Problem]:
-    """Partitions are Kafka's, and brokers are said by the members of a group."""
+    """Only Kafka channels have partitions, and the members of a group set the brokers."""
     for planned in subject.channels:
         for name in planned.names:
             own = subject.flow.edges[name].channel if name in subject.flow.edges else None
@@ -39,13 +39,16 @@ def channels_use_what_is_said(subject: Subject) -> Iterator[Problem]:
                 remedy = "take `partitions` out, or write type: kafka"
                 yield subject.problem_at_key("no-effect", ("edges", name, "channel", "partitions"), message, remedy, severity="warning")
             if planned.channel.type == "kafka" and own.bootstrap is not None and planned.edge.to is not None:
-                message = f'edge "{name}" has `channel.bootstrap`, which has no effect: it goes to {planned.edge.to}, whose `at` says it'
+                message = (
+                    f'edge "{name}" has `channel.bootstrap`, which has no effect: the edge goes to {planned.edge.to}, whose '
+                    "members set it with `at`"
+                )
                 remedy = "take `bootstrap` out, or take `to` out"
                 yield subject.problem_at_key("no-effect", ("edges", name, "channel", "bootstrap"), message, remedy, severity="warning")
 
 
 def state_is_acknowledged_where_it_is(subject: Subject) -> Iterator[Problem]:
-    """`acknowledge: state` is of tiers with a step that keeps state."""
+    """`acknowledge: state` is only for tiers with a step that keeps state."""
     if subject.shaken or "tiers" in subject.unread:
         return
     for tier in subject.flow.tiers.values():

@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 def emit_fits(subject: Subject) -> Iterator[Problem]:
-    """`emit` other than append belongs to an aggregation, and every sink below must be able to take it."""
+    """`emit` other than append belongs to an aggregation, and every sink after it must support it."""
     for step in subject.flow.steps.values():
         if step.emit == "append" or (step.id in subject.functions and subject.functions[step.id].form == "frame"):
             continue  # what a frame function does only Spark can tell
         if not _aggregates(subject, step):
-            message = f"{called(step)} has emit: {step.emit}, but is no aggregation over a stream"
+            message = f"{called(step)} has emit: {step.emit}, but is not an aggregation over a stream"
             yield subject.problem("emit-useless", path_of(step, *_emit_key(step)), message, "take `emit` out")
             continue
         for sink in subject.graph.sinks_of(step.id):
             declared = subject.sink_types.get(sink.type)
             if declared is not None and step.emit not in declared.able(sink.options):
                 able = [word for word in ("append", "update", "complete") if word in declared.able(sink.options)]
-                message = f'{called(step)} has emit: {step.emit}, which sink "{sink.id}" (type {sink.type}) cannot take'
+                message = f'{called(step)} has emit: {step.emit}, which sink "{sink.id}" (type {sink.type}) does not support'
                 remedy = f"use emit: {' or '.join(able)}, or another sink"
                 yield subject.problem("emit-unsupported", path_of(step, *_emit_key(step)), message, remedy)
                 break
         rest = subject.graph.upstream([step.id]) | subject.graph.downstream([step.id])
         other = next((id_ for id_ in subject.graph.order if id_ in rest and id_ != step.id and id_ in subject.resolved.stateful), None)
         if other is not None:
-            message = f'{called(step)} has emit: {step.emit} and meets "{other}", which keeps state too'
-            remedy = "several stateful steps on one way need emit: append"
+            message = f'{called(step)} has emit: {step.emit} and is on one path with "{other}", which also keeps state'
+            remedy = "write emit: append; several stateful steps on one path need it"
             yield subject.problem("emit-mixed", path_of(step, *_emit_key(step)), message, remedy)
 
 
@@ -56,12 +56,12 @@ def nothing_means_per_batch(subject: Subject) -> Iterator[Problem]:
             continue
         shape = sql_shape(step, subject.resolved)
         told = [
-            ("LIMIT", shape.limits, "filter by what makes the rows special"),
-            ("ORDER BY", shape.orders, "sort where the rows are read; under emit: complete it is allowed"),
+            ("LIMIT", shape.limits, "use a filter instead"),
+            ("ORDER BY", shape.orders, "sort when you read the output, or write emit: complete, which allows it"),
             ("OVER (…)", shape.ranks, "group by a time window, or use dedupe for the first row of a key"),
         ]
         for word, offset, remedy in told:
             if offset is None or (word == "ORDER BY" and step.emit == "complete"):
                 continue
-            message = f"{called(step)}: {word} on a stream would hold for each Batch by itself"
+            message = f"{called(step)}: {word} on a stream would apply to each Batch separately"
             yield subject.problem_inside("sql-per-batch", path_of(step, "sql"), offset, message, remedy=remedy)

@@ -1,4 +1,4 @@
-"""Rules on single sources and sinks: formats, schemas, what a sink can do, what sinks of one Query must share."""
+"""Rules on single sources and sinks: formats, schemas, abilities of sinks, and what sinks of one Query must share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
 def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
-    """An option that means nothing for the chosen format is a mistake."""
+    """An option that does not apply to the chosen format is an error."""
     nodes = ((subject.source_types, subject.flow.sources), (subject.sink_types, subject.flow.sinks))
     for types, members in nodes:
         for node in members.values():
@@ -54,7 +54,7 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
 
 
 def options_fit_together(subject: Subject) -> Iterator[Problem]:
-    """What a connector says of its options beside each other."""
+    """Report what a connector's own check of its options finds."""
     nodes = ((subject.source_types, subject.flow.sources), (subject.sink_types, subject.flow.sinks))
     for types, members in nodes:
         for node in members.values():
@@ -71,7 +71,7 @@ def options_fit_together(subject: Subject) -> Iterator[Problem]:
 
 
 def csv_options_fit_together(subject: Subject) -> Iterator[Problem]:
-    """Options of CSV that are right alone, and not beside each other."""
+    """Report options of CSV that are valid alone but not together."""
     for source in subject.flow.sources.values():
         options = source.options
         if options.get("format") not in ("csv", "text"):
@@ -81,18 +81,18 @@ def csv_options_fit_together(subject: Subject) -> Iterator[Problem]:
         named = options.get("columns") if isinstance(options.get("columns"), Mapping) else {}
         for name in ("columns", "header_names"):
             if options.get(name) and options.get("header") is False:
-                message = f'"{name}" of {called(source)} means nothing beside header: false: columns go by their places'
+                message = f'"{name}" of {called(source)} has no effect with header: false, because columns are read by position'
                 yield subject.problem_at_key("bad-value", path_of(source, name), message, "take it out")
         if source.schema is not None:
             names = list(source.schema.fields.names)
             for name in named or {}:
                 if name not in names:
-                    message = f'{called(source)} takes the column "{name}" from the header, which its schema does not have'
+                    message = f'{called(source)} maps the header to the column "{name}", which its schema does not have'
                     yield subject.problem_at_key("column-unknown", path_of(source, "columns", name), message, _known(name, names))
         if options.get("parse") == "spark":
             for name in _NOT_BY_SPARK:
                 if name in options and (name != "null" or not isinstance(options[name], str)):
-                    message = f'{called(source)} has "{name}", which parse: spark does not know'
+                    message = f'{called(source)} has "{name}", which parse: spark does not support'
                     yield subject.problem_at_key("bad-value", path_of(source, name), message, "take it out, or write parse: strict")
 
 
@@ -112,7 +112,7 @@ def metadata_fit_the_format(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem("option-not-of-format", path_of(source, "metadata"), message, f"write {name}: line")
         key = "metadata" if taken else "partition_columns"
         if (taken or folders) and source.options.get("parse") == "spark":
-            message = f"{called(source)} has `{key}` and `parse: spark`, which reads the columns of lines alone"
+            message = f"{called(source)} has `{key}`, which `parse: spark` does not support"
             yield subject.problem_at_key("option-not-of-format", path_of(source, key), message, "take `parse: spark` out")
 
 
@@ -126,7 +126,9 @@ def shapes_can_be_read(subject: Subject) -> Iterator[Problem]:
             except ValueError as error:
                 yield subject.problem("bad-value", path_of(source, "json", "records"), f"{called(source)}: {error}", _PATHS)
             if shape.get("shape", "lines") in ("array", "concatenated"):
-                message = f"{called(source)} has `records` and `shape: {shape['shape']}`; the path says where the records are"
+                message = (
+                    f"{called(source)} has both `records` and `shape: {shape['shape']}`; the path in `records` already locates the records"
+                )
                 yield subject.problem("bad-value", path_of(source, "json", "shape"), message, "take `shape` out")
         if multiline.get("start"):
             try:
@@ -137,57 +139,61 @@ def shapes_can_be_read(subject: Subject) -> Iterator[Problem]:
         whole = bool(shape.get("records")) or shape.get("shape", "lines") != "lines"
         key = "growing" if source.options.get("growing") else "parse" if source.options.get("parse") == "spark" else ""
         if whole and key:
-            message = f"{called(source)} has `{key}` and `json`, whose files are read whole"
+            message = f"{called(source)} has `{key}`, which does not apply to files that are read as one JSON document"
             yield subject.problem("bad-value", path_of(source, key), message, f"take `{key}` out")
         columns = {} if source.schema is None else {field.name: field.type.name for field in source.schema.fields.fields}
         for name in shape.get("text") or ():
             if columns and columns.get(name) != "STRING":
                 found = f"is {columns[name]}" if name in columns else "is not in its schema"
-                message = f'{called(source)} keeps "{name}" as JSON text, which {found}'
+                message = f'{called(source)} has "{name}" as JSON text, but the column {found}'
                 yield subject.problem("bad-value", path_of(source, "json", "text"), message, f"declare it: {name} STRING")
 
 
 def schemas_are_known(subject: Subject) -> Iterator[Problem]:
-    """JSON, CSV, messages in Avro and documents say nothing of their columns; text and sequences have columns of their own."""
+    """JSON, CSV, Avro messages and documents do not declare their columns; text and sequences have fixed columns."""
     for source in subject.flow.sources.values():
         format_ = source.options.get("format")
         if source.schema is None:
             if format_ in _NEED_SCHEMA or source.type in _NEED_SCHEMA:
-                remedy = 'add the columns that you want: schema: "id BIGINT, name STRING"'
+                remedy = 'add the columns that you need: schema: "COLUMN TYPE, COLUMN TYPE"'
                 if source.type == "files":
                     path = str(source.options.get("path", "FILE"))
                     typed = path if "://" in path else str(subject.flow.folder / path)  # from where the person is
-                    remedy += f"; to have them proposed: scribengin infer {shlex.quote(typed)}"
+                    remedy += f"; to get a proposal, run: scribengin infer {shlex.quote(typed)}"
                 what = format_ or ("cells" if source.type == "hbase" else "documents")
                 message = f"{called(source)} reads {what} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
             continue
         beside = {*(source.options.get("metadata") or {}), *(source.options.get("partition_columns") or {})}
         if format_ == "text" and [str(field.type) for field in source.schema.fields.fields if field.name not in beside] != ["STRING"]:
-            message = f"{called(source)} reads text, whose records are one STRING each"
+            message = f"{called(source)} reads text; its schema must be one STRING column"
             yield subject.problem("schema-surplus", path_of(source, "schema"), message, "write schema: value STRING, or take it out")
         if source.type == "sequence":
-            message = f"{called(source)} makes its own columns, id BIGINT and ts TIMESTAMP"
+            message = f"{called(source)} has the fixed columns id BIGINT and ts TIMESTAMP"
             yield subject.problem("schema-surplus", path_of(source, "schema"), message, "take `schema` out")
     for source in subject.flow.sources.values():
         if source.static and source.watermark is not None and source_columns(source) is not None:
-            message = f"{called(source)} is static and has a watermark, which only a stream has"
+            message = f"{called(source)} is static and has a watermark; only a stream can have one"
             yield subject.problem(
                 "watermark-on-static", path_of(source, "watermark"), message, "take one of the two out", severity="warning"
             )
 
 
 def delivery_can_be_kept(subject: Subject) -> Iterator[Problem]:
-    """`exactly_once` needs a sink that can do it and sources that can hand out again what they handed out."""
+    """`exactly_once` needs a sink that supports it and sources that can be re-read identically."""
     for sink in subject.flow.sinks.values():
         declared = subject.sink_types.get(sink.type)
         if declared is None or "view" in declared.abilities or (sink.delivery or subject.flow.defaults.delivery) != "exactly_once":
             continue
         path = path_of(sink, "delivery") if sink.delivery else path_of(sink, "type")
         if "exactly_once" not in declared.able(sink.options):
-            message = f"{called(sink)}: delivery is exactly_once, which a sink of type {sink.type} cannot keep"
+            message = f"{called(sink)}: delivery is exactly_once, which a sink of type {sink.type} does not support"
             more = next((option for option in declared.options if "exactly_once" in option.adds.get(GIVEN, ())), None)
-            can = f"name what the writer has for it: {more.name}: {more.example}" if more is not None else "use a sink that can (files)"
+            can = (
+                f"set the writer's option for it: {more.name}: {more.example}"
+                if more is not None
+                else "use a sink that supports it, such as files"
+            )
             yield subject.problem("delivery-unsupported", path, message, f"write delivery: at_least_once, or {can}")
             continue
         above = subject.graph.upstream([sink.id])
@@ -195,12 +201,12 @@ def delivery_can_be_kept(subject: Subject) -> Iterator[Problem]:
             gives = subject.source_types.get(source.type)
             if source.id in above and gives is not None and "replayable" not in gives.able(source.options):
                 told = gives.without("replayable", source.options)
-                message = f'{called(sink)}: delivery is exactly_once, but source "{source.id}" ({told}) cannot be read again as it was'
+                message = f'{called(sink)}: delivery is exactly_once, but source "{source.id}" ({told}) cannot be re-read identically'
                 yield subject.problem("delivery-unsupported", path, message, "write delivery: at_least_once")
 
 
 def options_fit_the_delivery(subject: Subject) -> Iterator[Problem]:
-    """An option that means nothing for the asked delivery is a mistake."""
+    """An option that does not apply to the chosen delivery is an error."""
     for sink in subject.flow.sinks.values():
         declared = subject.sink_types.get(sink.type)
         if declared is None or "spark_writes" not in declared.abilities:
@@ -209,32 +215,37 @@ def options_fit_the_delivery(subject: Subject) -> Iterator[Problem]:
         for name in sink.options:
             option = declared.option(name)
             if option is not None and option.deliveries and asked not in option.deliveries:
-                message = f'{called(sink)} has "{name}", which Spark\'s own sink does not have; it writes because of delivery: {asked}'
+                message = (
+                    f"{called(sink)} has \"{name}\", which Spark's own sink does not support; Spark's sink is used for delivery: {asked}"
+                )
                 remedy = f"take it out; it belongs to delivery: {' and '.join(option.deliveries)}"
                 yield subject.problem_at_key("option-not-of-delivery", path_of(sink, name), message, remedy)
 
 
 def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
-    """A sink that Spark writes shares its Query with no other: the Batch has one action, and that is Spark's write."""
+    """A sink that Spark writes cannot share its Query: the Batch has one action, which is Spark's write."""
     for name, sinks in query_sinks(subject.flow).items():
         for sink in sinks if len(sinks) > 1 else ():
             if written_by_spark(subject.flow, sink, subject.sink_types):
-                message = f"{called(sink)} has together: {name} and delivery: at_least_once: Spark's own sink commits with no other"
+                message = (
+                    f"{called(sink)} has together: {name} and delivery: at_least_once: Spark's own sink cannot commit together "
+                    "with another sink"
+                )
                 remedy = "take together out, or write delivery: exactly_once"
                 yield subject.problem("delivery-together", path_of(sink, "together"), message, remedy)
 
 
 def queries_are_named_once(subject: Subject) -> Iterator[Problem]:
-    """Sinks that share a Query share its trigger; a Query's name is no other sink's id."""
+    """Sinks of one Query have the same trigger; the name of a Query is not the id of another sink."""
     for name, sinks in query_sinks(subject.flow).items():
         first, *others = sinks
         for sink in others:
             if (sink.together is None) != (first.together is None):
                 with_name = sink if sink.together else first
-                message = f"{called(with_name)} has together: {name}, which is also the id of a sink that is not in it"
-                yield subject.problem("together-name", path_of(with_name, "together"), message, "choose another name")
+                message = f"{called(with_name)} has together: {name}, which is also the id of a sink outside that group"
+                yield subject.problem("together-name", path_of(with_name, "together"), message, "write another name")
             elif _trigger(subject, sink.trigger_s) != _trigger(subject, first.trigger_s):
-                message = f'{called(sink)} has another trigger than sink "{first.id}", but together: {name} makes them one Query'
+                message = f'{called(sink)} and sink "{first.id}" have different triggers, but together: {name} makes them one Query'
                 yield subject.problem("together-trigger", path_of(sink, "trigger"), message, "give both the same trigger")
 
 
@@ -243,7 +254,7 @@ def _trigger(subject: Subject, given: float | None) -> float:
 
 
 def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
-    """`partition_by` names columns and leaves some; text takes one STRING; CSV takes no nested values."""
+    """`partition_by` names columns and leaves at least one; text needs one STRING column; CSV has no nested values."""
     for sink in subject.flow.sinks.values():
         columns = subject.resolved.of(sink.id)
         if columns is None:
@@ -253,32 +264,34 @@ def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
         folders = tuple(part for part in by if isinstance(part, str))
         for index, name in enumerate(by):
             if isinstance(name, str) and name not in names:
-                message = f'{called(sink)} partitions by "{name}", which it does not get'
+                message = f'{called(sink)} partitions by "{name}", which is not a column of its input'
                 yield subject.problem("partition-unknown", path_of(sink, "partition_by", index), message, _known(name, names))
         if folders and set(names) <= set(folders):
-            message = f"{called(sink)} partitions by all of its columns: nothing is left for the files"
-            yield subject.problem("partition-all", path_of(sink, "partition_by"), message, "leave out at least one")
+            message = f"{called(sink)} partitions by all of its columns, so no column is left for the files"
+            yield subject.problem("partition-all", path_of(sink, "partition_by"), message, "take at least one out of `partition_by`")
         yield from _message_columns(subject, sink, names)
         beside = folders or _beside_the_value(sink, names)
         rest = [column for column in columns if column.name not in beside]
         match sink.options.get("format"):
             case "text" if len(rest) != 1 or (rest[0].type is not None and rest[0].type.name != "STRING"):
                 shown = ", ".join(map(str, rest))
-                message = f"{called(sink)} writes text, which takes one STRING column, and gets {shown}"
+                message = f"{called(sink)} writes text, which needs exactly one STRING column, but its input is {shown}"
                 yield subject.problem(
-                    "format-columns", path_of(sink, "format"), message, "select one column before it, or use format: json"
+                    "format-columns", path_of(sink, "format"), message, "select one column in a step before it, or use format: json"
                 )
             case "csv":
                 for column in rest:
                     if column.type is not None and column.type.name in _NESTED:
-                        message = f'{called(sink)} writes csv, which has no form for column "{column.name}" ({column.type})'
-                        yield subject.problem("format-columns", path_of(sink, "format"), message, "use format: json, or turn it into text")
+                        message = f'{called(sink)} writes csv, which cannot represent column "{column.name}" ({column.type})'
+                        yield subject.problem(
+                            "format-columns", path_of(sink, "format"), message, "use format: json, or convert the column to text"
+                        )
             case _:
                 pass
 
 
 def _named(sink: Sink) -> Iterator[tuple[Path, str]]:
-    """The columns that a sink of messages names, and where."""
+    """The columns that options of a message sink name, and the option."""
     options = sink.options
     yield from ((("topic",), name) for name in _TEMPLATE.findall(options.get("topic", "")))
     yield from (((option,), options[option]) for option in ("key", "timestamp") if options.get(option))
@@ -291,12 +304,12 @@ def _message_columns(subject: Subject, sink: Sink, names: list[str]) -> Iterator
         return
     for place, name in _named(sink):
         if name not in names:
-            message = f'{called(sink)} has {place[0]} from column "{name}", which it does not get'
+            message = f'{called(sink)} has {place[0]} from column "{name}", which is not a column of its input'
             yield subject.problem("column-unknown", path_of(sink, *place), message, _known(name, names))
 
 
 def _beside_the_value(sink: Sink, names: list[str]) -> set[str]:
-    """The columns that a message's value does not hold (`connectors.kafka.outgoing`)."""
+    """The columns that are not part of a message's value (`connectors.kafka.outgoing`)."""
     if "topic" not in sink.options:
         return set()
     if sink.options.get("columns"):

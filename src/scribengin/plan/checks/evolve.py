@@ -1,4 +1,4 @@
-"""Rules on `schema: {evolve: …}`: where it means something, and where the columns may change between two starts."""
+"""Rules on `schema: {evolve: …}`: where it applies, and where columns may change between two starts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NOTICED = ("json", "csv", "parquet", "avro")
 
 
 def evolve_has_a_place(subject: Subject) -> Iterator[Problem]:
-    """Only what is read from outside, by our own decoders, can have other columns than are declared."""
+    """Only sources read by Scribengin's own decoders can report columns that are not declared."""
     for step in subject.flow.steps.values():
         if step.schema is not None and step.schema.evolve != "strict":
-            message = f"{called(step)} has `evolve: {step.schema.evolve}`; its columns are what its function gives"
+            message = f"{called(step)} has `evolve: {step.schema.evolve}`, which does not apply: its function defines the columns"
             yield subject.problem("evolve-misplaced", path_of(step, "schema", "evolve"), message, "take it out")
     for source in subject.flow.sources.values():
         if source.schema is None or source.schema.evolve == "strict":
@@ -35,19 +35,19 @@ def evolve_has_a_place(subject: Subject) -> Iterator[Problem]:
         evolve, format_ = source.schema.evolve, source.options.get("format")
         path = path_of(source, "schema", "evolve")
         if source.options.get("parse") == "spark":
-            message = f"{called(source)} has `evolve: {evolve}`, but Spark's reader tells nothing of other columns"
+            message = f"{called(source)} has `evolve: {evolve}`, but Spark's reader does not report other columns"
             yield subject.problem("evolve-misplaced", path, message, "take `parse: spark` out, or `evolve`")
         elif evolve == "lenient" and (source.type != "files" or format_ not in _LENIENT):
-            message = f"{called(source)} has `evolve: lenient`, which holds for files of {' and '.join(_LENIENT)}"
+            message = f"{called(source)} has `evolve: lenient`, which applies only to files of format {' and '.join(_LENIENT)}"
             yield subject.problem("evolve-misplaced", path, message, "take it out")
         elif format_ not in _NOTICED or source.static:
             what = "is static" if source.static else f"reads {format_ or source.type}"
-            message = f"{called(source)} has `evolve: {evolve}`, but it {what}: nothing tells of its columns"
+            message = f"{called(source)} has `evolve: {evolve}`, but it {what}, so other columns are never reported"
             yield subject.problem("evolve-misplaced", path, message, "take it out")
 
 
 def added_columns_meet_no_state(subject: Subject) -> Iterator[Problem]:
-    """What a step keeps has the columns of the day it was kept; and a channel's two ends may start at different times."""
+    """State has the columns of the time it was stored, and the two tiers of a channel may start at different times."""
     for source in subject.flow.sources.values():
         if source.schema is None or source.schema.evolve != "add":
             continue
@@ -55,16 +55,16 @@ def added_columns_meet_no_state(subject: Subject) -> Iterator[Problem]:
         path = path_of(source, "schema", "evolve")
         kept = next((id_ for id_ in subject.graph.order if id_ in below and id_ in subject.resolved.stateful), None)
         if kept is not None and not _narrowed(subject.graph, source, kept):
-            message = f'{called(source)} has `evolve: add`, and step "{kept}" keeps state of its rows, whose columns must stay the same'
-            remedy = "name the columns that you want in a `select` between them, or take `evolve: add` out"
+            message = f'{called(source)} has `evolve: add`, and step "{kept}" keeps its rows as state, so their columns must stay the same'
+            remedy = "select the columns that you need in a step between them, or take `evolve: add` out"
             yield subject.problem("evolve-state", path, message, remedy)
         elif subject.flow.tiers:
-            message = f"{called(source)} has `evolve: add`, and the flow is cut into tiers, which do not start at the same time"
+            message = f"{called(source)} has `evolve: add`, which a flow with tiers does not support: tiers do not start at the same time"
             yield subject.problem("evolve-state", path, message, "take `evolve: add` out, or `tiers`")
 
 
 def added_columns_fit_the_sinks(subject: Subject) -> Iterator[Problem]:
-    """The first new column would be one more than the folder's files have, which these sinks do not allow at a start."""
+    """These sinks do not start if there is a column that the existing files do not have."""
     for source in subject.flow.sources.values():
         if source.schema is None or source.schema.evolve != "add":
             continue
@@ -77,23 +77,24 @@ def added_columns_fit_the_sinks(subject: Subject) -> Iterator[Problem]:
                 continue
             columns = reached.of(sink.id)
             if not _narrowed(subject.graph, source, sink.id) if columns is None else find(columns, _PROBE):
-                what = "`evolve: strict`" if rule == "strict" else "writes CSV, which is read by place"
+                what = "`evolve: strict`" if rule == "strict" else "writes CSV, which is read by column position"
                 message = (
-                    f"{called(source)} has `evolve: add`, and {called(sink)}, which its columns reach, {'has ' * (rule == 'strict')}{what}"
+                    f"{called(source)} has `evolve: add`, but {called(sink)}, which receives its columns, "
+                    f"{'has ' * (rule == 'strict')}{what}"
                 )
-                remedy = "name the columns that you want in a `select` between them, or take `evolve: add` out"
+                remedy = "select the columns that you need in a step between them, or take `evolve: add` out"
                 yield subject.problem("evolve-sink", path_of(source, "schema", "evolve"), message, remedy)
 
 
 def _with_probe(flow: Flow, source: Source) -> Flow:
-    """As it would be with one column more."""
+    """The schema with one more column."""
     assert source.schema is not None
     fields = Schema((*source.schema.fields.fields, Field(_PROBE, Type("STRING"))))
     return replace(flow, sources={**flow.sources, source.id: replace(source, schema=replace(source.schema, fields=fields))})
 
 
 def _narrowed(graph: Graph, source: Source, step: str) -> bool:
-    """Whether every way from the source to the step goes through one that says its columns."""
+    """Whether every path from the source to the step contains a step that declares its columns."""
     waiting = [step]
     while waiting:
         node = graph.nodes[waiting.pop()]

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class _Input(NamedTuple):
-    """What an expression stands over."""
+    """The input of an expression."""
 
     id: str
     columns: Columns | None
 
 
 def queries_hold(subject: Subject) -> Iterator[Problem]:
-    """The text of every sql step can be read, and names inputs and columns that are there."""
+    """The text of every sql step can be parsed, and names existing inputs and columns."""
     for step in subject.flow.steps.values():
         if not isinstance(step.action, Sql):
             continue
@@ -46,7 +46,7 @@ def queries_hold(subject: Subject) -> Iterator[Problem]:
 
 
 def expressions_hold(subject: Subject) -> Iterator[Problem]:
-    """Predicates and expressions can be read and name columns that are there; a predicate is BOOLEAN."""
+    """Predicates and expressions can be parsed and name existing columns; a predicate is BOOLEAN."""
     for step in subject.flow.steps.values():
         over = _Input(step.inputs[0], subject.resolved.of(step.inputs[0])) if len(step.inputs) == 1 else _Input("its inputs", None)
         match step.action:
@@ -73,7 +73,12 @@ def _predicate(subject: Subject, step: Step, path: Path, predicate: str, over: _
     yield from _expression(subject, step, path, predicate, over, aggregates=False)
     result = expression_result(parse_expression(predicate), over.columns)
     if result is not None and result.name != "BOOLEAN":
-        yield subject.problem("predicate-type", path, f"{called(step)}: a predicate is true or false, this one is {result}", "compare it")
+        yield subject.problem(
+            "predicate-type",
+            path,
+            f"{called(step)}: expected a BOOLEAN predicate, found {result}",
+            "write a comparison, such as COLUMN > 0",
+        )
 
 
 def _expression(subject: Subject, step: Step, path: Path, expression: str, over: _Input, *, aggregates: bool) -> Iterator[Problem]:
@@ -90,8 +95,8 @@ def _expression(subject: Subject, step: Step, path: Path, expression: str, over:
     if text.tree is None:
         return
     if lacking and not strange:
-        message = f'{called(step)}: "{expression}" aggregates nothing'
+        message = f'{called(step)}: "{expression}" is not an aggregate'
         yield subject.problem("aggregate-missing", path, message, f"wrap it, such as max({expression}), or add it to `by`")
     elif not aggregates and has_aggregate(text):
-        message = f'{called(step)}: "{expression}" aggregates rows, which only `aggregate:` and `sql:` do'
+        message = f'{called(step)}: "{expression}" is an aggregate, which only `aggregate:` and `sql:` allow'
         yield subject.problem("aggregate-misplaced", path, message, "use a step with aggregate:")

@@ -27,10 +27,11 @@ def one_writer_a_folder(subject: Subject) -> Iterator[Problem]:
             continue
         for other, taken in written:
             if folder == taken:
-                message = f'{called(sink)} writes to {sink.options["path"]}, as sink "{other.id}" does'
+                message = f'{called(sink)} and sink "{other.id}" both write to {sink.options["path"]}'
             elif folder.is_relative_to(taken) or taken.is_relative_to(folder):
                 message = (
-                    f'{called(sink)} writes to {sink.options["path"]}, sink "{other.id}" to {other.options["path"]}: one lies in the other'
+                    f'{called(sink)} writes to {sink.options["path"]}, sink "{other.id}" to {other.options["path"]}: one '
+                    "folder is inside the other"
                 )
             else:
                 continue
@@ -43,7 +44,7 @@ def one_writer_a_folder(subject: Subject) -> Iterator[Problem]:
 
 
 def no_sink_feeds_a_source(subject: Subject) -> Iterator[Problem]:
-    """A sink that writes where a source of the flow reads would feed the flow with its own output."""
+    """A sink must not write to a folder that a source reads: the flow would read its own output."""
     for source in subject.flow.sources.values():
         read = folder_of(subject, source, subject.source_types)
         if read is None:
@@ -52,22 +53,28 @@ def no_sink_feeds_a_source(subject: Subject) -> Iterator[Problem]:
         for sink in subject.flow.sinks.values():
             written = folder_of(subject, sink, subject.sink_types)
             if written is not None and is_read(subject.flow, text, written):
-                message = f'{called(sink)} writes to {sink.options["path"]}, where source "{source.id}" reads ({text})'
+                message = f'{called(sink)} writes to {sink.options["path"]}, which source "{source.id}" reads ({text})'
                 yield subject.problem("folder-read-and-written", path_of(sink, "path"), message, "write to a folder beside it")
 
 
 def done_files_can_go(subject: Subject) -> Iterator[Problem]:
-    """Only files that are read once and whole can be deleted or archived; an archive lies where no source reads."""
+    """Only files that are read once and whole can be deleted or archived; an archive is not in a folder that a source reads."""
     for source in subject.flow.sources.values():
         done = source.options.get("when_done", "keep")
         archive = source.options.get("archive")
         if done == "archive" and archive is None:
-            message = f"{called(source)} archives its files and does not say where"
+            message = f"{called(source)} has when_done: archive, but no `archive` folder"
             yield subject.problem("done-without-archive", path_of(source, "when_done"), message, "add archive: done")
         if archive is not None and done != "archive":
-            message = f"{called(source)} has an archive, and when_done: {done} moves nothing there"
+            message = f"{called(source)} has an `archive` folder, but when_done: {done} does not use it"
             yield subject.problem_at_key("done-without-archive", path_of(source, "archive"), message, "write when_done: archive")
-        again = "grow" if source.options.get("growing") else "are read again at each start, being static" if source.static else ""
+        again = (
+            "grow"
+            if source.options.get("growing")
+            else "are read again at each start, because the source is static"
+            if source.static
+            else ""
+        )
         if again and done != "keep":
             message = f"{called(source)} would {done} files that {again}"
             yield subject.problem("done-read-again", path_of(source, "when_done"), message, "write when_done: keep")
@@ -77,12 +84,12 @@ def done_files_can_go(subject: Subject) -> Iterator[Problem]:
             folders = Path(text).parent.parts if WILDCARD.search(text) else ()
             below = any(WILDCARD.search(part) for part in folders) or "**" in text
             if read is not None and (target == read or (below and target.is_relative_to(read))):
-                message = f'{called(source)} archives to {archive}, where source "{reader.id}" reads ({text})'
+                message = f'{called(source)} archives to {archive}, which source "{reader.id}" reads ({text})'
                 yield subject.problem("done-archive-read", path_of(source, "archive"), message, "archive to a folder beside it")
 
 
 def folder_of(subject: Subject, node: Source | Sink, types: Mapping[str, NodeType]) -> Path | None:
-    """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard. None where it lies below each of a
+    """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard. None if it is relative to each of a
     group's members."""
     if target(node) is not None:
         return None

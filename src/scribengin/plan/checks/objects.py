@@ -1,4 +1,4 @@
-"""Rules on object stores: urls that lead somewhere, one writer a prefix, what a login is made of."""
+"""Rules on object stores: valid urls, one writer for each prefix, complete logins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = ("objects", "hdfs")
 
 
 def urls_lead_somewhere(subject: Subject) -> Iterator[Problem]:
-    """A bucket, a prefix, a server by its address; and nothing secret among them."""
+    """The url has a bucket and a prefix, the server a valid address, and neither contains a secret."""
     for node in _nodes(subject):
         option = _option(node)
         own = str(node.options.get(option, "")) if isinstance(node, Source) or node.to is None else ""
@@ -36,19 +36,19 @@ def urls_lead_somewhere(subject: Subject) -> Iterator[Problem]:
             yield subject.problem("object-url", path_of(node, "endpoint"), message, endpoint_fault[1])
         elif endpoint is not None and "@" in str(endpoint):
             remedy = 'take it out and write config: {secret_access_key: "${secret:env/NAME}"}: a secret is never shown'
-            yield subject.problem("secret-in-plain", path_of(node, "endpoint"), f"{called(node)}: `endpoint` holds a login", remedy)
+            yield subject.problem("secret-in-plain", path_of(node, "endpoint"), f"{called(node)}: `endpoint` contains a login", remedy)
         for name in node.options.get("config") or {}:
             if name not in FROM_FLOW:
-                message = f'{called(node)}: config has "{name}", which is nothing of a login'
-                remedy = suggestion(name, FROM_FLOW, "it may have")
+                message = f'{called(node)}: config has "{name}", which is not part of a login'
+                remedy = suggestion(name, FROM_FLOW, "it can have")
                 yield subject.problem("object-login", path_of(node, "config", name), message, remedy)
 
 
 def folders_need_no_address(subject: Subject) -> Iterator[Problem]:
-    """A table in a folder of this machine is reached without an address or a login."""
+    """A table in a local folder needs no server address and no login."""
     for sink in (each for each in subject.flow.sinks.values() if each.type == "delta" and not _urls(subject, each)):
         for name in (option.name for option in REACHED if option.name in sink.options):
-            message = f'{called(sink)} has "{name}", and its path {sink.options.get("path")} is a folder of this machine'
+            message = f'{called(sink)} has "{name}", but its path {sink.options.get("path")} is a local folder'
             yield subject.problem_at_key("object-url", path_of(sink, name), message, "write path: s3://BUCKET/PREFIX, or take it out")
 
 
@@ -62,7 +62,7 @@ def one_writer_a_prefix(subject: Subject) -> Iterator[Problem]:
             for other_url, other_endpoint, other in seen:
                 if endpoint == other_endpoint and (below(url).startswith(below(other_url)) or below(other_url).startswith(below(url))):
                     message = f'{called(sink)} writes to {url}, sink "{other.id}" to {other_url}'
-                    yield subject.problem("object-two-writers", where, message, "give each a prefix of its own, none within another")
+                    yield subject.problem("object-two-writers", where, message, "give each its own prefix; none may be inside another")
                     break
             else:
                 continue
@@ -71,12 +71,12 @@ def one_writer_a_prefix(subject: Subject) -> Iterator[Problem]:
 
 
 def _option(node: Sink | Source) -> str:
-    """Which one says where it is."""
+    """The option with the location."""
     return "path" if node.type == "delta" else "url"
 
 
 def _urls(subject: Subject, sink: Sink) -> list[str]:
-    """Where it writes in stores: its own url, or those of its group's members. A broken one may lack it."""
+    """The locations it writes to: its own url, or those of its group's members. A sink with errors may have none."""
     option = _option(sink)
     said = [str(options[option]) for _, options in placements(subject.flow, sink) if option in options]
     return [url for url in said if sink.type in _TYPES or (sink.type == "delta" and is_stored(url))]

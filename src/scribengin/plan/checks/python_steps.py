@@ -1,4 +1,4 @@
-"""Rules on python steps: the function is there, can be called, and keeps to what its form allows."""
+"""Rules on python steps: the function is there, can be called, and uses only what its form allows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def branches_are_declared(subject: Subject) -> Iterator[Problem]:
 
 
 def frames_fail_whole(subject: Subject) -> Iterator[Problem]:
-    """A frame function has no records to set aside: `on_error: fail` is all that it can do."""
+    """A frame function cannot make dead letters of single records, so it needs `on_error: fail`."""
     for id_, info in subject.functions.items():
         step = subject.flow.steps[id_]
         if info.form != "frame":

@@ -1,4 +1,4 @@
-"""Rules on the keys of sinks behind aggregations and joins: a row that has no record of its own has its id from what it was made by."""
+"""Rules on the keys of sinks behind aggregations and joins: a row without a record of its own gets its id from the key."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _REPLACE = ("upsert", "changes")
 
 
 def keys_tell_made_rows_apart(subject: Subject) -> Iterator[Problem]:
-    """A sink's key holds all that tells groups or pairs apart, and no aggregate that changes while its group is updated.
+    """A sink's key contains all columns that identify groups or pairs, and no aggregate that changes while its group is updated.
 
-    Where the origin of a column is not known (Python, a query that is not plain) nothing is said of what the key lacks.
+    If the origin of a column is not known (Python, a query that is not plain), missing key columns are not reported.
     """
     sinks = [sink for sink in subject.flow.sinks.values() if sink.options.get("mode") in _REPLACE and sink.options.get("key")]
     if not sinks:
@@ -45,17 +45,17 @@ def _computed(subject: Subject, sink: Sink, made: DerivedRows) -> Iterator[Probl
             assert cell is not None
             message = (
                 f'{called(sink)} has "{name}" in its key, which step "{made.step}" computes ({cell.computed}): with emit: {made.emit} a'
-                " group whose value changes would get another row, and its old one would stay"
+                " group whose value changes would get a second row, and the old row would stay"
             )
             yield subject.problem("key-computed", path_of(sink, "key", index), message, _right_key(sink, made))
 
 
 def _incomplete(subject: Subject, sink: Sink, made: DerivedRows) -> Iterator[Problem]:
-    """A sink with `version` says itself which of several rows of one key shall stand."""
+    """A sink with `version` decides itself which of several rows of one key to keep."""
     missing = _missing(sink.options["key"], made)
     if not missing or sink.options.get("version"):
         return
-    gives = "gives a row for each" if made.what == "group" else "pairs rows by"
+    gives = "outputs one row for each" if made.what == "group" else "outputs one row for each pair of"
     message = (
         f'{called(sink)} has key: [{", ".join(sink.options["key"])}], but step "{made.step}" {gives} {_listed(made.parts)}: rows that'
         f" differ only in {_listed(missing)} would overwrite one another"
@@ -63,7 +63,7 @@ def _incomplete(subject: Subject, sink: Sink, made: DerivedRows) -> Iterator[Pro
     remedy = _right_key(sink, made)
     declared = subject.sink_types.get(sink.type)
     if declared is not None and declared.option("version") is not None:
-        remedy += "; or write version: COLUMN if the one with the greatest value there shall stand"
+        remedy += "; or write version: COLUMN to keep the row with the greatest value in that column"
     yield subject.problem_at_key("key-incomplete", path_of(sink, "key"), message, remedy)
 
 
@@ -77,23 +77,23 @@ def _holds_aggregate(made: DerivedRows, name: str) -> bool:
 
 
 def _missing(key: Iterable[str], made: DerivedRows) -> list[str]:
-    """The parts that no column of a key can hold; none where one of these is not known."""
+    """The parts that no column of the key covers; empty if one of the columns is not known."""
     cells = [made.cell(name) for name in key]
     held = {part for cell in cells if cell is not None for part in cell.parts}
     return [part for part in made.parts if part not in held] if None not in cells else []
 
 
 def _right_key(sink: Sink, made: DerivedRows) -> str:
-    """What to do: the key as it would be right, or what must be there for that."""
+    """The remedy: the correct key, or the columns needed for it."""
     given = sink.options["key"]
     kept = [name for name in given if not _holds_aggregate(made, name)]
     adds = {part: next((name for name, cell in made.cells.items() if cell.copy_of == part), "") for part in _missing(kept, made)}
     if lost := [part for part, name in adds.items() if not name]:
         columns = _listed("the window's start" if part == WINDOW else part for part in lost)
-        return f"keep {columns} on the way to the sink, and add that to key"
+        return f"keep {columns} in all steps up to the sink, and add it to key"
     key = [*kept, *adds.values()]
     if not key:
-        return "there is one row: select a constant for it, such as id: \"'all'\", and write key: [id]"
+        return "there is only one row: select a constant for it, such as id: \"'all'\", and write key: [id]"
     verb = f"add {_listed(adds.values())} to" if len(kept) == len(given) else "write"
     beside = ", and the same columns in row" if sink.options.get("row") else ""
     return f"{verb} key: [{', '.join(key)}]{beside}"

@@ -1,4 +1,4 @@
-"""Rules on Queries that keep state: how rows come to it, and how they leave it."""
+"""Rules on the inputs and outputs of Queries that keep state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def unions_have_every_watermark(subject: Subject) -> Iterator[Problem]:
-    """Of several inputs the slowest watermark rules before a step with state: an input without one could not be waited for."""
+    """Before a step with state, the slowest watermark of all inputs applies; an input without a watermark is an error."""
     marks = subject.resolved.watermarks
     for step in subject.flow.steps.values():
         if not isinstance(step.action, Merge) or step.action.how != "union" or step.watermark is not None:
@@ -28,13 +28,15 @@ def unions_have_every_watermark(subject: Subject) -> Iterator[Problem]:
             continue
         names = " and ".join(f'"{id_}"' for id_ in subject.graph.order if id_ in below)
         index = step.inputs.index(bare[0])
-        message = f'{called(step)} puts "{bare[0]}", which has no watermark, beside inputs that have one, and {names} behind it keeps state'
-        remedy = f"give {bare[0]} one too: watermark: {inherited[0].column} 10m; or give the union its own, and the fastest input rules"
+        message = f'{called(step)} merges "{bare[0]}", which has no watermark, with inputs that have one, and {names} after it keeps state'
+        remedy = (
+            f"add to {bare[0]}: watermark: {inherited[0].column} 10m; or set a watermark on the union, which then follows the fastest input"
+        )
         yield subject.problem("watermark-partly", path_of(step, "from", index), message, remedy)
 
 
 def state_is_left_on_one_way(subject: Subject) -> Iterator[Problem]:
-    """Spark keeps the state of one stream: the rows of a Query with state come to its sinks out of one step."""
+    """Spark keeps the state of one stream: all sinks of a Query with state read the same step."""
     forms = {id_: info.form for id_, info in subject.functions.items()}
     for name, sinks in query_sinks(subject.flow).items():
         members = subject.graph.upstream(sink.id for sink in sinks)
@@ -47,8 +49,8 @@ def state_is_left_on_one_way(subject: Subject) -> Iterator[Problem]:
         ways = {ref for id_ in inside for ref in getattr(nodes[id_], "inputs", ()) if stages.get(base(ref)) not in ("tail", None)}
         if len(ways) > 1:
             shown = " and ".join(f'"{ref}"' for ref in sorted(ways))
-            message = f'query {name}: step "{stateful[0]}" keeps state, and its sinks are fed by {shown}'
-            key, remedy = "from", f'give each a sink of its own, or put them together in a step before sink "{sinks[0].id}"'
+            message = f'query {name}: step "{stateful[0]}" keeps state, but its sinks have different inputs: {shown}'
+            key, remedy = "from", f'give each input its own sink, or merge them in a step before sink "{sinks[0].id}"'
             if sinks[0].together is not None:
-                key, remedy = "together", "leave `together` out"
+                key, remedy = "together", "take `together` out"
             yield subject.problem("state-several-ways", path_of(sinks[0], key), message, remedy)

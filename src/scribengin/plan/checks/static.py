@@ -19,7 +19,7 @@ def static_is_supported(subject: Subject) -> Iterator[Problem]:
     for source in subject.flow.sources.values():
         declared = subject.source_types.get(source.type)
         if source.static and declared is not None and "static" not in declared.abilities:
-            message = f"{called(source)} is static, which a source of type {source.type} cannot be"
+            message = f"{called(source)} is static, which a source of type {source.type} does not support"
             yield subject.problem("static-unsupported", path_of(source, "static"), message, "take `static` out")
 
 
@@ -29,7 +29,7 @@ def static_stands_beside_a_stream(subject: Subject) -> Iterator[Problem]:
     for sink in subject.flow.sinks.values():
         for index, reference in enumerate(sink.inputs):
             if base(reference) in static:
-                message = f'{called(sink)} reads "{reference}", which no stream feeds: there would be no Batch'
+                message = f'{called(sink)} reads "{reference}", which no stream feeds, so there would be no Batch'
                 remedy = f"take `static: true` out of {_static_source(subject, reference)}, or join it to a stream"
                 yield subject.problem("static-alone", path_of(sink, "from", index), message, remedy)
     for step in subject.flow.steps.values():
@@ -44,12 +44,12 @@ def static_stands_beside_a_stream(subject: Subject) -> Iterator[Problem]:
                         "static-left", path_of(step, "from"), message, f"write from: [{step.inputs[1]}, {step.inputs[0]}]"
                     )
                 elif how in ("right", "full"):
-                    message = f"{called(step)} is a {how} join with a static right side: Spark cannot tell when a row will never match"
+                    message = f"{called(step)} is a {how} join with a static right side: Spark cannot know that a row will never match"
                     yield subject.problem("static-how", path_of(step, "join", "how"), message, "use inner, left or semi")
             case Merge():
                 index = still.index(True)
                 message = f'{called(step)} merges a stream with "{step.inputs[index]}", which is static'
-                remedy = f"take `static: true` out of {_static_source(subject, step.inputs[index])}: its rows then come once"
+                remedy = f"take `static: true` out of {_static_source(subject, step.inputs[index])}: its rows are then read once"
                 yield subject.problem("static-merged", path_of(step, "from", index), message, remedy)
             case _:
                 pass

@@ -1,4 +1,4 @@
-"""What every rule looks at."""
+"""The input of every rule."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _STANDS_ALONE = (
     "group-",
     "member-",
 )
-"""How the codes begin of what is wrong whatever the rest of the flow says"""
+"""prefixes of the codes of mistakes that do not depend on the rest of the flow"""
 
 _BRINGING = ("spark.sql.extensions", "spark.sql.catalog", "spark.jars", "spark.plugins", "spark.driver.extraClassPath")
-"""How settings of Spark begin that can bring functions"""
+"""prefixes of Spark settings that can define functions"""
 
 NODE_SECTIONS = ("sources", "steps", "sinks")
 
@@ -55,7 +55,7 @@ Rule = Callable[["Subject"], Iterator[Problem]]
 
 @dataclass(frozen=True)
 class Subject:
-    """A flow with the places of its text and all that was found out about it."""
+    """A flow with the places of its text and everything derived from it."""
 
     flow: Flow
     places: Places
@@ -67,11 +67,11 @@ class Subject:
     """those of `tiers`, `edges`, `groups`, `defaults` that the parser could not read, or only in part; those of `sources`, `steps`,
     `sinks` that it could not read at all"""
     _about: dict[Problem, str] = field(default_factory=dict)
-    """problem → the node that it is about"""
+    """problem → its node"""
 
     @cached_property
     def graph(self) -> Graph:
-        """The flow's arrows."""
+        """The graph of the flow."""
         return Graph(self.flow)
 
     @cached_property
@@ -86,7 +86,7 @@ class Subject:
 
     @cached_property
     def channels(self) -> tuple[PlannedChannel, ...]:
-        """Those of which it is certain that they will be."""
+        """The channels that are certain to exist."""
         if not self.flow.tiers or self.unread or self.graph.cycles:
             return ()
         planned = plan_channels(self.graph, self.assignment)
@@ -94,7 +94,7 @@ class Subject:
 
     @cached_property
     def functions(self) -> dict[str, FunctionInfo]:
-        """Python step → what its module says of its function."""
+        """Python step → information on its function, from its module."""
         return {
             step.id: inspect_function(step.action.reference, self.flow.code_folder, step.action.function)
             for step in self.flow.steps.values()
@@ -103,7 +103,7 @@ class Subject:
 
     @cached_property
     def utilities(self) -> dict[str, tuple[FunctionInfo, ...]]:
-        """Step of utilities → what their modules say of each, in order."""
+        """Step of utilities → information on each function, in order."""
         return {
             step.id: inspect_utilities(step.action, self.flow.code_folder)
             for step in self.flow.steps.values()
@@ -112,8 +112,8 @@ class Subject:
 
     @cached_property
     def may_have_own_functions(self) -> bool:
-        """Whether SQL of this flow may know functions that are not Spark's: a function that gets a frame can register some, and settings of
-        a tier can bring them."""
+        """Whether SQL of this flow may use functions that are not Spark's: a `@frame` function can register some, and settings of
+        a tier can define them."""
         infos = [*self.functions.values(), *(info for infos in self.utilities.values() for info in infos)]
         settings = [key for tier in self.flow.tiers.values() for key in tier.resources.spark]
         return any(info.form == "frame" or info.kind == "unknown" for info in infos) or any(key.startswith(_BRINGING) for key in settings)
@@ -125,17 +125,17 @@ class Subject:
 
     @cached_property
     def shaken(self) -> frozenset[str]:
-        """Nodes that a broken one feeds, or one that is not there, and all of a cycle."""
+        """Nodes downstream of a broken or missing node, and all nodes of a cycle."""
         nodes = self.graph.nodes
         first = [id_ for id_, node in nodes.items() if id_ in self.broken or any(base(ref) not in nodes for ref in inputs_of(node))]
         return self.graph.downstream([*first, *(id_ for cycle in self.graph.cycles for id_ in cycle)])
 
     def follows(self, problem: Problem) -> bool:
-        """May the problem only be there because another one is?"""
+        """Whether the problem may be only a consequence of another one."""
         return self._about.get(problem) in self.shaken and not problem.code.startswith(_STANDS_ALONE)
 
     def problem(self, code: str, path: Path, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
-        """A problem at the value that stands at `path`."""
+        """A problem at the value at `path`."""
         return self._problem(path, Problem(code, self.places.value(path), message, remedy, severity))
 
     def problem_at_key(self, code: str, path: Path, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
@@ -154,7 +154,7 @@ class Subject:
         return problem
 
     def fault(self, fault: SqlFault, path: Path, name: str) -> Problem:
-        """A fault inside the text at `path`; `name` says whose text it is."""
+        """A fault inside the text at `path`; `name` is the owner of the text."""
         return self.problem_inside(fault.code, path, fault.offset, f"{name}: {fault.message}", remedy=fault.remedy, severity=fault.severity)
 
     def item(self, path: Path, key: str, index: int) -> Path:
@@ -164,11 +164,11 @@ class Subject:
 
 
 def path_of(node: Source | Step | Sink, *keys: str | int) -> Path:
-    """Where a node, or something in it, stands in the document."""
+    """The path of a node, or of a key inside it, in the document."""
     section = {Source: "sources", Step: "steps", Sink: "sinks"}[type(node)]
     return (section, node.id, *keys)
 
 
 def called(node: Source | Step | Sink) -> str:
-    """How messages name a node: `step "hot"`."""
+    """The name of a node in messages: `step "hot"`."""
     return f'{type(node).__name__.lower()} "{node.id}"'

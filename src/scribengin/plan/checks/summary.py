@@ -24,7 +24,7 @@ _NESTED = frozenset({"ARRAY", "MAP", "STRUCT"})
 
 
 def summaries_can_be_kept(subject: Subject) -> Iterator[Problem]:
-    """Figures of parts that can be put together; each column there, and of a type that the figure takes."""
+    """The aggregates can be merged from parts; each column exists and has a type that the aggregate supports."""
     for sink in subject.flow.sinks.values():
         if sink.type != "summary":
             continue
@@ -53,25 +53,25 @@ def summaries_can_be_kept(subject: Subject) -> Iterator[Problem]:
             if column is None or column.name != name:
                 known = [each.name for each in columns]
                 remedy = suggestion(name, known, "its columns are")
-                yield subject.problem("summary-sql", path, f'{called(sink)}: its rows have no column "{name}"', remedy)
+                yield subject.problem("summary-sql", path, f'{called(sink)}: its input has no column "{name}"', remedy)
             elif column.type is not None and not _takes(kind, column.type.name):
                 message = f'{called(sink)}: {"GROUP BY" if kind == "group" else kind} of "{name}", which is {column.type}'
-                yield subject.problem("summary-sql", path, message, "convert it in a `select` step before, or choose another column")
+                yield subject.problem("summary-sql", path, message, "convert it in a `select` step before, or use another column")
 
 
 def _class(subject: Subject, sink: Sink, reference: str) -> Iterator[Problem]:
-    """By the module's syntax tree: nothing is imported."""
+    """Uses the module's syntax tree; nothing is imported."""
     module, _, name = reference.partition(":")
     path = path_of(sink, "python")
     file = find_module(module, subject.flow.code_folder) if module and name else None
     if file is None:
-        message = f'{called(sink)}: "{reference}" names no module that is there'
+        message = f'{called(sink)}: "{reference}" names a module that does not exist'
         yield subject.problem("summary-python", path, message, 'write "module:Class", of a module in the flow\'s folder')
         return
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:
-        yield subject.problem("summary-python", path, f"{called(sink)}: {file.name} is no Python: {error}", "correct it")
+        yield subject.problem("summary-python", path, f"{called(sink)}: {file.name} is not valid Python: {error}", "correct it")
         return
     found = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
     if found is None:
@@ -83,7 +83,7 @@ def _class(subject: Subject, sink: Sink, reference: str) -> Iterator[Problem]:
     missing = [method for method in METHODS if method not in has]
     if missing and not found.bases:
         message = f"{called(sink)}: class {name} ({file.name}:{found.lineno}) has no method {' and no '.join(missing)}"
-        yield subject.problem("summary-python", path, message, "it needs add(record), merge(other) and result(), which gives rows")
+        yield subject.problem("summary-python", path, message, "define add(record), merge(other) and result(), which returns rows")
 
 
 def _takes(kind: str, type_: str) -> bool:

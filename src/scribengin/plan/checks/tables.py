@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from scribengin.spec.places import Path
 
 _KINDS = ("table", "index")
-"""options that name the place; and what it is called"""
+"""options with the location, and its name in messages"""
 _READ = ("postgres", "cassandra", "hbase")
 """types of sources that are tables"""
 _NEEDS = {"append": (), "overwrite": ("partition_by",), "upsert": ("key",), "changes": ("key", "change")}
 _MAY = {"append": (), "overwrite": (), "upsert": ("key", "version"), "changes": ("key", "version", "change")}
 _WHAT = {
-    "key": "the columns that tell rows apart",
-    "change": "the column that says what becomes of a row",
-    "partition_by": "the columns by whose values rows are replaced",
+    "key": "the columns that identify a row",
+    "change": "the column with the kind of change",
+    "partition_by": "the columns whose values select the rows to replace",
 }
 
 
@@ -47,43 +47,46 @@ def _read_tables(subject: Subject, *types: str) -> Iterator[Source]:
 
 
 def tables_that_grow_say_by_what(subject: Subject) -> Iterator[Problem]:
-    """What comes to a table is found by a column that grows; read once it needs none, and a static one is read whole."""
+    """`mode: incremental` needs a growing column; a snapshot does not, and a static source is read completely."""
     for source in _read_tables(subject, "postgres"):
         mode = source.options.get("mode", "snapshot")
         if mode == "incremental" and not source.options.get("by"):
-            message = f"{called(source)} has mode: incremental and no `by`, the column that is greater in whatever comes later"
+            message = f"{called(source)} has mode: incremental but no `by`, the column whose value is greater in newer rows"
             yield subject.problem_at_key("table-mode", path_of(source, "mode"), message, "add by, such as: by: updated_at")
         for name in ("by", "settle", "waits_for") if mode == "snapshot" else ():
             if source.options.get(name):
-                message = f'{called(source)} has "{name}", which mode: snapshot does not look at'
+                message = f'{called(source)} has "{name}", which mode: snapshot does not use'
                 yield subject.problem_at_key("table-mode", path_of(source, name), message, "write mode: incremental, or take it out")
         if mode == "incremental" and source.static:
-            message = f"{called(source)} is static, which is read whole, and has mode: incremental"
+            message = f"{called(source)} is static and has mode: incremental; a static source is read completely"
             yield subject.problem_at_key("table-mode", path_of(source, "mode"), message, "take one of the two out")
 
 
 def tables_have_what_their_mode_needs(subject: Subject) -> Iterator[Problem]:
-    """Rows are told apart by a key or not at all; a change is said by a column."""
+    """The mode of a sink needs exactly the options for its key and its change column."""
     for sink in _tables(subject):
         mode = sink.options.get("mode", "append")
         for name in _NEEDS[mode]:
             if not sink.options.get(name):
-                message = f"{called(sink)} has mode: {mode} and no `{name}`, {_WHAT[name]}"
+                message = f"{called(sink)} has mode: {mode} but no `{name}`, {_WHAT[name]}"
                 yield subject.problem_at_key("table-mode", path_of(sink, "mode"), message, f"add {name}")
         if mode != "append" and sink.options.get("visible") == "unit":
-            message = f"{called(sink)} has visible: unit, and mode: {mode}, in which the rows of one key may come in several units"
+            message = (
+                f"{called(sink)} has visible: unit and mode: {mode}; rows of one key may be in several task outputs, so their "
+                "order would be undefined"
+            )
             yield subject.problem_at_key("table-mode", path_of(sink, "visible"), message, "take it out, or write mode: append")
         for name in ("key", "version", "change"):
             if sink.options.get(name) and name not in _MAY[mode]:
                 option = subject.sink_types[sink.type].option("mode")
                 choices = [each for each in (option.choices if option else ()) if name in _MAY[each]]
                 modes = " or ".join(choices)
-                message = f'{called(sink)} has "{name}", which mode: {mode} does not look at'
+                message = f'{called(sink)} has "{name}", which mode: {mode} does not use'
                 yield subject.problem_at_key("table-mode", path_of(sink, name), message, f"write mode: {modes}, or take it out")
 
 
 def row_keys_tell_keys_apart(subject: Subject) -> Iterator[Problem]:
-    """A template of row keys has the columns of the key, all of them and no other, and tells them apart."""
+    """A template of row keys has exactly the columns of the key, and different keys give different row keys."""
     for sink in _tables(subject):
         if text := sink.options.get("row"):
             try:
@@ -92,12 +95,12 @@ def row_keys_tell_keys_apart(subject: Subject) -> Iterator[Problem]:
             except ValueError as error:
                 wrong = [f"`row` has {error}"]
             for message in wrong:
-                remedy = 'write it of the columns of `key`, such as: row: "{customer}/{id:8}"'
+                remedy = 'use the columns of `key`, such as: row: "{customer}/{id:8}"'
                 yield subject.problem_at_key("table-mode", path_of(sink, "row"), f"{called(sink)}: {message}", remedy)
 
 
 def row_keys_are_made_of_columns(subject: Subject) -> Iterator[Problem]:
-    """What a source of HBase finds in row keys are columns of its schema, told apart; and so are those whose cells it names."""
+    """Columns that an HBase source reads from row keys or cells are columns of its schema, and can be separated."""
     for source in _read_tables(subject, "hbase"):
         if source.schema is None:
             continue
@@ -110,17 +113,17 @@ def row_keys_are_made_of_columns(subject: Subject) -> Iterator[Problem]:
         except ValueError as error:
             wrong = [f"`row` has {error}"]
         for message in wrong:
-            remedy = 'write it of columns of `schema`, such as: row: "{customer}/{id:8}"'
+            remedy = 'use columns of `schema`, such as: row: "{customer}/{id:8}"'
             yield subject.problem_at_key("table-mode", path_of(source, "row"), f"{called(source)}: {message}", remedy)
         for place, name in named:
             if name not in schema:
                 message = f'{called(source)} has {place[0]} "{name}", a column that `schema` does not have'
-                remedy = suggestion(name, schema.names, "it has")
+                remedy = suggestion(name, schema.names, "its columns are")
                 yield subject.problem("column-unknown", path_of(source, *place), message, remedy)
 
 
 def indexes_are_of_a_time(subject: Subject) -> Iterator[Problem]:
-    """An index by time names a column that is one; and rows of one key come to one index."""
+    """An index by time names a time column, and all rows of one key go to one index."""
     for sink in _tables(subject):
         try:
             by_time = TimeTemplate.of(str(sink.options.get("index", "")))
@@ -132,28 +135,28 @@ def indexes_are_of_a_time(subject: Subject) -> Iterator[Problem]:
             continue
         key = sink.options.get("key") or ()
         if sink.options.get("mode") == "upsert" and key and by_time.column not in key:
-            message = f'{called(sink)} has "{by_time.column}" in `index` and not in `key`: rows of one key would stand in several indexes'
-            yield subject.problem_at_key("table-mode", path_of(sink, "key"), message, f"add {by_time.column} to key, or write one index")
+            message = f'{called(sink)} has "{by_time.column}" in `index` but not in `key`: rows of one key would be in several indexes'
+            yield subject.problem_at_key("table-mode", path_of(sink, "key"), message, f"add {by_time.column} to key, or use a single index")
         for column in subject.resolved.of(sink.id) or ():
             if column.name == by_time.column and column.type and column.type.name not in TYPES:
-                message = f'{called(sink)} has "{by_time.column}" in `index`, which is {column.type} and no time'
+                message = f'{called(sink)} has "{by_time.column}" in `index`, which is {column.type}, not a time'
                 yield subject.problem("table-mode", path_of(sink, "index"), message, f"name a column of type {' or '.join(TYPES)}")
 
 
 def table_columns_are_there(subject: Subject) -> Iterator[Problem]:
-    """Columns that a sink names it must get; and `change` is not written, so it is no part of the key."""
+    """Columns that a sink names are columns of its input; `change` is not written, so it is not part of the key."""
     for sink in _tables(subject):
         columns = subject.resolved.of(sink.id)
         names = None if columns is None else [column.name for column in columns]
         for place, name in _named(sink):
             if names is not None and name not in names:
-                message = f'{called(sink)} has {place[0]} "{name}", a column that it does not get'
-                remedy = suggestion(name, names, "it gets")
+                message = f'{called(sink)} has {place[0]} "{name}", which is not a column of its input'
+                remedy = suggestion(name, names, "its columns are")
                 yield subject.problem("column-unknown", path_of(sink, *place), message, remedy)
         for index, name in enumerate(sink.options.get("key") or ()):
             if name == sink.options.get("change"):
-                message = f'{called(sink)} has "{name}" as a part of its key and as `change`, which is not written to the table'
-                yield subject.problem("table-mode", path_of(sink, "key", index), message, "take it out of one of the two")
+                message = f'{called(sink)} has "{name}" both in its key and as `change`, but the change column is not written to the table'
+                yield subject.problem("table-mode", path_of(sink, "key", index), message, "use another column for one of the two")
 
 
 def one_writer_a_table(subject: Subject) -> Iterator[Problem]:
@@ -164,7 +167,7 @@ def one_writer_a_table(subject: Subject) -> Iterator[Problem]:
         table = ".".join(str(sink.options[name]) for name in ("keyspace", kind) if name in sink.options)
         for server in _servers(subject, sink):
             if (other := seen.setdefault((server, table.removeprefix("public.")), sink)) is not sink:
-                message = f'{called(sink)} writes to {kind} {table}, as sink "{other.id}" does'
+                message = f'{called(sink)} and sink "{other.id}" both write to {kind} {table}'
                 together = ", ".join(dict.fromkeys((*other.inputs, *sink.inputs)))
                 remedy = f"give each its own {kind}, or let one sink read both: from: [{together}]"
                 yield subject.problem("table-two-writers", path_of(sink, kind), message, remedy)
@@ -172,23 +175,23 @@ def one_writer_a_table(subject: Subject) -> Iterator[Problem]:
 
 
 def passwords_are_secrets(subject: Subject) -> Iterator[Problem]:
-    """What stands in an address is printed, stored and seen by whoever sees the flow."""
+    """An address is printed and stored with the flow, so it must not contain a password."""
     nodes: list[Source | Sink] = [*_read_tables(subject), *_tables(subject)]
     for node in nodes:
         servers = _named_servers(node.options) if isinstance(node, Source) or node.to is None else ()  # of members: `sinks_can_be_members`
         logins = [(parts.username, parts.password) for server in servers if (parts := split_url(server)) is not None]
         remedy = 'take it out and write config: {password: "${secret:env/NAME}"}: a secret is never shown'
         if any(password is not None for _, password in logins):
-            message = f"{called(node)}: `server` holds a password"
+            message = f"{called(node)}: `server` contains a password"
             yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
         elif node.type != "postgres" and any(user is not None for user, _ in logins):
-            message = f"{called(node)}: `server` holds a user"
+            message = f"{called(node)}: `server` contains a user"
             remedy = 'take it out and write config: {user: NAME, password: "${secret:env/NAME}"}'
             yield subject.problem("secret-in-plain", path_of(node, "server"), message, remedy)
 
 
 def no_table_feeds_itself(subject: Subject) -> Iterator[Problem]:
-    """What a flow writes to a table that it reads would come to it again."""
+    """A flow must not write to a table that it reads: it would read its own output."""
     read = {_place(source.type, source.options): source for source in _read_tables(subject)}
     for sink in _tables(subject):
         written = [_place(sink.type, options) for _, options in placements(subject.flow, sink)]
@@ -204,7 +207,7 @@ def _place(type_: str, options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _servers(subject: Subject, sink: Sink) -> list[str]:
-    """Its own, or those of its group's members."""
+    """The addresses of its own options, or of its group's members."""
     return [server for _, options in placements(subject.flow, sink) for server in _named_servers(options)]
 
 

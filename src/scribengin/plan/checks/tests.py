@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from scribengin.spec.places import Path, Places
 
 LETTER_COLUMNS = ("step", "reason", "message", "record", "source", "exception", "code_line", "line", "row")
-"""what a test can say of a dead letter"""
+"""the columns of a dead letter in a test"""
 
 
 def tests_fit(subject: Subject) -> Iterator[Problem]:
-    """Tests name sources, sinks, steps and columns that are there, with values that fit; each has a name of its own."""
+    """Tests name existing sources, sinks, steps and columns, with values of the right type; names of tests are unique."""
     return check_tests(subject, subject.flow.tests, subject.places, ("tests",))
 
 
 def check_tests(subject: Subject, tests: Sequence[FlowTest], places: Places, prefix: Path) -> Iterator[Problem]:
-    """The problems of tests that stand in the list at `prefix` of a document with these places."""
+    """The problems of the tests in the list at `prefix` of a document with these places."""
     seen: set[str] = set()
     for test in tests:
         checker = _Checker(subject, test, places, (*prefix, test.index))
         if test.name in seen:
-            yield checker.problem("test-twice", ("name",), "has the name of another one", "give each test a name of its own")
+            yield checker.problem("test-twice", ("name",), "has the same name as another test", "give each test a name of its own")
         seen.add(test.name)
         yield from checker.problems()
 
@@ -82,7 +82,7 @@ class _Checker:
         remedy = did_you_mean(name, names) or f"its {what}s are {', '.join(names)}"
         other = "sources" if name in self._subject.flow.sources else "steps" if name in self._subject.flow.steps else "sinks"
         is_other = name in getattr(self._subject.flow, other)
-        message = f'{does} "{name}", which is no {what}' + (f" but one of the {other}" if is_other else "")
+        message = f'{does} "{name}", which is not a {what}' + (f" but one of the {other}" if is_other else "")
         return self.problem("test-node-unknown", path, message, remedy, key=True)
 
     def _comes_later(self, section: str, name: str) -> bool:
@@ -113,32 +113,44 @@ class _Checker:
                     typed_value(value, column.type)
                 except MisfitError as misfit:
                     inside = "".join(misfit.path)
-                    message = f'has, for "{name}{inside}" of {where}, {misfit.found}, where {column.type} is wanted'
-                    raw = "; to see what a bad record does, give the record as a text" if given else ""
+                    message = f'has, for "{name}{inside}" of {where}, {misfit.found}, but the column is {column.type}'
+                    raw = "; to test a bad record, write the whole record as a text" if given else ""
                     yield self.problem("test-value", (*at, name), message, f"write a value of that type{raw}")
 
     def _names(self, expected: Expected, known: tuple[str, ...], what: str) -> Iterator[Problem]:
         for index, row in enumerate(expected.rows or expected.contains or ()):
             for name in row:
                 if name not in known:
-                    remedy = suggestion(name, known, "write some of")
+                    remedy = suggestion(name, known, "its columns are")
                     path = (*expected.at, index, name)
                     yield self.problem("test-column-unknown", path, f'has "{name}", which {what} does not have', remedy, key=True)
 
     def _batches(self) -> Iterator[Problem]:
         test = self._test
         given = max((len(batches) for batches in test.given.values()), default=1)
-        remedy = "write given: {source: {batches: [[…], […]]}} with a list for each Batch, or name one that is there"
+        remedy = "write given: {source: {batches: [[…], […]]}} with a list for each Batch, or use the number of an existing Batch"
         if len(test.clock) > max(1, given):
-            yield self.problem("test-batch", ("clock",), f"has {len(test.clock)} times for {given} Batch{'es' * (given != 1)}", remedy)
+            yield self.problem(
+                "test-batch", ("clock",), f"has {len(test.clock)} times in `clock` for {given} Batch{'es' * (given != 1)}", remedy
+            )
         if test.crash is not None and test.crash.batch > given:
-            yield self.problem("test-batch", ("crash_after",), f"dies in Batch {test.crash.batch}, and there is {given}", remedy)
+            yield self.problem(
+                "test-batch",
+                ("crash_after",),
+                f"has `crash_after` in Batch {test.crash.batch}, but the number of Batches is {given}",
+                remedy,
+            )
         before = 1
         for change in test.changes:
             if change.before > given:
-                yield self.problem("test-batch", change.at, f"changes before Batch {change.before}, and there is {given}", remedy)
+                yield self.problem(
+                    "test-batch", change.at, f"has `changed` before Batch {change.before}, but the number of Batches is {given}", remedy
+                )
             elif change.before <= before:
                 yield self.problem(
-                    "test-batch", change.at, "changes twice before one Batch, or backwards", "write the changes in their order"
+                    "test-batch",
+                    change.at,
+                    "has `changed` entries that are not in ascending order of Batches",
+                    "sort the changes by `before`, with at most one for each Batch",
                 )
             before = change.before

@@ -1,4 +1,4 @@
-"""Rules on where a flow is cut: its tiers, and what they hand to each other."""
+"""Rules on tiers and the channels between them."""
 
 from __future__ import annotations
 
@@ -42,60 +42,65 @@ def tiers_name_nodes(subject: Subject) -> Iterator[Problem]:
     nodes = subject.graph.nodes
     for tier in subject.flow.tiers.values():
         if not tier.steps:
-            message = f'tier "{tier.id}" names no step: it would run nothing'
-            yield subject.problem("tier-empty", ("tiers", tier.id, "steps"), message, "name what runs in it, or take it out")
+            message = f'tier "{tier.id}" has no steps, so it would not run anything'
+            yield subject.problem("tier-empty", ("tiers", tier.id, "steps"), message, "add node ids to its `steps`, or take the tier out")
         for index, id_ in enumerate(tier.steps):
             path = ("tiers", tier.id, "steps", index)
             if id_ not in nodes:
                 if base(id_) not in subject.broken:
-                    near = f'name the whole node: "{base(id_)}"' if base(id_) in nodes else did_you_mean(id_, nodes)
-                    remedy = near or f"there are {', '.join(nodes)}"
+                    near = f'write the whole step, not a branch: "{base(id_)}"' if base(id_) in nodes else did_you_mean(id_, nodes)
+                    remedy = near or f"nodes are {', '.join(nodes)}"
                     yield subject.problem(
                         "tier-node-unknown", path, f'tier "{tier.id}" names "{id_}", which the flow does not have', remedy
                     )
             elif id_ in named:
-                message = f'tier "{tier.id}" names {called(nodes[id_])}, which tier "{named[id_].id}" has already'
-                yield subject.problem("tier-twice", path, message, "a node runs in one tier: take it out of one of the two")
+                message = f'tier "{tier.id}" names {called(nodes[id_])}, which is already in tier "{named[id_].id}"'
+                yield subject.problem("tier-twice", path, message, "take it out of one of the two tiers")
             else:
                 named[id_] = tier
 
 
 def tier_names_are_free(subject: Subject) -> Iterator[Problem]:
-    """A tier's state lies in a folder of its name, beside those that every flow has."""
+    """The state of a tier is in a folder of its name, beside folders that every flow has."""
     for tier in subject.flow.tiers:
         if tier in RESERVED:
-            message = f'a tier cannot be called "{tier}": {RESERVED[tier]}'
-            yield subject.problem_at_key("tier-name", ("tiers", tier), message, "give it another name")
+            message = f'"{tier}" is a reserved name: {RESERVED[tier]}'
+            yield subject.problem_at_key("tier-name", ("tiers", tier), message, "give the tier another name")
 
 
 def settings_are_sparks(subject: Subject) -> Iterator[Problem]:
-    """Settings of a tier's session are Spark's, and none that a flow's meaning, its state or its place hangs on."""
+    """Settings of a tier are Spark settings, except those on which results, state or location depend."""
     for tier in subject.flow.tiers.values():
         for name in tier.resources.spark:
             path = ("tiers", tier.id, "resources", "spark", name)
             if not name.startswith("spark."):
-                yield subject.problem_at_key("spark-setting", path, f'"{name}" is no setting of Spark', "their names begin with spark.")
+                yield subject.problem_at_key(
+                    "spark-setting", path, f'"{name}" is not a Spark setting', "write a name that begins with spark."
+                )
             elif name.startswith(_SAID_OTHERWISE):
                 yield subject.problem_at_key(
-                    "spark-setting", path, f"{name} is said otherwise", "write cores, memory or executors; the launcher says where it runs"
+                    "spark-setting",
+                    path,
+                    f"{name} cannot be set here",
+                    "use cores, memory or executors instead; the launcher sets where the tier runs",
                 )
             elif any(word in name for word in _MEANT):
                 yield subject.problem_at_key(
                     "spark-setting",
                     path,
-                    f"{name} cannot be set: what flows mean, or that each row counts once, hangs on it",
-                    "leave it out",
+                    f"{name} cannot be set: the results, or exactly-once delivery, depend on it",
+                    "take it out",
                 )
 
 
 def workers_have_work(subject: Subject) -> Iterator[Problem]:
-    """Several workers share what a tier hands on: a Batch without state. Where all of it keeps state, or joins with a table, only one of
+    """Several workers share a Batch without state. If all Queries of a tier keep state, or join with a static source, only one of
     them would ever work."""
     graph, tier_of = subject.graph, subject.assignment.tier_of
     for tier in subject.flow.tiers.values():
         path = ("tiers", tier.id, "workers")
         if tier.workers != "each" and tier.workers > MOST_WORKERS:
-            message = f'tier "{tier.id}" has {tier.workers} workers; {MOST_WORKERS} are the most'
+            message = f'tier "{tier.id}" has {tier.workers} workers; the maximum is {MOST_WORKERS}'
             yield subject.problem("workers-most", path, message, "give each of them more cores (resources: {cores: 4})")
         if tier.workers == 1 or not _is_placed(subject):
             continue
@@ -106,27 +111,31 @@ def workers_have_work(subject: Subject) -> Iterator[Problem]:
             own = {id_ for id_ in graph.upstream([end]) if tier_of.get(id_, tier.id) == tier.id}
             stateful = sorted(subject.resolved.stateful & own)
             table = sorted(id_ for id_ in own if id_ in subject.flow.sources and is_static(graph, id_))
-            reasons += [f'step "{stateful[0]}" keeps state'] if stateful else [f'source "{table[0]}" is a table'] if table else [""]
+            reasons += [f'step "{stateful[0]}" keeps state'] if stateful else [f'source "{table[0]}" is static'] if table else [""]
         if reasons and all(reasons):
             workers = "a worker on each host" if tier.workers == "each" else f"{tier.workers} workers"
-            message = f'tier "{tier.id}" has {workers}, and nothing that they could share: {reasons[0]}'
-            remedy = "put the steps without state into a tier of their own, or take workers out"
+            message = f'tier "{tier.id}" has {workers}, but its work cannot be shared: {reasons[0]}'
+            remedy = "move the steps without state to a tier of their own, or take `workers` out"
             yield subject.problem("workers-alone", path, message, remedy)
 
 
 def every_node_has_a_tier(subject: Subject) -> Iterator[Problem]:
-    """A node that no tier names goes where what it reads goes; where that is in several tiers, or in none, somebody must say it."""
+    """A node that no tier names belongs to the tier of its inputs; if these are in several tiers or none, the flow must name its tier."""
     if "tiers" in subject.unread or subject.graph.cycles:
         return
+    if any(base(id_) not in subject.graph.nodes for tier in subject.flow.tiers.values() for id_ in tier.steps):
+        return  # a misspelt id, which is reported, is the cause
     torn = subject.assignment.torn
     for id_, tiers in torn.items():
         if any(parent in torn for parent in subject.graph.parents[id_]):
-            continue  # is told by what is told of the parent
+            continue  # the problem of the parent covers it
         node = subject.graph.nodes[id_]
         above, below = (_tiers_of(subject, near[id_]) for near in (subject.graph.parents, subject.graph.readers))
-        why = f"reads from tiers {above}" if above else f"is read by tiers {below}" if below else "has no neighbour that a tier names"
-        remedy = f"name it under the `steps` of {' or '.join(tiers)}"
-        yield subject.problem_at_key("tier-unclear", path_of(node), f"where {called(node)} runs cannot be told: it {why}", remedy)
+        why = (
+            f"reads from tiers {above}" if above else f"is read by tiers {below}" if below else "has no neighbour that is listed in a tier"
+        )
+        remedy = f"add it to the `steps` of {' or '.join(tiers)}"
+        yield subject.problem_at_key("tier-unclear", path_of(node), f"the tier of {called(node)} is ambiguous: it {why}", remedy)
 
 
 def _tiers_of(subject: Subject, ids: tuple[str, ...]) -> str:
@@ -135,7 +144,7 @@ def _tiers_of(subject: Subject, ids: tuple[str, ...]) -> str:
 
 
 def every_tier_has_work(subject: Subject) -> Iterator[Problem]:
-    """A tier has a sink, or hands rows to another tier; a table is read by each tier that joins with it."""
+    """A tier has a sink or writes rows for another tier; each tier that uses a static source reads it itself."""
     if not _is_placed(subject):
         return
     tier_of, feeding = subject.assignment.tier_of, {edge.feeding for edge in subject.assignment.cut}
@@ -143,19 +152,21 @@ def every_tier_has_work(subject: Subject) -> Iterator[Problem]:
     for tier in subject.flow.tiers.values():
         own = [id_ for id_ in tier.steps if tier_of.get(id_) == tier.id]
         if tier.id not in working and own and all(is_static(subject.graph, id_) for id_ in own):
-            message = f'tier "{tier.id}" would run nothing: {", ".join(own)} {"is a table" if len(own) == 1 else "are tables"}'
-            yield subject.problem("tier-empty", ("tiers", tier.id), message, "a table is read by each tier that uses it: take the tier out")
+            message = f'tier "{tier.id}" would not run anything: {", ".join(own)} {"is static" if len(own) == 1 else "are static"}'
+            yield subject.problem(
+                "tier-empty", ("tiers", tier.id), message, "take the tier out; each tier that uses a static source reads it itself"
+            )
 
 
 def tiers_feed_one_way(subject: Subject) -> Iterator[Problem]:
-    """Tiers that feed each other in a circle would wait for each other, and nothing could say which came first."""
+    """Tiers in a cycle would wait for each other, and would have no start order."""
     if not _is_placed(subject):
         return
     for way in _circles(subject):
         tiers = [edge.feeding for edge in way]
         arrows = ", ".join(f'"{edge.name}"' for edge in way)
-        message = f"tiers feed each other in a circle, {' -> '.join((*tiers, tiers[0]))}, by {arrows}"
-        remedy = "put what lies on the way back into a tier of its own, or both ends of one arrow into one tier"
+        message = f"circular dependency of tiers: {' -> '.join((*tiers, tiers[0]))}, by {arrows}"
+        remedy = "move the nodes on the way back to a tier of their own, or both ends of one of these edges to the same tier"
         yield subject.problem_at_key("tier-cycle", ("tiers", tiers[0]), message, remedy)
 
 
@@ -169,20 +180,20 @@ def together_is_not_cut(subject: Subject) -> Iterator[Problem]:
         for sink in sinks:
             if sink.id in tiers and tiers[sink.id] != tiers[first]:
                 message = (
-                    f'{called(sink)} is in tier "{tiers[sink.id]}", and sink "{first}", which commits with it as "{name}", '
-                    f'in "{tiers[first]}"'
+                    f'{called(sink)} is in tier "{tiers[sink.id]}", but sink "{first}", which commits with it as "{name}", '
+                    f'is in "{tiers[first]}"'
                 )
-                remedy = "put them into one tier, or let them commit by themselves"
+                remedy = "move them to one tier, or take `together` out"
                 yield subject.problem("together-cut", path_of(sink, "together"), message, remedy)
 
 
 def _is_placed(subject: Subject) -> bool:
-    """Whether every node that is there has its tier: what follows from places can be told then."""
+    """Whether every node has a tier, so that rules that depend on tiers can be checked."""
     return bool(subject.flow.tiers) and "tiers" not in subject.unread and not subject.shaken and not subject.graph.cycles
 
 
 def _circles(subject: Subject) -> list[tuple[CutEdge, ...]]:
-    """Each circle of tiers once, as the shortest way along the stream from its first tier back to it."""
+    """Each cycle of tiers once, as the shortest path from its first tier back to it."""
     found: list[tuple[CutEdge, ...]] = []
     for start in subject.flow.tiers:
         way = _way_back(subject.assignment.cut, start)

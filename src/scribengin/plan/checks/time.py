@@ -1,4 +1,4 @@
-"""Rules on watermarks and time columns: without them state would grow for ever, or nothing would ever come out."""
+"""Rules on watermarks and time columns: without them state would grow without limit, or there would never be output."""
 
 from __future__ import annotations
 
@@ -60,10 +60,13 @@ def _time_column(subject: Subject, node: Source | Step, path: Path, name: str, r
     if column is None:
         remedy = suggestion(name, (one.name for one in columns), "its columns are")
         yield subject.problem(
-            "time-column-unknown", path, f'{called(node)}: the {_keyword(path)} is on "{name}", no column of {base(reference)}', remedy
+            "time-column-unknown",
+            path,
+            f'{called(node)}: the {_keyword(path)} is on "{name}", which is not a column of {base(reference)}',
+            remedy,
         )
     elif column.type is not None and column.type.name != "TIMESTAMP":
-        remedy = f"make a TIMESTAMP of it in a step before, such as timestamp_millis({name})"
+        remedy = f"convert it to TIMESTAMP in a step before, such as timestamp_millis({name})"
         message = f'{called(node)}: the {_keyword(path)} is on "{name}", which is {column.type}, not TIMESTAMP'
         yield subject.problem("time-column-type", path, message, remedy)
 
@@ -73,7 +76,7 @@ def _keyword(path: Path) -> str:
 
 
 def state_is_bounded(subject: Subject) -> Iterator[Problem]:
-    """What keeps rows of a stream knows when it may forget them: by a watermark of each stream, and for joins a span of time."""
+    """A step that keeps rows needs a watermark on each stream, and for joins a time limit, to know when to discard them."""
     for id_ in subject.graph.order:
         step = subject.flow.steps.get(id_)
         if step is None or id_ not in subject.resolved.stateful or (step.emit == "complete" and isinstance(step.action, Aggregate | Sql)):
@@ -91,10 +94,10 @@ def state_is_bounded(subject: Subject) -> Iterator[Problem]:
             case Join(time=time, within_s=within) if len(step.inputs) == 2 and (within is None or len(time) < 2):
                 left, right = step.inputs
                 remedy = f"write join: {{…, time: {{{left}: TIME, {right}: TIME}}, within: 10m}}"
-                message = f"{called(step)} joins two streams and does not say how far apart in time two rows may be"
+                message = f"{called(step)} joins two streams without a limit on the time between two rows"
                 yield subject.problem("join-unbounded", path_of(step, "join"), message, remedy)
             case Merge(time=time, within_s=within) if time is None or within is None:
-                message = f"{called(step)} intersects two streams and does not say how far apart in time two rows may be"
+                message = f"{called(step)} intersects two streams without a limit on the time between two rows"
                 yield subject.problem("join-unbounded", path_of(step, "merge"), message, "write merge: {…, time: COLUMN, within: 10m}")
             case _:
                 pass
@@ -110,24 +113,24 @@ def _has_misspelt_watermark(subject: Subject, reference: str) -> bool:
 
 def _no_watermark(subject: Subject, step: Step, reference: str) -> Problem:
     what, key, why = {
-        Aggregate: ("aggregates", "aggregate", "no group would ever be finished"),
-        Dedupe: ("removes doubles of", "dedupe", "every key would be remembered for ever"),
-        Join: ("joins", "join", "every row would be remembered for ever"),
-        Merge: ("intersects", "merge", "every row would be remembered for ever"),
-        Sql: ("keeps state over", "sql", "it would grow for ever"),
+        Aggregate: ("aggregates", "aggregate", "no group would ever be complete"),
+        Dedupe: ("removes duplicates of", "dedupe", "every key would be kept for ever"),
+        Join: ("joins", "join", "every row would be kept for ever"),
+        Merge: ("intersects", "merge", "every row would be kept for ever"),
+        Sql: ("keeps state over", "sql", "the state would grow without limit"),
     }[type(step.action)]
     origins = [id_ for id_ in subject.flow.sources if id_ in subject.graph.upstream([base(reference)])]
     lost = [id_ for id_ in origins if subject.resolved.watermarks.get(id_)]
     if lost:
         mark = subject.resolved.watermarks[lost[0]][0]
         own = _times(subject, reference)
-        remedy = f'keep column "{mark.column}" of {lost[0]} on the way'
-        remedy += f", or give {base(reference)} its own: watermark: {own[0]} 10m" if own else ""
+        remedy = f'keep column "{mark.column}" of {lost[0]} in all steps'
+        remedy += f", or add to {base(reference)}: watermark: {own[0]} 10m" if own else ""
     else:
         streams = [id_ for id_ in origins if id_ not in subject.resolved.static]
         remedy = _own_watermark(subject, streams[0] if streams else base(reference))
         if isinstance(step.action, Join) and not step.action.time and base(reference) in subject.flow.sources:
-            remedy = f"if {base(reference)} is a table to look things up in, write static: true there; else {remedy}"
+            remedy = f"if {base(reference)} is a lookup table, add static: true to it; otherwise {remedy}"
     message = f'{called(step)} {what} "{reference}", which has no watermark: {why}'
     if isinstance(step.action, Sql):
         shape = sql_shape(step, subject.resolved)
@@ -143,37 +146,37 @@ def _times(subject: Subject, reference: str) -> list[str]:
 
 
 def _own_watermark(subject: Subject, id_: str) -> str:
-    """How a node gets a watermark, by the TIMESTAMP columns that it has."""
+    """The remedy that adds a watermark to a node, with one of its TIMESTAMP columns."""
     times = _times(subject, id_)
     if times:
         others = f" (or on {', '.join(times[1:5])})" if times[1:] else ""
-        return f"give {id_} one: watermark: {times[0]} 10m{others}"
+        return f"add to {id_}: watermark: {times[0]} 10m{others}"
     if subject.resolved.of(id_) is None:
-        return f"declare a TIMESTAMP column in the schema of {id_}, and give {id_} a watermark on it"
-    return f"no column of {id_} is a TIMESTAMP: make one in a select, and give that step a watermark on it"
+        return f"declare a TIMESTAMP column in the schema of {id_}, and set a watermark on it"
+    return f"compute a TIMESTAMP column in a select step ({id_} has none), and set a watermark on that step"
 
 
 def _window_on_watermark(subject: Subject, step: Step) -> Iterator[Problem]:
-    """Under `emit: append` a group comes out when the watermark passes it: one of its columns must be the watermark's."""
+    """Under `emit: append` a group is output when the watermark passes it: one of its columns must be the watermark's column."""
     marks = {mark.column.lower() for mark in subject.resolved.reaching(step)}
     shown = " or ".join(sorted(mark.column for mark in subject.resolved.reaching(step)))
     match step.action:
         case Aggregate(window=window, by=by) if step.emit == "append":
             if window is not None and window.time.lower() not in marks:
                 message = (
-                    f'{called(step)} has windows over "{window.time}", but the watermark is on {shown}: no window would ever be finished'
+                    f'{called(step)} has windows over "{window.time}", but the watermark is on {shown}: no window would ever be complete'
                 )
-                remedy = f"window over {shown}, or set the watermark on {window.time}"
+                remedy = f"write window time: {shown}, or set the watermark on {window.time}"
                 yield subject.problem("watermark-other-column", path_of(step, "aggregate", "window", "time"), message, remedy)
             elif window is None and not marks & {name.lower() for name in by}:
-                message = f"{called(step)} has no window: under emit: append no group would ever be finished"
-                remedy = f"add window: {{time: {shown}, size: 1h}}, or emit: update where the sink can do it"
+                message = f"{called(step)} has no window: with emit: append no group would ever be complete"
+                remedy = f"add window: {{time: {shown}, size: 1h}}, or emit: update if the sink supports it"
                 yield subject.problem("window-missing", path_of(step, "aggregate"), message, remedy)
         case Sql() if step.emit == "append":
             shape = sql_shape(step, subject.resolved)
             groups = shape.grouped_by
             if shape.aggregates is not None and groups is not None and not groups & (marks | _FREE):
-                message = f"{called(step)} does not group by a window: under emit: append no group would ever be finished"
+                message = f"{called(step)} does not group by a window: with emit: append no group would ever be complete"
                 remedy = f"add window({shown}, '1 hour') to GROUP BY"
                 yield subject.problem_inside("window-missing", path_of(step, "sql"), shape.aggregates, message, remedy=remedy)
         case _:

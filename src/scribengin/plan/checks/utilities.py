@@ -1,4 +1,4 @@
-"""Rules on utilities: each is there and gives records; those that may be reordered only test."""
+"""Rules on utilities: each exists and returns records; those that may be reordered are tests."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ def utilities_give_records(subject: Subject) -> Iterator[Problem]:
     """No utility is a `@frame` function, none sends records to a branch."""
     for step, path, reference, info in _each(subject):
         if info.form == "frame":
-            message = f'{called(step)}: utility "{reference}" ({_at(info)}) is a @frame function, which runs in Spark alone'
-            yield subject.problem("utility-form", path, message, "make it a python step of its own, or @batch")
+            message = f'{called(step)}: utility "{reference}" ({_at(info)}) is a @frame function, which runs only in Spark'
+            yield subject.problem("utility-form", path, message, "move it to a python step of its own, or make it @batch")
         elif info.branches and info.file is not None:
             branch, line = info.branches[0]
             message = (
-                f'{called(step)}: utility "{reference}" sends records to "{branch}" ({info.file.name}:{line}); utilities have no branches'
+                f'{called(step)}: utility "{reference}" sends records to "{branch}" ({info.file.name}:{line}); utilities '
+                "cannot have branches"
             )
-            yield subject.problem("utility-form", path, message, "make it a python step of its own, with branches")
+            yield subject.problem("utility-form", path, message, "move it to a python step of its own, with branches")
 
 
 def free_ones_only_test(subject: Subject) -> Iterator[Problem]:
@@ -49,19 +50,18 @@ def free_ones_only_test(subject: Subject) -> Iterator[Problem]:
         if step.action.order != "free" or info.problems or info.form == "frame":
             continue
         if info.form == "batch":
-            message = f'{called(step)}: utility "{reference}" ({_at(info)}) takes whole batches; `order: free` reorders record functions'
-            yield subject.problem(
-                "utility-not-bool", path, message, "make it a record function that is annotated -> bool, or write order: fixed"
-            )
+            message = f'{called(step)}: utility "{reference}" ({_at(info)}) takes whole batches; `order: free` allows only record functions'
+            yield subject.problem("utility-not-bool", path, message, "make it a record function annotated -> bool, or write order: fixed")
         elif info.tests is False:
-            message = f'{called(step)}: utility "{reference}" ({_at(info)}) is not annotated -> bool; `order: free` reorders tests alone'
-            remedy = "annotate it -> bool where it only says whether a record stays, or write order: fixed"
+            message = f'{called(step)}: utility "{reference}" ({_at(info)}) is not annotated -> bool; `order: free` allows only tests'
+            remedy = "annotate it -> bool if it only decides whether to keep a record, or write order: fixed"
             yield subject.problem("utility-not-bool", path, message, remedy)
         elif info.changes and info.file is not None:
             message = (
-                f'{called(step)}: utility "{reference}" changes its record ({info.file.name}:{info.changes[0]}); `order: free` lets it read'
+                f'{called(step)}: utility "{reference}" changes its record ({info.file.name}:{info.changes[0]}); with `order: '
+                "free` it may only read it"
             )
-            yield subject.problem("utility-changes-record", path, message, "let it only look, or write order: fixed")
+            yield subject.problem("utility-changes-record", path, message, "remove the change, or write order: fixed")
 
 
 def _each(subject: Subject) -> Iterator[tuple[Step, Path, str, FunctionInfo]]:

@@ -1,4 +1,4 @@
-"""Every problem that the plan floor tells beside those of `spec.problems`: what it means, text that makes it, what to do.
+"""The problem codes of the `plan` package, beside those of `spec.problems`: meaning, a text that causes it, and the remedy.
 
 Examples may name functions of a module `steps`; the tests have one.
 """

@@ -1,4 +1,4 @@
-"""Who reads whom, and the folders they use."""
+"""Inputs of nodes, and folders."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from scribengin.spec.problem_entry import ProblemEntry
 CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "cycle",
-        "The flow runs in a circle",
-        "A step reads what it feeds, itself or through others; such a flow would never end.",
-        "Let one of them read something else.",
+        "A circular dependency",
+        "A step reads its own output, directly or through other steps; such a flow would never end.",
+        "Change the `from:` of one of them.",
         ORDERS + "steps:\n  a: {from: b, filter: id > 1}\n  b: {from: a, filter: id > 2}\nsinks:\n  kept: {from: b, type: console}\n",
         slot="file",
         fix=("{from: b, filter: id > 1}", "{from: orders, filter: id > 1}"),
     ),
     ProblemEntry(
         "input-unknown",
-        "An input that nothing writes",
+        "An input that is not defined",
         "`from:` names a node that the flow does not have.",
         "Write the id of a source or a step; ids are exact.",
         "big: {from: orderz, filter: id > 1}",
@@ -25,9 +25,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "input-is-sink",
-        "A sink is read",
-        "What a sink writes has left the flow.",
-        "Read what feeds the sink.",
+        "A sink is used as an input",
+        "A sink has no output in the flow.",
+        "Read the input of the sink.",
         ORDERS + "sinks:\n  raw: {from: orders, type: console}\n  kept: {from: raw, type: console}\n",
         slot="file",
         fix=("from: raw", "from: orders"),
@@ -47,7 +47,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "branch-unknown",
-        "A branch that is not there",
+        "A branch that does not exist",
         "The step has no branch of that name.",
         "Write one of the step's branches.",
         ORDERS + "steps:\n"
@@ -60,9 +60,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "branch-unread",
-        "A branch that nobody reads",
-        "Its records are counted as filtered and go nowhere.",
-        "Read it, or leave it as it is.",
+        "A branch that is not used",
+        "Its records are counted as filtered and are dropped.",
+        "Read the branch in a step or a sink, or ignore the warning.",
         ORDERS + "steps:\n  r: {from: orders, route: {big: id > 1, small: id <= 1}}\nsinks:\n  kept: {from: r.big, type: console}\n",
         slot="file",
         severity="warning",
@@ -70,18 +70,18 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "step-unread",
-        "A step that nobody reads",
-        "Nothing would run it.",
-        "Let a step or a sink read it, or take it out.",
+        "A step that is not used",
+        "No sink needs the step, so it would not run.",
+        "Read it in a step or a sink, or take it out.",
         ORDERS + "steps:\n  a: {from: orders, filter: id > 1}\nsinks:\n  kept: {from: orders, type: console}\n",
         slot="file",
         fix=("kept: {from: orders", "kept: {from: a"),
     ),
     ProblemEntry(
         "source-unread",
-        "A source that nobody reads",
-        "It is not opened.",
-        "Read it, or take it out.",
+        "A source that is not used",
+        "No step or sink reads the source, so it is not opened.",
+        "Read it in a step or a sink, or take it out.",
         ORDERS + "  n: {type: sequence}\nsinks:\n  kept: {from: orders, type: console}\n",
         slot="file",
         severity="warning",
@@ -90,7 +90,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "folder-two-writers",
         "Two sinks write one folder",
-        "A reader of the folder would see both as one; folders inside each other are as bad.",
+        "A reader of the folder could not tell the two apart. The same is true if one folder is inside the other.",
         "Give each its own folder, or let one sink read both: `from: [a, b]`.",
         ORDERS + "sinks:\n"
         "  a: {from: orders, type: files, path: out, format: json}\n"

@@ -9,7 +9,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "option-not-of-format",
         "An option that the format does not have",
-        "It would have no effect.",
+        "The option would have no effect.",
         "Take it out, or choose the format that has it.",
         "kept: {from: orders, type: files, path: out, format: json, header: true}",
         slot="sink",
@@ -18,8 +18,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "schema-missing",
         "A source without columns",
-        "JSON and CSV do not say which columns there are and what types they have; guessing would differ from file to file.",
-        "Write `schema: id BIGINT, name STRING`, with the columns that you want; `scribengin infer FILE` proposes them.",
+        "JSON and CSV files do not declare their columns and types, and a guess could differ from file to file.",
+        "Write `schema: id BIGINT, name STRING`, with the columns that you need; `scribengin infer FILE` proposes them.",
         ORDERS + "  raw: {type: files, path: raw, format: json}\n"
         "sinks:\n  kept: {from: raw, type: console}\n  others: {from: orders, type: console}\n",
         slot="file",
@@ -27,8 +27,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "evolve-misplaced",
-        "`evolve` where nothing can evolve",
-        "Only sources whose records our own decoders read can have other columns than are declared; `lenient` is of JSON and CSV files.",
+        "`evolve` where it does not apply",
+        "Only Scribengin's own decoders can handle undeclared columns; `lenient` applies only to JSON and CSV files.",
         "Take `evolve` out.",
         'orders: {type: files, path: data, format: parquet, schema: {fields: "id BIGINT", evolve: lenient}}',
         slot="source",
@@ -36,9 +36,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "evolve-state",
-        "Columns that may be added meet a state, or a channel",
-        "A step that keeps rows keeps them with the columns of that day, and the ends of a channel do not start at the same time.",
-        "Name the columns that you want in a `select` before the step that keeps state, or take `evolve: add` out.",
+        "Added columns with state or a channel",
+        "A step with state stores rows with the columns of that time, and the two tiers of a channel do not start at the same time.",
+        "Select the columns that you need in a step before the step that keeps state, or take `evolve: add` out.",
         "version: 1\nname: orders\nsources:\n  orders: {type: files, path: data, format: json, schema: {fields: id BIGINT, evolve: add}}\n"
         "steps:\n  once: {from: orders, dedupe: {key: [id]}}\nsinks:\n  kept: {from: once, type: console}\n",
         slot="file",
@@ -46,9 +46,10 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "evolve-sink",
-        "Columns that may be added reach a sink whose columns stay",
-        "CSV is read by place, and `evolve: strict` of a sink allows no other columns: the start after a new one would be refused.",
-        "Name the columns that you want in a `select` before the sink, or take `evolve: add` out.",
+        "Added columns reach a sink with fixed columns",
+        "CSV is read by column position, and `evolve: strict` of a sink allows no other columns. The next start after a new column "
+        "would fail.",
+        "Select the columns that you need in a step before the sink, or take `evolve: add` out.",
         "version: 1\nname: orders\nsources:\n  orders: {type: files, path: data, format: json, schema: {fields: id BIGINT, evolve: add}}\n"
         "sinks:\n  kept: {from: orders, type: files, path: out, format: csv}\n",
         slot="file",
@@ -57,16 +58,17 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "summary-sql",
         "A summary that cannot be kept current",
-        "Each task adds its rows up, and the parts are put together: that works for count, sum, min, max and avg of columns, by columns.",
-        "Take another figure, or compute what you want of a row in a step before.",
+        "Each task aggregates its rows, and the results are merged. This works for count, sum, min, max and avg of columns, grouped "
+        "by columns.",
+        "Use one of these functions, or compute the value for each row in a step before.",
         'totals: {from: orders, type: summary, sql: "SELECT count(DISTINCT id) AS n FROM rows"}',
         slot="sink",
         fix=("count(DISTINCT id) AS n FROM rows", "count(*) AS n FROM rows"),
     ),
     ProblemEntry(
         "summary-python",
-        "A summary's class that is not there, or lacks a method",
-        "Each task makes one and gives it the rows; the driver merges them and asks for the result.",
+        "A summary class that does not exist, or lacks a method",
+        "Each task creates an object of the class and adds its rows; the driver merges the objects and calls `result()`.",
         "Write a class with `add(record)`, `merge(other)` and `result()` in a module of the flow's folder.",
         'totals: {from: orders, type: summary, python: "steps:Totals"}',
         slot="sink",
@@ -74,7 +76,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "schema-surplus",
-        "A schema where the columns are given",
+        "A schema where the columns are fixed",
         "Text has one STRING column, a sequence has `id` and `ts`.",
         "Take `schema` out.",
         ORDERS
@@ -84,8 +86,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "done-without-archive",
-        "An archive without a use, or none where one is needed",
-        "`when_done: archive` moves files to the folder that `archive` names; the one means nothing without the other.",
+        "An unused archive, or a missing one",
+        "`when_done: archive` moves files to the folder that `archive` names; each needs the other.",
         "Write both, or take both out.",
         "orders: {type: files, path: data, format: json, schema: id BIGINT, when_done: archive}",
         slot="source",
@@ -93,7 +95,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "done-read-again",
-        "Files that are never done",
+        "Files that are never finished",
         "A file that grows, or that a static source reads at each start, must stay.",
         "Write `when_done: keep`, or take `growing` or `static` out.",
         "orders: {type: files, path: data, format: json, schema: id BIGINT, growing: true, when_done: delete}",
@@ -104,7 +106,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "done-archive-read",
         "An archive where a source reads",
         "Archived files would be read as new ones.",
-        "Name a folder beside the one that is read.",
+        "Use a folder outside the one that is read.",
         "orders: {type: files, path: data, format: json, schema: id BIGINT, when_done: archive, archive: data}",
         slot="source",
         fix=(
@@ -114,15 +116,16 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "delivery-unsupported",
-        "Exactly-once that cannot be kept",
-        "The sink cannot commit a Batch once, or a source cannot hand out again what it handed out.",
-        "Write `delivery: at_least_once`, or use a sink and sources that can.",
+        "Exactly-once delivery that is not possible",
+        "The sink cannot commit a Batch exactly once, or a source cannot be re-read identically.",
+        "Write `delivery: at_least_once`, or use a sink and sources that support it.",
         "",
     ),
     ProblemEntry(
         "option-not-of-delivery",
-        "An option that the delivery does not have",
-        "With `delivery: at_least_once` Spark's own Kafka sink writes. It knows no transactions, no markers, and no time of a message.",
+        "An option that the delivery does not support",
+        "With `delivery: at_least_once` Spark's own Kafka sink writes. It does not support transactions, commit markers or "
+        "timestamps of messages.",
         "Take it out, or write `delivery: exactly_once`.",
         "kept: {from: orders, type: kafka, bootstrap: 'b:9092', topic: t, format: json, delivery: at_least_once, timestamp: ts}",
         slot="sink",
@@ -131,25 +134,26 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "table-mode",
         "A table's mode and its key",
-        "`mode: append` adds rows and tells them apart by nothing; `upsert` needs a `key`, `changes` a `key` and the column that says the "
-        "change, `overwrite` the columns of `partition_by`, whose values say which rows are replaced. Of a source `mode: incremental` "
-        "needs `by`, and `snapshot` looks at no such column. `visible: unit` adds rows: of one key, which may come in several "
-        "units, nobody could say which row is the last.",
-        "Add what the mode needs, take out what it does not look at, or write another mode.",
+        "`mode: append` adds rows without a key. `upsert` needs a `key`, `changes` a `key` and the column with the kind of "
+        "change, `overwrite` the columns of `partition_by`, whose values select the rows to replace. For a source, `mode: incremental` "
+        "needs `by`, and `snapshot` does not use it. `visible: unit` needs `mode: append`: rows of one key may be in several "
+        "task outputs, and then it is undefined which row is the last.",
+        "Add the keys that the mode needs, take out those that it does not use, or write another mode.",
         "kept: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept, mode: upsert}",
         slot="sink",
         fix=("mode: upsert", "mode: upsert, key: [id]"),
     ),
     ProblemEntry(
         "key-incomplete",
-        "A key that does not tell groups or pairs apart",
-        "A row of an aggregation is one of a group, a row of a join of two streams one of a pair: it has no record of its own, and its id "
-        "comes from `key`. That must hold all columns of the group key and, of a window, its start or its end; behind a join the columns "
-        "that it joins on. Else two groups have one id, and one overwrites the other. A column that is the same in all rows "
-        "(`filter: kind = 'a'`) may be left out. What cannot be known is not told: behind Python, `dedupe`, an intersection, and SQL that "
+        "A key that does not identify groups or pairs",
+        "A row of an aggregation stands for a group, a row of a join of two streams for a pair. It has no record of its own, so its id "
+        "comes from `key`. The key must contain all columns of the group key and, for a window, its start or its end; after a join, "
+        "the columns "
+        "that it joins on. Otherwise two groups have one id, and one overwrites the other. A column that is the same in all rows "
+        "(`filter: kind = 'a'`) may be left out. The check does not cover rows after Python, `dedupe`, an intersection, and SQL that "
         "is not a plain SELECT.",
-        "Add the columns to `key`. A column that follows from another one, such as a name from its id, is better computed than grouped by: "
-        "`max(name)`. Tables with `version` may have a shorter key: of rows of one key the one with the greatest value there stands.",
+        "Add the columns to `key`. If a column depends on another one, as a name depends on its id, compute it instead of grouping by it: "
+        "`max(name)`. Tables with `version` may have a shorter key: of the rows of one key, the one with the greatest version is kept.",
         ORDERS + "steps:\n"
         "  hourly: {from: orders, aggregate: {by: [user], window: {time: ts, size: 1h}, columns: {n: count(*)}}}\n"
         "sinks:\n"
@@ -160,10 +164,12 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "key-computed",
         "A key that changes with its row",
-        "With `emit: update` a group comes again whenever its values change. One that is in the key makes another id of each of them: the "
-        "new row stands beside the old one. With `emit: append` a group comes once, and its values may be in the key beside all of the "
+        "With `emit: update` a group is output again whenever its values change. If such a value is in the key, each change makes a "
+        "new id: the "
+        "new row is added and the old row stays. With `emit: append` a group is output once, and its values may be in the key beside "
+        "all of the "
         "group key.",
-        "Take it out of `key`, which needs the columns of the group key and no other.",
+        "Take it out of `key`; the key needs only the columns of the group key.",
         ORDERS + "steps:\n"
         "  users: {from: orders, aggregate: {by: [user], emit: update, columns: {n: count(*)}}}\n"
         "sinks:\n"
@@ -174,7 +180,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "secret-in-plain",
         "A password in an address",
-        "An address is printed and stored with the flow; only what is written as a secret is not.",
+        "An address is printed and stored with the flow; only secrets are not.",
         'Take it out of the address and write `config: {password: "${secret:env/NAME}"}`.',
         "kept: {from: orders, type: postgres, server: 'postgresql://etl:hunter2@db/shop', table: kept}",
         slot="sink",
@@ -182,9 +188,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "table-two-writers",
-        "Two sinks and one table",
-        "Neither could tell which rows are its own, and each would refuse what the other has written.",
-        "Give each sink its own table, or let one read both steps.",
+        "Two sinks write one table",
+        "Neither sink could identify its own rows, and each would reject the rows of the other.",
+        "Give each sink its own table, or let one sink read both steps.",
         ORDERS + "sinks:\n"
         "  a: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept}\n"
         "  b: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: public.kept}\n",
@@ -193,28 +199,29 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "writer-options",
-        "A writer of Spark that cannot write so",
-        "A writer of files needs one `path`. Formats that Spark only reads, or that keep nothing, cannot be sinks. What `transaction` "
-        "names is set for each Batch.",
-        "Do what the message says.",
+        "A Spark writer that cannot write this way",
+        "A writer of files needs one `path`. Formats that Spark can only read, or that do not store rows, cannot be sinks. The "
+        "options that `transaction` "
+        "names are set for each Batch.",
+        "Follow the remedy in the message.",
         "kept: {from: orders, type: spark, format: orc, delivery: at_least_once}",
         slot="sink",
         fix=("format: orc,", "format: orc, path: out,"),
     ),
     ProblemEntry(
         "http-url",
-        "An address that nothing can be sent to",
-        "`url` begins with https:// (or http://) and a host. With `body: object` its path and query may name columns that hold single "
+        "An invalid HTTP address",
+        "`url` must begin with https:// (or http://) and a host. With `body: object` its path and query may name columns that hold single "
         "values; the host may not.",
-        "Write https://HOST/PATH, with columns as `{column}` behind the host only.",
+        "Write https://HOST/PATH, with columns as `{column}` only after the host.",
         "kept: {from: orders, type: http, url: 'api.example.com/orders', delivery: at_least_once}",
         slot="sink",
         fix=("'api.example", "'https://api.example"),
     ),
     ProblemEntry(
         "http-options",
-        "A request that says two things",
-        "Some headers say how a request is sent; the client sets them. `rows` and `bytes` belong to requests of several rows.",
+        "Contradicting request settings",
+        "The client itself sets some headers. `rows` and `bytes` apply only to requests with several rows.",
         "Take it out, or write `body: array` or `body: lines`.",
         "kept: {from: orders, type: http, url: 'https://api.example.com/orders', rows: 100, delivery: at_least_once}",
         slot="sink",
@@ -222,9 +229,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "http-plain",
-        "Rows in plain on the network",
-        "With http:// everyone on the way to another host can read and change what is sent.",
-        "Write https://, if the server has it.",
+        "Rows sent without encryption",
+        "With http:// others on the network can read and change the data.",
+        "Write https://, if the server supports it.",
         "kept: {from: orders, type: http, url: 'http://api.example.com/orders', delivery: at_least_once}",
         slot="sink",
         severity="warning",
@@ -233,7 +240,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "table-feeds-itself",
         "A table that feeds itself",
-        "What the flow writes to a table that it reads would come to it again, and so on for ever.",
+        "The flow would read its own output again, without end.",
         "Write to another table.",
         "version: 1\nname: shop\nsources:\n"
         "  orders: {type: postgres, server: 'postgresql://etl@db/shop', table: orders, mode: incremental, by: at}\n"
@@ -244,17 +251,18 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "object-url",
-        "An object store's address",
+        "An invalid address of an object store",
         "A url names a bucket and a prefix in it (`s3://shop/orders`); the server, where it is not AWS's, is `endpoint`, with its scheme.",
-        "Correct it as the message says.",
+        "Correct the address as the message says.",
         "kept: {from: orders, type: objects, url: 'http://store:9000/shop', format: json}",
         slot="sink",
         fix=("http://store:9000/shop", "s3://shop/orders"),
     ),
     ProblemEntry(
         "object-login",
-        "What a login is made of",
-        "`config` of an object store holds `access_key_id`, `secret_access_key` and perhaps `session_token`; the rest are options.",
+        "Invalid credentials of an object store",
+        "`config` of an object store contains `access_key_id`, `secret_access_key` and optionally `session_token`; everything else "
+        "is an option.",
         "Correct the key, or take it out.",
         "kept: {from: orders, type: objects, url: 's3://shop/orders', format: json, config: {acces_key_id: AK1}}",
         slot="sink",
@@ -263,8 +271,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "object-two-writers",
         "Two sinks below one prefix",
-        "Neither could tell which objects are its own, and each would refuse what the other has written.",
-        "Give each sink a prefix of its own, none within another.",
+        "Neither sink could identify its own objects, and each would reject the objects of the other.",
+        "Give each sink its own prefix; none may be inside another.",
         ORDERS + "sinks:\n"
         "  a: {from: orders, type: objects, url: 's3://shop/orders', format: json}\n"
         "  b: {from: orders, type: objects, url: 's3://shop/orders/large', format: json}\n",
@@ -273,8 +281,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "delivery-together",
-        "Spark's own sink beside another",
-        "Where Spark's own sink writes, its write is all that a Batch does; nothing can commit together with it.",
+        "Spark's own sink together with another",
+        "Spark's own sink commits its Batch itself, so no other sink can commit together with it.",
         "Take `together` out, or write `delivery: exactly_once`.",
         ORDERS + "sinks:\n"
         "  a: {from: orders, type: kafka, bootstrap: 'b:9092', topic: t, format: json, delivery: at_least_once, together: q}\n"
@@ -287,9 +295,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "together-name",
-        "A Query's name is taken",
-        "`together: NAME` has the id of a sink outside the group; both Queries would have one state folder.",
-        "Choose another name.",
+        "The name of a Query is already used",
+        "`together: NAME` is the id of a sink outside the group; both Queries would use the same state folder.",
+        "Write another name.",
         ORDERS + "sinks:\n  a: {from: orders, type: console, together: b}\n  b: {from: orders, type: console}\n",
         slot="file",
         fix=("together: b}", "together: both}"),
@@ -297,7 +305,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "together-trigger",
         "Two triggers in one Query",
-        "Sinks that go together run in the same Batches.",
+        "Sinks with the same `together` run in the same Batches.",
         "Give both the same trigger.",
         ORDERS + "sinks:\n"
         "  a: {from: orders, type: console, together: q, trigger: 1s}\n"
@@ -307,16 +315,16 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "partition-unknown",
-        "Partitioned by a column that is not there",
-        "`partition_by` names columns of the rows that the sink gets.",
-        "Write a column of the input, or make it in a step before.",
+        "Partitioned by a column that does not exist",
+        "`partition_by` names columns of the sink's input.",
+        "Write a column of the input, or compute it in a step before.",
         "kept: {from: orders, type: files, path: out, format: json, partition_by: [day]}",
         slot="sink",
         fix=("[day]", "[id]"),
     ),
     ProblemEntry(
         "partition-time",
-        "Folders by a time that cannot be",
+        "Invalid folders by time",
         "The `time` of `partition_by` is a TIMESTAMP of the rows and the last of its folders; the path begins with the year, leaves no unit"
         " out, and names columns that the rows do not have. A Delta table with `mode: upsert` has none.",
         "Write a path such as `dt=%Y-%m-%d/hour=%H`, and the name of a region as `time_zone`.",
@@ -326,8 +334,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "partition-no-time",
-        "What only folders by time have",
-        "`close` and `keep` go by when a folder's time is over.",
+        "A key that needs folders by time",
+        "`close` and `keep` apply to folders by time.",
         "Add a `time` to `partition_by`, or take the key out.",
         "kept: {from: orders, type: files, path: out, format: json, keep: 30d}",
         slot="sink",
@@ -335,11 +343,13 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "close-reopen",
-        "Folders that cannot be opened again",
-        "`late: reopen` takes a folder's marker away when late rows come. Files can do that. In an object store and in HDFS a marker is "
-        "written once, since a process that slept could put back one that was taken away; what the log of a Delta table says to be complete"
-        " stays so.",
-        "Write `late: dead`: late rows are dead letters, which `dead list` shows; or write to `type: files`.",
+        "Folders that cannot be reopened",
+        "`late: reopen` removes a folder's completion marker when late rows arrive. Files can do that. In an object store and in "
+        "HDFS, a marker is "
+        "written once, because a suspended process could restore a marker that was removed. A partition that the log of a Delta "
+        "table marks as complete"
+        " stays complete.",
+        "Write `late: dead`, which makes late rows dead letters (`dead list` shows them); or write to `type: files`.",
         "kept: {from: orders, type: objects, url: s3://shop/kept, format: json, "
         'partition_by: [{time: ts, path: "day=%Y-%m-%d"}], close: {delay: 10m, late: reopen}}',
         slot="sink",
@@ -347,7 +357,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "partition-all",
-        "Nothing left beside the partitions",
+        "No column left for the files",
         "The columns of `partition_by` become folder names; files need at least one more.",
         "Leave one column out of `partition_by`.",
         ORDERS + "steps:\n"
@@ -359,9 +369,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "format-columns",
-        "Columns that the format cannot hold",
-        "Text takes one STRING column; CSV has no form for arrays, maps, structs and bytes.",
-        "Select before the sink, or use `format: json`.",
+        "Columns that the format cannot represent",
+        "Text needs exactly one STRING column; CSV cannot represent arrays, maps, structs and bytes.",
+        "Select suitable columns before the sink, or use `format: json`.",
         "kept: {from: orders, type: files, path: out, format: text}",
         slot="sink",
         fix=("format: text", "format: json"),

@@ -8,16 +8,16 @@ from scribengin.spec.problem_entry import ProblemEntry
 CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "sql-syntax",
-        "SQL that cannot be read",
+        "SQL that cannot be parsed",
         "The text is not valid Spark SQL at that place: a query in `sql:`, an expression everywhere else.",
-        "Mend the text.",
+        "Correct the SQL text.",
         "big: {from: orders, filter: id >}",
         fix=("id >}", "id > 1}"),
     ),
     ProblemEntry(
         "sql-input-unknown",
-        "A query reads what the step does not",
-        "Tables of a query are the inputs in the step's `from:`, by their ids.",
+        "A query reads a table that is not an input of the step",
+        "The tables of a query are the ids in the step's `from:`.",
         "Add it to `from:`.",
         ORDERS + 'steps:\n  a: {from: orders, sql: "SELECT id FROM users"}\nsinks:\n  kept: {from: a, type: console}\n',
         slot="file",
@@ -26,8 +26,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "sql-input-unread",
         "An input that the query does not read",
-        "Its records would be lost without a word.",
-        "Take it out of `from:`, or use it.",
+        "Its records would be dropped silently.",
+        "Take it out of `from:`, or use it in the query.",
         ORDERS + "  b: {type: sequence}\n"
         "steps:\n"
         '  a: {from: [orders, b], sql: "SELECT id FROM orders"}\n'
@@ -38,8 +38,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "column-unknown",
-        "A column that is not there",
-        "The input, whose columns are known, has none of that name.",
+        "An unknown column",
+        "The input has no column of that name.",
         "Write one of its columns.",
         "big: {from: orders, filter: amoun > 500}",
         fix=("amoun ", "amount "),
@@ -47,8 +47,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "sql-function-unknown",
         "A function that Spark does not have",
-        "Neither Spark's list of functions nor the parser knows it. An error if the name is one letter away from a function of Spark's; a "
-        "warning if it may be one that the flow's own Python, or settings of Spark, bring.",
+        "The function is not in Spark's list of functions, and the parser does not know it. It is an error if the name is almost "
+        "that of a Spark function, and a "
+        "warning if the flow's own Python or Spark settings may define it.",
         "Write one of Spark's functions, or use a python step.",
         ORDERS + "steps:\n  a: {from: orders, filter: \"uper(user) = 'A'\"}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
@@ -57,8 +58,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "sql-function-refused",
         "A function that means something else here",
-        "Spark has it, but rows do not come from its own file scans, or the function gives another value whenever a Batch is made again.",
-        "Use what the problem names: `metadata` of the source says where a row came from.",
+        "Spark has the function, but rows do not come from Spark's own file scans, or the function returns another value when a "
+        "Batch is repeated.",
+        "Use the alternative that the problem names; `metadata` of the source adds the origin of a row as columns.",
         ORDERS + "steps:\n  a: {from: orders, select: [user, input_file_name() AS file]}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
         fix=(", input_file_name() AS file", ""),
@@ -66,8 +68,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "sql-cast-can-fail",
         "A cast that can fail",
-        "Spark's ANSI mode is on: one text that is not a number fails the cast, also one that Spark puts in where a text meets a number.",
-        "Write `try_cast(text AS INT)`: null where it is not a number.",
+        "Spark's ANSI mode is on: one text that is not a number fails the cast. That includes a cast that Spark adds where a text "
+        "meets a number.",
+        "Write `try_cast(text AS INT)`: null if the text is not a number.",
         ORDERS + 'steps:\n  a: {from: orders, filter: "CAST(user AS INT) > 3"}\nsinks:\n  kept: {from: a, type: console}\n',
         slot="file",
         severity="warning",
@@ -76,7 +79,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "sql-backslash",
         "A backslash that does not mean what is written",
-        "Outside of regular expressions Spark drops a backslash before most letters. LIKE takes one before `%`, `_` and `\\` alone.",
+        "Outside regular expressions, Spark drops a backslash before most letters. LIKE allows one only before `%`, `_` and `\\`.",
         "Double it: `'C:\\\\data'`, or `r'C:\\data'`.",
         ORDERS + "steps:\n  a: {from: orders, filter: \"user = 'x\\\\d'\"}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
@@ -85,9 +88,10 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "sql-time-pattern",
-        "A pattern of times that Spark refuses",
-        "Names of weekdays (`E`), quarters (`Q`) and weeks cannot be read by `to_timestamp` and its like; Spark fails at the first row.",
-        "Cut that part off the text: `to_timestamp(substring(text, 5), 'MMM dd HH:mm:ss Z yyyy')`.",
+        "A time pattern that Spark rejects",
+        "`to_timestamp` and similar functions cannot parse names of weekdays (`E`), quarters (`Q`) and weeks; Spark fails at the "
+        "first row.",
+        "Remove that part from the text: `to_timestamp(substring(text, 5), 'MMM dd HH:mm:ss Z yyyy')`.",
         ORDERS + "steps:\n  a: {from: orders, filter: \"to_date(user, 'EEE MMM dd yyyy') > '2026-01-01'\"}\n"
         "sinks:\n  kept: {from: a, type: console}\n",
         slot="file",
@@ -97,14 +101,14 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "predicate-type",
         "A predicate that is neither true nor false",
         "`filter`, `route` and `require` take BOOLEAN expressions.",
-        "Compare it with something.",
+        "Write a comparison.",
         "big: {from: orders, filter: id + 1}",
         fix=("id + 1", "id > 1"),
     ),
     ProblemEntry(
         "aggregate-missing",
-        "A column that aggregates nothing",
-        "Each of `columns` gives one value for a group.",
+        "A column that is not aggregated",
+        "Each of `columns` must be one value for a group.",
         "Wrap it, such as `max(user)`, or add it to `by`.",
         ORDERS + "steps:\n"
         "  a: {from: orders, aggregate: {window: {time: ts, size: 1h}, columns: {who: user}}}\n"
@@ -116,7 +120,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "aggregate-misplaced",
         "An aggregate function outside an aggregation",
-        "`filter`, `select`, `route` and `require` see one row at a time.",
+        "`filter`, `select`, `route` and `require` process one row at a time.",
         "Use a step with `aggregate:` or `sql:`.",
         'big: {from: orders, filter: "count(*) > 3"}',
         fix=("count(*) > 3", "amount > 3"),
@@ -124,8 +128,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "key-types",
         "Keys of different types",
-        "Rows of the two sides would be compared after a cast that you did not ask for.",
-        "Cast one of them in a select before.",
+        "Rows of the two sides would be compared after an implicit cast.",
+        "Cast one of them in a select step before.",
         ORDERS + "  b: {type: files, path: b, format: json, schema: id STRING, static: true}\n"
         "steps:\n"
         "  a: {from: [orders, b], join: {key: [id]}}\n"
@@ -145,8 +149,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "union-columns",
         "A union of different columns",
-        "Inputs are put together by name: all must have the same names and types.",
-        "Bring them to the same columns with a select.",
+        "Inputs are merged by column name: all must have the same names and types.",
+        "Give them the same columns with a select step.",
         ORDERS + "  b: {type: sequence}\nsteps:\n  a: {from: [orders, b]}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
         fix=(
@@ -157,8 +161,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "column-twice",
         "Two columns of one name",
-        "The output would have two columns that cannot be told apart; upper and lower case are the same.",
-        "Rename one in a select before.",
+        "The output would have two columns with the same name; upper and lower case count as the same.",
+        "Rename one in a select step before.",
         ORDERS + "  b: {type: files, path: b, format: json, schema: 'user STRING, ts TIMESTAMP', static: true}\n"
         "steps:\n"
         "  a: {from: [orders, b], join: {key: [user]}}\n"

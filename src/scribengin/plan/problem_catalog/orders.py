@@ -1,4 +1,4 @@
-"""How the examples begin that are whole flow files."""
+"""The beginning of examples that are whole flow files."""
 
 ORDERS = """version: 1
 name: shop

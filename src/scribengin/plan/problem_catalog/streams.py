@@ -1,4 +1,4 @@
-"""Static sides, time, state and what is emitted."""
+"""Static sources, time, state and `emit`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "static-unsupported",
         "A source that cannot be static",
-        "`static: true` reads a source whole beside a stream; an endless one cannot be.",
+        "`static: true` reads a source completely beside a stream; an endless source cannot be read completely.",
         "Take `static` out.",
         ORDERS + "  n: {type: sequence, static: true}\n"
         "steps:\n"
@@ -33,8 +33,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "static-left",
         "A static side on the left of a join",
-        "The stream is the left side, the table beside it the right one.",
-        "Exchange the two.",
+        "The stream must be the left side, the static source the right side.",
+        "Swap the two.",
         ORDERS + "  users: {type: files, path: users, format: json, schema: user STRING, static: true}\n"
         "steps:\n"
         "  a: {from: [users, orders], join: {key: [user]}}\n"
@@ -59,8 +59,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "static-merged",
         "A stream and a static source in one merge",
-        "A union would give the static rows again with every Batch.",
-        "Take `static: true` out: its rows then come once.",
+        "A union would repeat the static rows in every Batch.",
+        "Take `static: true` out: its rows are then read once.",
         ORDERS + "  b: {type: files, path: b, format: json, schema: 'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP', static: true}\n"
         "steps:\n"
         "  a: {from: [orders, b]}\n"
@@ -85,12 +85,12 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "no-effect",
-        "An option that has no effect where it is",
-        "A static source is read whole: what a Batch takes, how often the source looks, and what it does with files that were read, are "
-        "set for streams. "
-        "A channel in a folder has no `partitions`; the members of a group give the brokers of an edge that goes `to` it; "
-        "`acknowledge: state` is of tiers with a step that keeps state.",
-        "Take it out, or what takes its effect away.",
+        "An option without effect",
+        "A static source is read completely: options for the size of a Batch, the poll interval and files that were read are "
+        "only for streams. "
+        "A channel in a folder has no `partitions`; the members of a group set the brokers of an edge that goes `to` it; "
+        "`acknowledge: state` is only for tiers with a step that keeps state.",
+        "Take the option out, or take out the setting that cancels it.",
         ORDERS + "  users: {type: files, path: u, format: json, schema: 'user STRING, at TIMESTAMP', max_files: 5, static: true}\n"
         "steps:\n"
         "  a: {from: [orders, users], join: {key: [user]}}\n"
@@ -102,7 +102,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "time-column-unknown",
-        "A time column that is not there",
+        "An unknown time column",
         "A watermark, window, join or dedupe names a column that its input does not have.",
         "Write one of its columns.",
         "big: {from: orders, dedupe: {key: [id], time: at, within: 1m}}",
@@ -111,16 +111,17 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "time-column-type",
         "A time column that is not a TIMESTAMP",
-        "Event time is an instant.",
-        "Make a TIMESTAMP of it before, such as `timestamp_millis(x)`.",
+        "Event time needs a TIMESTAMP.",
+        "Convert it to TIMESTAMP in a step before, such as `timestamp_millis(x)`.",
         "big: {from: orders, dedupe: {key: [id], time: amount, within: 1m}}",
         fix=("time: amount", "time: ts"),
     ),
     ProblemEntry(
         "watermark-missing",
         "State without a watermark",
-        "An aggregation, dedupe, or join of streams forgets nothing without one: its state grows for ever, and nothing is ever finished.",
-        "Give the source one: `watermark: ts 10m`. For a table to look things up in, write `static: true`.",
+        "Without a watermark, an aggregation, dedupe or join of streams never discards state: it grows without limit, and no result "
+        "is ever complete.",
+        "Add a watermark to the source: `watermark: ts 10m`. For a lookup table, write `static: true`.",
         ORDERS + "  n: {type: sequence}\nsteps:\n  a: {from: n, dedupe: {key: [id]}}\n"
         "sinks:\n  kept: {from: a, type: console}\n  others: {from: orders, type: console}\n",
         slot="file",
@@ -128,8 +129,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "join-unbounded",
-        "A join of streams without a span of time",
-        "Both sides are remembered until no match can come any more; that needs the time of both and `within`.",
+        "A join of streams without a time limit",
+        "Rows of both sides are kept until no match is possible any more; that needs the time of both sides and `within`.",
         "Write `time: {a: ts, b: at}, within: 10m`.",
         ORDERS + "  b: {type: files, path: b, format: json, schema: 'id BIGINT, at TIMESTAMP', watermark: at 1m}\n"
         "steps:\n"
@@ -142,8 +143,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "watermark-other-column",
         "Windows over a column without a watermark",
-        "A window is finished when the watermark passes it, and the watermark is on another column.",
-        "Window over the watermark's column, or set the watermark on the window's.",
+        "A window is complete when the watermark passes it, and the watermark is on another column.",
+        "Use the watermark's column for the window, or set the watermark on the window's column.",
         ORDERS + "  b: {type: files, path: b, format: json, schema: 'ts TIMESTAMP, at TIMESTAMP', watermark: at 1m}\n"
         "steps:\n"
         "  a: {from: b, aggregate: {window: {time: ts, size: 1h}, columns: {n: count(*)}}}\n"
@@ -154,9 +155,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "window-missing",
-        "Groups that are never finished",
-        "Under `emit: append` a group comes out when the watermark passes it: it needs a window or the watermark's column.",
-        "Add a window, or `emit: update` where the sinks can take it.",
+        "Groups that are never complete",
+        "With `emit: append` a group is output when the watermark passes it: it needs a window or the watermark's column.",
+        "Add a window, or `emit: update` if the sinks support it.",
         ORDERS + "steps:\n  a: {from: orders, aggregate: {by: [user], columns: {n: count(*)}}}\nsinks:\n  kept: {from: a, type: console}\n",
         slot="file",
         fix=("{by: [user], columns", "{by: [user], window: {time: ts, size: 1h}, columns"),
@@ -164,8 +165,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "watermark-partly",
         "A union in which an input has no watermark",
-        "Of several inputs the slowest watermark rules; an input without one cannot be waited for, and its rows would be late at random.",
-        "Give each input one, or the union its own: then the newest row of all inputs rules.",
+        "The slowest watermark of all inputs applies. An input without a watermark does not count, so its rows would be late at random.",
+        "Give each input a watermark, or set one on the union: it then follows the newest row of all inputs.",
         ORDERS + "  b: {type: files, path: b, format: json, schema: 'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP'}\n"
         "steps:\n"
         "  a: {from: [orders, b]}\n"
@@ -180,9 +181,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "state-several-ways",
-        "Rows of a Query with state on several ways",
-        "Spark keeps the state of one stream: what reaches the sinks of a Query with state comes out of one step.",
-        "Leave `together` out, or bring the ways together by a merge.",
+        "A Query with state and several paths to its sinks",
+        "Spark keeps the state of one stream, so all sinks of a Query with state must read the same step.",
+        "Take `together` out, or combine the paths with a merge step.",
         ORDERS + "steps:\n"
         "  a: {from: orders, dedupe: {key: [id]}}\n"
         "sinks:\n"
@@ -197,15 +198,15 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "emit-useless",
         "`emit` on a step that is not an aggregation",
-        "Only aggregations over streams give a row more than once.",
+        "Only aggregations over streams output a row more than once.",
         "Take `emit` out.",
         'big: {from: orders, sql: "SELECT id FROM orders", emit: update}',
         fix=(", emit: update", ""),
     ),
     ProblemEntry(
         "emit-unsupported",
-        "`emit` that a sink cannot take",
-        "Files can only be appended to; they cannot take back a row.",
+        "`emit` that a sink does not support",
+        "Files can only be appended to; a row that is written cannot be replaced.",
         "Use `emit: append` with a window, or another sink.",
         ORDERS + "steps:\n"
         "  a: {from: orders, aggregate: {by: [user], emit: update, columns: {n: count(*)}}}\n"
@@ -216,8 +217,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "emit-mixed",
-        "Several stateful steps on one way, and not all append",
-        "A stateful step can only go on from rows that are final.",
+        "Several stateful steps on one path, and not all append",
+        "A stateful step needs final rows as input.",
         "Use `emit: append` on all of them.",
         ORDERS + "steps:\n"
         "  a: {from: orders, aggregate: {by: [user], emit: update, columns: {n: count(*)}}}\n"
@@ -229,10 +230,11 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "sql-per-batch",
-        "SQL that would hold for each Batch by itself",
-        "LIMIT, ORDER BY and OVER have no meaning on an endless stream; run on Batches, the result would depend on how rows fall into "
+        "SQL that would apply to each Batch separately",
+        "LIMIT, ORDER BY and OVER have no meaning on an endless stream. Applied to Batches, the result would depend on how rows are "
+        "divided into "
         "them.",
-        "Filter, group by a window, or sort where the rows are read.",
+        "Filter, group by a window, or sort when you read the output.",
         'big: {from: orders, sql: "SELECT id FROM orders LIMIT 3"}',
         fix=(" LIMIT 3", ""),
     ),

@@ -12,18 +12,18 @@ def _tests(text: str) -> str:
 CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "test-node-unknown",
-        "A test of a node that is not there",
+        "A test of an unknown node",
         "`given` names sources, `expect` sinks, and `expect: {dead: …}` sources and steps.",
-        "Write the id that is meant.",
+        "Write the correct id.",
         _tests("{name: large ones stay, given: {order: []}, expect: {kept: []}}"),
         slot="top",
         fix=("{order: []}", "{orders: []}"),
     ),
     ProblemEntry(
         "test-column-unknown",
-        "A test with a column that is not there",
-        "A row of a test names a column that its source, or its sink, does not have.",
-        "Write the column that is meant.",
+        "A test with an unknown column",
+        "A row of a test names a column that its source or sink does not have.",
+        "Write the correct column.",
         _tests("{name: large ones stay, given: {orders: [{id: 1, amout: 200}]}, expect: {kept: []}}"),
         slot="top",
         fix=("amout", "amount"),
@@ -31,7 +31,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "test-value",
         "A value of a test that does not fit its column",
-        "Rows of tests have the types of the flow. What a bad record does shows one that is given as a text, which is taken as it is.",
+        "Rows of tests have the types of the flow. To test a bad record, write it as a text, which is read unchanged.",
         "Write a value of the column's type.",
         _tests("{name: large ones stay, given: {orders: [{id: one, amount: 200}]}, expect: {kept: []}}"),
         slot="top",
@@ -39,9 +39,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "test-batch",
-        "A test that names a Batch which is not given",
-        "`clock`, `crash_after` and `changed` speak of the Batches that `given` has, counted from 1.",
-        "Give as many Batches as there are lists under `batches`, or name one of those.",
+        "A test that names a Batch that does not exist",
+        "`clock`, `crash_after` and `changed` refer to the Batches in `given`, counted from 1.",
+        "Add lists under `batches`, one for each Batch, or use the number of an existing Batch.",
         _tests("{name: large ones stay, given: {orders: [{id: 1}]}, expect: {kept: []}, crash_after: batch 2}"),
         slot="top",
         fix=("batch 2", "batch 1"),
@@ -49,8 +49,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "test-twice",
         "Two tests of one name",
-        "Names tell tests apart, in reports and for `-k`.",
-        "Give each a name of its own.",
+        "Names identify tests, in reports and for `-k`.",
+        "Give each test its own name.",
         _tests("{name: large ones stay, expect: {}}\n  - {name: large ones stay, expect: {}}"),
         slot="top",
         fix=("large ones stay", "small ones go"),
@@ -58,8 +58,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "test-file",
         "A file of a test that cannot be read",
-        "`tests` names a file that is not there, or one that cannot be read; so may a test, under `files`.",
-        "Mind the path: it starts at the flow file's folder.",
+        "`tests`, or `files` of a test, names a file that does not exist or cannot be read.",
+        "Check the path: it is relative to the flow file's folder.",
         "",
     ),
 )

@@ -1,4 +1,4 @@
-"""Where a flow is cut: tiers, the properties of edges, channels and groups."""
+"""Tiers, properties of edges, channels and groups."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _UNION = ORDERS + (
 CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "tier-empty",
-        "A tier that would run nothing",
-        "Its `steps` are empty, or only tables, which each tier reads itself.",
-        "Name what runs in it, or take it out.",
+        "A tier without work",
+        "Its `steps` are empty, or only static sources, which each tier reads itself.",
+        "Add node ids to its `steps`, or take the tier out.",
         _CUT + "  more: {steps: []}\n",
         slot="file",
         fix=("  more: {steps: []}\n", ""),
     ),
     ProblemEntry(
         "tier-node-unknown",
-        "A tier names a node that is not there",
-        "`steps` of a tier are ids of sources, steps and sinks of the flow; of a route the whole step.",
+        "A tier names an unknown node",
+        "`steps` of a tier are ids of sources, steps and sinks of the flow; for a route, the id of the whole step.",
         "Write the id of a node; ids are exact.",
         _CUT + "  more: {steps: [keep]}\n",
         slot="file",
@@ -52,9 +52,9 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "tier-name",
-        "A tier with a name that is taken",
-        "The state of a tier lies in a folder of its name, beside `main` (a flow in one piece) and `channels`.",
-        "Give it another name.",
+        "A tier with a reserved name",
+        "The state of a tier is in a folder of its name, beside `main` (a flow without tiers) and `channels`.",
+        "Give the tier another name.",
         _CHAIN + "tiers:\n  main: {steps: [big]}\n  far: {steps: [mine]}\n",
         slot="file",
         fix=("main:", "near:"),
@@ -62,27 +62,29 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "spark-setting",
         "A setting that Spark does not have, or that a tier cannot set",
-        "`resources: spark` takes settings of Spark's session, but for cores, memory and places, which are said otherwise, and for those "
-        "on which hangs what flows mean, or that each row counts once.",
-        "Leave it out, or write `cores`, `memory`, `executors`.",
+        "`resources: spark` takes settings of the Spark session. Not allowed are cores, memory and locations, which have their own "
+        "keys, and settings "
+        "on which the results or exactly-once delivery depend.",
+        "Take it out, or use `cores`, `memory` and `executors`.",
         _CUT.replace("{steps: [big]}", "{steps: [big], resources: {spark: {spark.sql.ansi.enabled: false}}}"),
         slot="file",
         fix=("spark.sql.ansi.enabled: false", "spark.sql.shuffle.partitions: 4"),
     ),
     ProblemEntry(
         "tier-unclear",
-        "A node whose tier cannot be told",
-        "Nodes that no tier names go where what they read goes; here that is in several tiers, or nowhere.",
-        "Name the node under the `steps` of a tier.",
+        "A node whose tier is ambiguous",
+        "A node that no tier names belongs to the tier of its input; here the inputs are in several tiers, or in none.",
+        "Add the node to the `steps` of a tier.",
         _UNION + "tiers:\n  near: {steps: [big]}\n  far: {steps: [mine]}\n",
         slot="file",
         fix=("far: {steps: [mine]}", "far: {steps: [mine]}\n  end: {steps: [both]}"),
     ),
     ProblemEntry(
         "tier-cycle",
-        "Tiers that feed each other in a circle",
-        "What a tier hands on comes back to it through others: each would wait for the other, and an acknowledgement would never end.",
-        "Put what lies on the way back into a tier of its own, or both ends of one arrow into one tier.",
+        "A circular dependency of tiers",
+        "The output of a tier returns to it through other tiers: each would wait for the other, and no acknowledgement would ever "
+        "complete.",
+        "Move the nodes on the way back to a tier of their own, or both ends of one edge to one tier.",
         _CHAIN + "tiers:\n  near: {steps: [big, kept]}\n  far: {steps: [mine]}\n",
         slot="file",
         fix=("[big, kept]", "[big]"),
@@ -91,7 +93,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
         "together-cut",
         "Sinks that commit together in two tiers",
         "Sinks with the same `together` are one Query, and a Query runs in one tier.",
-        "Put them into one tier, or let each commit by itself.",
+        "Move them to one tier, or take `together` out.",
         ORDERS + "sinks:\n"
         "  a: {from: orders, type: files, path: out/a, format: json, together: both}\n"
         "  b: {from: orders, type: files, path: out/b, format: json, together: both}\n"
@@ -101,19 +103,19 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "group-unknown",
-        "A group that is not there",
+        "An unknown group",
         "A tier, an edge or a sink names a group that `groups` does not have.",
-        "Write the id of a group, or add it.",
+        "Write the id of an existing group, or add the group.",
         _CHAIN + "tiers:\n  near: {steps: [big, mine], group: hosts}\n",
         slot="file",
         fix=("group: hosts}", "group: hosts}\ngroups:\n  hosts: {members: [{at: host1}]}"),
     ),
     ProblemEntry(
         "group-host",
-        "A member that cannot be a host, of a group on which a tier runs",
+        "A member of a tier's group that is not a host",
         "The `group` of a tier names hosts: each `at` is the `--name` of a `scribengin node`, or the name of its machine. Paths and "
-        "addresses of brokers are places of data.",
-        "Write names of hosts; give places of data a group of their own.",
+        "addresses of brokers are data locations.",
+        "Write names of hosts; put data locations in a separate group.",
         _CHAIN + "tiers:\n  near: {steps: [big, mine], group: hosts}\ngroups:\n  hosts: {members: [{at: /mnt/a}]}\n",
         slot="file",
         fix=("/mnt/a", "host1"),
@@ -121,9 +123,10 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "group-sink",
         "A sink that cannot go to a group",
-        "The Batches of a sink with `to` go to one of several members, each a whole sink with a claim of its own. This type, or a mode of "
-        "it, would not keep its promise there; the message says why.",
-        "Write the mode that the message names, take `to` out, or use a sink that can; see "
+        "The Batches of a sink with `to` go to one of several members, each a complete sink with a claim of its own. This type, or a "
+        "mode of "
+        "it, could not keep its delivery guarantee there; the message gives the reason.",
+        "Write the mode that the message names, take `to` out, or use a sink that supports groups; see "
         "[which sinks can go to a group](tiers.md#which-sinks-can-go-to-a-group).",
         _CHAIN.replace("type: console", "type: delta, path: kept, mode: upsert, key: [id], to: disks")
         + "groups:\n  disks: {members: [{at: /mnt/a}, {at: /mnt/b}]}\n",
@@ -132,8 +135,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "group-option",
-        "An option that the members of the group say",
-        "A sink goes to a group, whose members say this option by their `at`: what the sink itself says has no effect.",
+        "An option that the members of the group set",
+        "The sink goes to a group, whose members set this option with their `at`. The value of the sink itself has no effect.",
         "Take the option out, or take `to` out.",
         _CHAIN.replace("type: console", "type: kafka, topic: kept, format: json, bootstrap: 'b0:9092', to: wan")
         + "groups:\n  wan: {members: [{at: 'b1:9092'}, {at: 'b2:9092'}]}\n",
@@ -143,10 +146,10 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "group-place",
-        "A member whose place does not fit its sink",
-        "What `at` of a member says is an option of the sink that goes there, such as the `bootstrap` of Kafka or the `server` of a "
-        "database, and so has its form.",
-        "Write it as the message says; give folders, brokers and databases groups of their own.",
+        "A member whose `at` does not fit its sink",
+        "`at` of a member is the value of an option of the sink, such as `bootstrap` of Kafka or `server` of a "
+        "database, so it must have the form of that option.",
+        "Write it as the message says; put folders, brokers and databases in separate groups.",
         _CHAIN.replace("type: console", "type: kafka, topic: kept, format: json, to: wan") + "groups:\n  wan: {members: [{at: /mnt/a}]}\n",
         slot="file",
         fix=("/mnt/a", "'b1:9092'"),
@@ -154,7 +157,7 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "member-unknown",
         "A member that its group does not have",
-        "`to: group.member` names one of the group's members; without a name of their own they are m1, m2, … in their order.",
+        "`to: group.member` names one of the group's members; members without a name are m1, m2, … in the order of the list.",
         "Write one of its members.",
         _CHAIN.replace("type: console", "type: files, path: kept, format: json, to: hosts.m3")
         + "groups:\n  hosts: {members: [{at: host1}, {at: host2}]}\n",
@@ -163,36 +166,37 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "edge-unknown",
-        "An edge that is not an arrow",
-        "`a -> b` holds properties of an arrow of the flow: b reads a, or the branch `a`.",
-        "Write the two ends of an arrow, as they stand in `from:`.",
+        "An edge that does not exist",
+        "`a -> b` sets properties of an edge of the flow: b must read a, or the branch `a`.",
+        "Write the two ends of an edge as they are in `from:`.",
         _CUT + 'edges:\n  "orders -> mine": {compression: zstd}\n',
         slot="file",
         fix=("orders -> mine", "big -> mine"),
     ),
     ProblemEntry(
         "edge-uncut",
-        "Properties of an arrow that is not cut",
-        "Both ends lie in one tier: there is no channel that could have them.",
-        "Take the edge out, or put one of its ends into another tier.",
+        "Properties of an edge inside one tier",
+        "Both ends are in one tier, so the edge has no channel.",
+        "Take the edge out, or move one of its ends to another tier.",
         _CUT + 'edges:\n  "mine -> kept": {compression: zstd}\n',
         slot="file",
         fix=("mine -> kept", "big -> mine"),
     ),
     ProblemEntry(
         "edge-from-source",
-        "Properties of an arrow from a source",
-        "A source, and a table, is read by each tier that needs it, so there is no channel. A source that a tier names is read by that "
-        "tier alone, and hands its rows to the others.",
-        "Take the edge out, or name the source under the `steps` of a tier.",
+        "Properties of an edge from a source",
+        "Each tier that needs a source, or a static source, reads it itself, so there is no channel. A source that a tier names is "
+        "read only by that "
+        "tier, which sends its rows to the other tiers.",
+        "Take the edge out, or add the source to the `steps` of a tier.",
         _CUT + 'edges:\n  "orders -> big": {compression: zstd}\n',
         slot="file",
         fix=("orders -> big", "big -> mine"),
     ),
     ProblemEntry(
         "edges-differ",
-        "One channel, and edges that say different things of it",
-        "Edges from one node into one tier share a channel; who writes into one topic or folder packs and encrypts alike.",
+        "One channel with different properties",
+        "Edges from one node into one tier share a channel, and all writers of a topic or folder must pack and encrypt in the same way.",
         "Write the same properties for all of them.",
         ORDERS + "steps:\n"
         "  big: {from: orders, filter: amount > 100}\n"
@@ -206,26 +210,27 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ),
     ProblemEntry(
         "keyring",
-        "A keyring that others can read, or whose last line is not whole",
-        "Whoever has a key of it can read what goes over the edge, and write there. A line without a line feed is not used yet.",
-        "Let its owner alone read and write it (chmod 600), and end each line.",
+        "A keyring that others can read, or whose last line is incomplete",
+        "Anyone with one of its keys can read and write the rows of the edge. A line without a line feed is not used yet.",
+        "Allow only the owner to read and write it (chmod 600), and end each line with a line feed.",
         "",
         severity="warning",
     ),
     ProblemEntry(
         "group-durability",
-        "An edge to a group that may drop rows, or set them aside",
-        "What a group does not take waits for the member that its Batch was decided for; nothing of it is dropped, or set aside elsewhere.",
-        "Write `durability: end_to_end` at that edge, or give it one channel.",
+        "An edge to a group that may drop rows or store them locally",
+        "A Batch that was decided for a member of a group waits for that member; its rows cannot be dropped or stored elsewhere.",
+        "Write `durability: end_to_end` for that edge, or take `to` out.",
         _CUT + 'edges:\n  "big -> mine": {to: hosts, durability: best_effort}\ngroups:\n  hosts: {members: [{at: a}, {at: b}]}\n',
         slot="file",
         fix=(", durability: best_effort", ""),
     ),
     ProblemEntry(
         "channel-shared",
-        "Two channels in one place",
-        "A topic or folder holds what one node hands on, or what comes together in one union; else readers would take what is not theirs.",
-        "Give each channel a place of its own.",
+        "Two channels in one topic or folder",
+        "A topic or folder contains the output of one node, or the inputs of one union. Otherwise readers would read rows of another "
+        "channel.",
+        "Give each channel its own topic or folder.",
         _CUT.replace("type: console", "type: files, path: out, format: json") + 'edges:\n  "big -> mine": {channel: {path: out}}\n',
         slot="file",
         fix=("channel: {path: out}", "channel: {path: between}"),
@@ -233,27 +238,29 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "channel-cluster",
         "A channel in Kafka without brokers",
-        "An edge lies in Kafka, and it is not known where: no node of the flow names brokers, or nodes name those of several clusters.",
-        "Write `channel: {type: kafka, bootstrap: …}`, at the edge or under `defaults: {edge: …}`.",
+        "The channel of an edge is in Kafka, but its brokers are not known: no node of the flow has `bootstrap`, or the nodes use "
+        "several clusters.",
+        "Write `channel: {type: kafka, bootstrap: …}` for the edge or under `defaults: {edge: …}`.",
         _CUT + 'edges:\n  "big -> mine": {channel: kafka}\n',
         slot="file",
         fix=("channel: kafka", "channel: {type: kafka, bootstrap: 'broker1:9092'}"),
     ),
     ProblemEntry(
         "edge-key-type",
-        "Rows ordered by what has no equals",
-        "The key of `ordering: key` says which rows stay in order; fractions, times and nested values cannot be keys.",
-        "Order by a STRING, a BINARY or a whole number; a select can make one.",
+        "An ordering key of an unsuitable type",
+        "Rows with the same key of `ordering: key` keep their order; fractions, times and nested values cannot be keys.",
+        "Order by a STRING, BINARY or whole-number column; a select step can compute one.",
         _CUT + 'edges:\n  "big -> mine": {ordering: key, key: [amount]}\n',
         slot="file",
         fix=("key: [amount]", "key: [id]"),
     ),
     ProblemEntry(
         "workers-alone",
-        "Several workers, and nothing that they could share",
-        "Workers of a tier read parts of one Batch. State needs all rows of a key in one place, and a table is read and counted by "
+        "Several workers for work that cannot be shared",
+        "Workers of a tier read parts of one Batch. State needs all rows of a key in one worker, and a static source is read and "
+        "counted by "
         "one worker.",
-        "Put the steps without state into a tier of their own, and give that one the workers.",
+        "Move the steps without state to a tier of their own, and set `workers` for that tier.",
         _CUT.replace("mine: {from: big, filter: id > 1}", "mine: {from: big, dedupe: {key: [id]}}").replace(
             "far: {steps: [mine]}", "far: {steps: [mine], workers: 3}"
         ),
@@ -263,8 +270,8 @@ CATALOG: tuple[ProblemEntry, ...] = (
     ProblemEntry(
         "workers-most",
         "More workers than a tier can have",
-        "All workers of a tier wait for the slowest of them at the end of each Batch: many gain little.",
-        "Give each more cores, with `resources: {cores: 4}`, or write a smaller number.",
+        "All workers of a tier wait for the slowest one at the end of each Batch, so many workers gain little.",
+        "Give each worker more cores, with `resources: {cores: 4}`, or write a smaller number.",
         _CUT.replace("far: {steps: [mine]}", "far: {steps: [mine], workers: 100}"),
         slot="file",
         fix=("workers: 100", "workers: 10"),

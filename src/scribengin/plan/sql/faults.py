@@ -1,4 +1,4 @@
-"""What in a SQL text is likely to hurt at run time: casts that can fail, functions that Spark does not have."""
+"""Finds SQL that is likely to fail at run time: casts that can fail, functions that Spark does not have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def unknown_functions(text: Text, *, own: bool) -> Iterator[SqlFault]:
     """Calls of functions that neither Spark 4.2 nor sqlglot knows. One slip away from a function of Spark's it is an error; else a warning,
-    for settings of the session may bring functions that nobody here knows.
+    because settings of the session may define functions that are not known here.
 
     Args:
         text: The expression or query.
@@ -94,7 +94,7 @@ def risky_casts(text: Text, columns: Columns) -> Iterator[SqlFault]:
 
 
 def has_aggregate(text: Text) -> bool:
-    """Does the expression aggregate rows (and not by a window over them)?"""
+    """Whether the expression aggregates rows (other than by a window over them)."""
     from sqlglot import exp
 
     return text.tree is not None and any(_aggregates(node) for node in text.tree.walk() if isinstance(node, exp.Func))

@@ -66,23 +66,23 @@ counter_diff from_base32 hmac jaro_winkler_similarity localtime timestamp_nanos 
 try_variant_set unix_nanos variant_array_append variant_delete variant_insert variant_set variant_strip_nulls
 """
 
-_PLACE = "a source tells it as a column: `metadata: [file, line]` (Kafka: [topic, partition, offset])"
-_CHANCE = "take it from the row, such as pmod(xxhash64(id), 100) < 5 for 5 of 100 rows"
-_ID = "make it of what the row has, such as sha2(concat_ws(':', file, line), 256) with `metadata: [file, line]` at the source"
+_PLACE = "let the source add it as columns: `metadata: [file, line]` (Kafka: [topic, partition, offset])"
+_CHANCE = "derive it from the row, such as pmod(xxhash64(id), 100) < 5 for 5 of 100 rows"
+_ID = "derive it from the row, such as sha2(concat_ws(':', file, line), 256) with `metadata: [file, line]` at the source"
 REFUSED = {
-    "input_file_name": ("gives an empty text: rows do not come from a file scan of Spark's", _PLACE),
-    "input_file_block_start": ("gives -1: rows do not come from a file scan of Spark's", _PLACE),
-    "input_file_block_length": ("gives -1: rows do not come from a file scan of Spark's", _PLACE),
+    "input_file_name": ("returns an empty text: rows do not come from a file scan of Spark", _PLACE),
+    "input_file_block_start": ("returns -1: rows do not come from a file scan of Spark", _PLACE),
+    "input_file_block_length": ("returns -1: rows do not come from a file scan of Spark", _PLACE),
     "spark_partition_id": ("differs from run to run: it numbers Spark's tasks", _PLACE),
-    "monotonically_increasing_id": ("differs from run to run, and begins again with each Batch", _ID),
-    "uuid": ("differs from run to run: a row that is made again gets another", _ID),
+    "monotonically_increasing_id": ("differs from run to run, and restarts with each Batch", _ID),
+    "uuid": ("differs from run to run: a reprocessed row gets another value", _ID),
     "rand": ("differs from run to run", _CHANCE),
     "randn": ("differs from run to run", _CHANCE),
     "random": ("differs from run to run", _CHANCE),
     "uniform": ("differs from run to run", _CHANCE),
     "randstr": ("differs from run to run", _ID),
     "shuffle": ("differs from run to run", "sort the array by a hash: array_sort(transform(items, x -> struct(xxhash64(x) AS h, x)))"),
-    "python_worker_logs": ("is a table of Spark's session, not of rows", "read the run's log: tmp/run.log in the state folder"),
+    "python_worker_logs": ("reads a table of Spark's session, not the rows", "read the run's log: tmp/run.log in the state folder"),
 }
 """Spark's functions that mean something else here, or give other rows whenever a Batch is made again: (why, what to use instead)"""
 

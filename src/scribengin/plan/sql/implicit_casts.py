@@ -1,4 +1,4 @@
-"""Casts that nobody wrote: where a text meets a number, Spark makes a number of the text. In ANSI mode one that is none fails the row."""
+"""Implicit casts: if a text meets a number, Spark casts the text to a number. In ANSI mode a text that is not a number fails the row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE = "sql-cast-can-fail"
 
 
 def implicit_casts(tree: exp.Expr, lookup: Lookup) -> Iterator[SqlFault]:
-    """Of one expression, or of a query without those inside it."""
+    """The faults of one expression, or of a query without its subqueries."""
     from sqlglot import exp
 
     for node in tree.walk(bfs=False, prune=lambda node: node is not tree and isinstance(node, exp.Query)):
@@ -35,15 +35,18 @@ def implicit_casts(tree: exp.Expr, lookup: Lookup) -> Iterator[SqlFault]:
 
 
 def union_fault(query: exp.Expr, column: str, one: Type, other: Type) -> SqlFault | None:
-    """Of a column that is a text on one side of a UNION and a number on the other."""
+    """The fault of a column that is a text on one side of a UNION and a number on the other."""
     if {one.name, other.name} & NUMBERS and "STRING" in (one.name, other.name):
-        message = f'"{column}" is {one} in the first query and {other} in the second: Spark makes numbers of the texts, and fails at others'
+        message = (
+            f'"{column}" is {one} in the first query and {other} in the second: Spark casts the texts to numbers, and fails at '
+            "a text that is not a number"
+        )
         remedy = f"cast one of them: try_cast({column} AS DOUBLE), or CAST({column} AS STRING)"
         return SqlFault(CODE, start_of(query) or 0, message, remedy, "warning")
     return None
 
 
-_COMPARES, _COMPUTES, _CHOOSES = "is compared with a number", "is used as a number", "stands beside a number as the same value"
+_COMPARES, _COMPUTES, _CHOOSES = "is compared with a number", "is used as a number", "is combined with a number in one result"
 
 
 @cache
@@ -96,7 +99,7 @@ def _type(part: exp.Expr, lookup: Lookup) -> Type | None:
 
 
 def _is_number_text(part: exp.Expr) -> bool:
-    """`'5'`: a constant that any cast takes."""
+    """`'5'`: a constant that every cast accepts."""
     from sqlglot import exp
 
     if not (isinstance(part, exp.Literal) and part.is_string):
@@ -118,7 +121,7 @@ def _fault(text: exp.Expr, does: str, number: Type | None) -> SqlFault:
 
 
 def _of_aggregate(call: exp.Sum | exp.Avg, text: exp.Expr) -> SqlFault:
-    """No row fails of an aggregate, but the query."""
+    """In an aggregate the whole query fails, not only the row."""
     name, shown = call.key, text.sql("spark")
     message = (
         f"{name}({shown}) needs numbers, and {shown} is a STRING: Spark casts it to DOUBLE, and the query stops if one is not a number"

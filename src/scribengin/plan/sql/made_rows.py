@@ -1,4 +1,4 @@
-"""What queries and expressions do to what is known of made rows (`plan.made_rows`): groups, copies, predicates that hold a column fast."""
+"""How queries and expressions change the known facts on made rows (`plan.made_rows`): groups, copies, predicates that fix a column."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GENERATORS = frozenset({"inline", "inline_outer", "json_tuple", "variant_explod
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The step whose query it is, and what it reads."""
+    """The step of the query, and its inputs."""
 
     id: str
     emit: Emit
@@ -169,7 +169,7 @@ class _Part:
 
 
 def _parts(select: exp.Select, group: exp.Expr | None, fixed: frozenset[str], sources: frozenset[str]) -> list[_Part] | None:
-    """The group key; empty for one group of all rows, None where there are several keys (ROLLUP and the like)."""
+    """The group key; empty for one group of all rows, None if there are several keys (ROLLUP and similar)."""
     from sqlglot import exp
 
     if group is None:
@@ -207,7 +207,7 @@ def _part_name(tree: exp.Expr, aliases: set[str], words: frozenset[str]) -> str:
 
 
 def _follows(part: _Part, parts: list[_Part], sources: frozenset[str]) -> bool:
-    """Is it computed from columns that are parts themselves?"""
+    """Whether it is computed from columns that are parts themselves."""
     from sqlglot import exp
 
     if isinstance(part.tree, exp.Column):
@@ -256,7 +256,7 @@ def _is_copy(tree: exp.Expr, parts: list[_Part]) -> bool:
 
 
 def cell_of(tree: exp.Expr, lookup: Callable[[exp.Column], KeyColumn | None]) -> KeyColumn | None:
-    """What an expression over made rows holds; None where a column of it is not known."""
+    """The known facts on an expression over made rows; None if one of its columns is not known."""
     from sqlglot import exp
 
     if isinstance(tree, exp.Column):
@@ -337,7 +337,7 @@ def _aggregate(node: exp.Expr) -> bool:
 
 
 def _changes_rows(node: exp.Expr) -> bool:
-    """Does it make several rows of one, or look at others?"""
+    """Whether it makes several rows of one, or uses other rows."""
     from sqlglot import exp
 
     if isinstance(node, exp.Anonymous):

@@ -1,4 +1,4 @@
-"""Which columns a query sees and gives: unknown inputs and columns with their places, and the columns of the result."""
+"""The inputs and output columns of a query: unknown inputs and columns with their places, and the columns of the result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """What a query reads and gives. `columns` is None where a name cannot be known offline."""
+    """The inputs and outputs of a query. `columns` is None if a name cannot be known offline."""
 
     faults: tuple[SqlFault, ...]
     tables: tuple[str, ...]
@@ -54,13 +54,13 @@ def check_expression(text: Text, columns: Columns | None, of: str) -> list[SqlFa
             fault = with_backticks(_unknown_column(column, first, columns, of), text, columns)
             if first == of and len(column.parts) > 1:
                 rest = ".".join(part.name for part in column.parts[1:])
-                fault = replace(fault, remedy=f"write {rest}: an expression over one input names its columns without it")
+                fault = replace(fault, remedy=f"write {rest}; with one input, columns have no prefix")
             faults.append(fault)
     return faults
 
 
 def with_backticks(fault: SqlFault, text: Text, columns: Columns) -> SqlFault:
-    """The fault, with the remedy for a name of other than letters and digits that stands there as it is: `log.level`, `user id`."""
+    """The fault, with a remedy for a name with special characters that is written without backticks: `log.level`, `user id`."""
     odd = sorted((column.name for column in columns if not _WORD.fullmatch(column.name)), key=len, reverse=True)
     for name in odd:
         for found in re.finditer(rf"(?<![\w`]){re.escape(name)}(?![\w`])", text.sql):
@@ -91,7 +91,7 @@ def _lookup(columns: Columns | None) -> Lookup:
 
 
 def table_names(reference: str) -> tuple[str, ...]:
-    """What a query may call an input: its id; a branch `r.big` also `r_big`.
+    """The names of an input in a query: its id; for a branch `r.big` also `r_big`.
 
     >>> table_names("r.big")
     ('r.big', 'r_big')
@@ -100,12 +100,12 @@ def table_names(reference: str) -> tuple[str, ...]:
 
 
 def table_reference(table: exp.Table) -> str:
-    """How a flow writes it: `r.big` for a branch."""
+    """The name of an input in a flow: `r.big` for a branch."""
     return ".".join(part.name for part in table.parts)
 
 
 def read_query(text: Text, inputs: Mapping[str, Columns | None]) -> QueryFacts:
-    """Check a query against its step's inputs and tell what it gives."""
+    """Check a query against its step's inputs, and derive its output columns."""
     from sqlglot.errors import SqlglotError
     from sqlglot.optimizer.scope import traverse_scope
 
@@ -261,7 +261,7 @@ def _renamed(columns: Columns | None, table: exp.Table) -> Columns | None:
 
 
 def _resolve(column: exp.Expr, sources: Mapping[str, Columns | None]) -> Column | None:
-    """The source column that a plain reference means, where there is exactly one."""
+    """The source column of a plain reference, if there is exactly one."""
     from sqlglot import exp
 
     if not isinstance(column, exp.Column):
@@ -308,9 +308,9 @@ def _unknown_column(column: exp.Column, name: str, columns: Columns, of: str) ->
     known = [known.name for known in columns]
     some = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
     compared = isinstance(column.parent, exp.EQ | exp.NEQ | exp.In) and not column.table
-    text = f"if a text is meant, write '{name}'; else " if compared else ""
+    text = f"for a text, write '{name}'; otherwise " if compared else ""
     remedy = did_you_mean(name, known) or f"{text}its columns are {some}"
     if name == "_metadata":
-        remedy = "a source tells where a row came from as columns: metadata: [file, line]"
+        remedy = "to get the origin of a row as columns, write at the source: metadata: [file, line]"
     part = next(part for part in column.parts if part.name == name)
     return SqlFault("column-unknown", start_of(part) or 0, f'unknown column "{name}" of {of}', remedy)

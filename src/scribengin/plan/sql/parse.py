@@ -1,4 +1,4 @@
-"""SQL texts to trees, with what is wrong and where. Parsed texts are kept: the same one is asked for by many rules."""
+"""Parses SQL texts to trees, with faults and their positions. Parsed texts are cached, because many rules need the same text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SqlFault:
-    """Something wrong in a text; `offset` counts characters from its start."""
+    """A fault of a text; `offset` counts characters from its start."""
 
     code: str
     offset: int
@@ -33,7 +33,7 @@ class SqlFault:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Text:
-    """A parsed text; without a tree where the syntax is wrong, and then `fault` says how."""
+    """A parsed text; if the syntax is wrong, there is no tree and `fault` is set."""
 
     sql: str
     kind: Literal["query", "expression"]
@@ -51,7 +51,7 @@ def parse_query(sql: str) -> Text:
     text = _parse(sql, "query")
     if text.tree is not None and not isinstance(text.tree, exp.Query):
         return _wrong(
-            sql, "query", 0, f'"{_first_word(sql)}" is no query', "write a SELECT; a flow reads and writes through its sources and sinks"
+            sql, "query", 0, f'"{_first_word(sql)}" is not a query', "write a SELECT; a flow reads and writes through its sources and sinks"
         )
     return text
 
@@ -66,7 +66,7 @@ def parse_expression(sql: str) -> Text:
         case None:
             return text
         case exp.Query():
-            return _wrong(sql, "expression", 0, "a query stands where an expression is asked", "use a step with `sql:`")
+            return _wrong(sql, "expression", 0, "expected an expression, found a query", "use a step with `sql:`")
         case exp.Alias():
             offset = start_of(text.tree.args["alias"]) or 0
             return _wrong(sql, "expression", offset, f'unexpected "{text.tree.alias}" after the expression', "")
@@ -74,7 +74,7 @@ def parse_expression(sql: str) -> Text:
             subquery = text.tree.find(exp.Query)
             if subquery is not None:
                 where = start_of(subquery) or 0
-                return _wrong(sql, "expression", where, "a subquery stands inside an expression", "use a step with `sql:`")
+                return _wrong(sql, "expression", where, "a subquery is not allowed in an expression", "use a step with `sql:`")
             return text
         case _:
             return text
@@ -124,7 +124,7 @@ def _dialect() -> Dialect:
 
 
 def tokens_of(sql: str) -> tuple[Token, ...]:
-    """The words of a text; none where it cannot be cut into words."""
+    """The tokens of a text; empty if it cannot be tokenized."""
     from sqlglot.errors import TokenError
 
     try:
@@ -140,8 +140,8 @@ def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
         tokens = _dialect().tokenize(sql)
     except TokenError:
         before = re.search(r"\\['\"]", sql)
-        remedy = f"a backslash takes the quote behind it into the text: write \\\\{before[0][1]} where it is to end" if before else ""
-        return _wrong(sql, kind, _open_quote(sql), "a quote or a comment is opened and not closed", remedy)
+        remedy = f"a backslash makes the next quote part of the text; to end the text there, write \\\\{before[0][1]}" if before else ""
+        return _wrong(sql, kind, _open_quote(sql), "a quote or a comment is not closed", remedy)
     if not tokens:
         return _wrong(sql, kind, 0, "the SQL text is empty", "")
     words = tuple((token.text.upper(), token.start) for token in tokens)
@@ -150,12 +150,12 @@ def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
             sql,
             kind,
             words[0][1],
-            f'"{tokens[0].text}" is no query',
+            f'"{tokens[0].text}" is not a query',
             "write a SELECT; a flow reads and writes through its sources and sinks",
         )
     comma = _trailing_comma(tokens)
     if comma is not None:
-        return _wrong(sql, kind, comma, "a comma stands before the end of the list", "take it out")
+        return _wrong(sql, kind, comma, "there is a comma before the end of the list", "take it out")
     bare = _bare_name(tokens)
     if bare is not None:
         offset, name = bare
@@ -169,7 +169,7 @@ def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
         return _wrong(sql, kind, 0, "the SQL text is nested too deeply", "split it into several steps")
     if len(trees) != 1:
         second = next((offset for word, offset in words if word == ";"), 0)
-        return _wrong(sql, kind, second, f"{len(trees)} statements stand where one is asked", "make one step of each")
+        return _wrong(sql, kind, second, f"expected one statement, found {len(trees)}", "write one step for each")
     return Text(sql, kind, trees[0], tokens=words)
 
 
@@ -183,7 +183,7 @@ def _free_window_functions(tokens: list[Token]) -> None:
 
 
 def _bare_name(tokens: list[Token]) -> tuple[int, str] | None:
-    """(offset, name) of one that sqlglot reads as it stands, and Spark not: it takes letters from A to Z, and there are no parameters."""
+    """(offset, name) of a name that sqlglot accepts without backticks and Spark does not: other characters than A to Z, or a parameter."""
     from sqlglot.tokenizer_core import TokenType
 
     for token, follower in _pairs(tokens):
@@ -220,7 +220,7 @@ def _syntax_error(sql: str, kind: Literal["query", "expression"], error: Excepti
         return _wrong(sql, kind, offset, f"something is missing after {shown}", "")
     if description.startswith("Expecting "):
         return _wrong(sql, kind, offset, f'expected "{description.removeprefix("Expecting ")}" at {shown}', "")
-    return _wrong(sql, kind, offset, f"{shown} cannot stand here", "")
+    return _wrong(sql, kind, offset, f"syntax error at {shown}", "")
 
 
 def _offset(sql: str, line: int, column: int, highlight: str) -> int:

@@ -1,8 +1,8 @@
-"""Backslashes in SQL texts. Spark's parser takes them out of a literal: `'^\\d+$'` is `^d+$` to it, and keeps no digits.
+"""Backslashes in SQL texts. Spark's parser removes them from a literal: it reads `'^\\d+$'` as `^d+$`, which matches no digits.
 
-In a pattern a backslash means what people write: one that begins no escape of a literal stays, so that `'\\d'`, `'\\\\d'` and `r'\\d'` are
-the same (docs/decisions/0060). In other texts Spark's rule holds, and what it drops is told. So are letters in patterns of times that Spark
-refuses when a row comes.
+In a pattern a backslash keeps its written meaning: one that begins no escape of a literal stays, so `'\\d'`, `'\\\\d'` and `r'\\d'` are
+the same (docs/decisions/0060). In other texts Spark's rule applies, and dropped backslashes are reported. So are pattern letters of times
+that Spark rejects at run time.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ def backslash_faults(sql: str) -> Iterator[SqlFault]:
         if literal.kind == "regex":
             group = re.search(r"\\(\d)", literal.meant()) if (literal.function, literal.argument) == ("regexp_replace", 2) else None
             if group is not None:
-                message = f"{literal.source} puts the digit {group[1]} in, no group of the pattern"
+                message = f"{literal.source} inserts the digit {group[1]}, not a group of the pattern"
                 yield SqlFault("sql-backslash", literal.start, message, f"write ${group[1]} for the group", "warning")
             continue
         if literal.kind == "like" and not literal.escaped and (wrong := _refused_by_like(literal.value())) is not None:
-            message = f"in {literal.source} a backslash stands before {wrong or 'the end'}; LIKE takes it before %, _ and \\ alone"
+            message = f"in {literal.source} a backslash is before {wrong or 'the end'}; LIKE allows it only before %, _ and \\"
             yield SqlFault("sql-backslash", literal.start, message, "write \\\\\\\\ for one backslash of the text, or use RLIKE")
         elif (lost := literal.lost()) is not None:
             doubled = "\\" * (4 if literal.kind == "like" else 2)
@@ -137,13 +137,13 @@ def time_faults(sql: str) -> Iterator[SqlFault]:
         wrong = next((letter for letter in plain if letter.isascii() and letter.isalpha() and letter not in known), None)
         if wrong is None:
             continue
-        remedy = f"letters that mean something are {' '.join(sorted(known, key=str.lower))}; others stand in single quotes"
+        remedy = f"pattern letters are {' '.join(sorted(known, key=str.lower))}; put other text in single quotes"
         if reads and wrong in _OF_WRITTEN_TIMES:
-            remedy = "cut that part off the text, such as by regexp_replace, and leave it out of the pattern"
+            remedy = "remove that part from the text, for example with regexp_replace, and from the pattern"
         if found := _WEEKDAY.fullmatch(pattern) if reads else None:
             rest = f"substring(TEXT, {4 + len(found[1])}), '{found[2]}'"
-            remedy = f"cut the name of the day off: {literal.function}({rest})"
-        message = f"Spark {'reads' if reads else 'writes'} no time by the letter {wrong} in {literal.source}"
+            remedy = f"remove the name of the day: {literal.function}({rest})"
+        message = f"Spark cannot {'parse' if reads else 'format'} a time with the pattern letter {wrong} in {literal.source}"
         yield SqlFault("sql-time-pattern", literal.start, message, remedy)
 
 

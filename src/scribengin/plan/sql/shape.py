@@ -1,4 +1,4 @@
-"""What a query does to a stream: does it keep state, and does it ask for something that would silently mean "per Batch"?"""
+"""How a query treats a stream: whether it keeps state, and whether it has a clause that would silently apply per Batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueryShape:
-    """Offsets of what concerns streams, None where there is none."""
+    """Offsets of the parts that matter for streams; None if there is none."""
 
     aggregates: int | None = None
     joins: int | None = None
@@ -28,12 +28,12 @@ class QueryShape:
     ranks: int | None = None
     """`OVER (…)`"""
     grouped_by: frozenset[str] | None = None
-    """lower-case names of the columns (and window functions) that the stream is grouped by; None where nothing is grouped or the
+    """lower-case names of the columns (and window functions) that the stream is grouped by; None if nothing is grouped or the
     groups are not plain"""
 
     @property
     def stateful(self) -> bool:
-        """True where Spark keeps something between Batches."""
+        """True if Spark keeps state between Batches."""
         return self.aggregates is not None or self.joins is not None or self.distinct is not None
 
 

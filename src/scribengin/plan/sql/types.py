@@ -1,4 +1,4 @@
-"""The types that expressions surely have. Where Spark's rules are intricate the answer is None: only Spark tells it."""
+"""The types of expressions, if they are certain. For intricate rules of Spark the result is None: only Spark knows the type."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CLASSES = {
     "TIMESTAMP": "TimestampTrunc CurrentTimestamp",
     "DATE": "CurrentDate TsOrDsToDate TsOrDsAdd LastDay",
 }
-"""What sqlglot's classes give, whatever their arguments"""
+"""result types of sqlglot's classes, whatever their arguments"""
 _NAMED = {
     "timestamp_millis": "TIMESTAMP",
     "timestamp_micros": "TIMESTAMP",
@@ -54,7 +54,7 @@ _NAMED = {
     "hash": "INT",
     "xxhash64": "BIGINT",
 }
-"""What functions give that sqlglot has no class for"""
+"""result types of functions without a class in sqlglot"""
 NUMBERS = frozenset({*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL"})
 _SAME_AS_ARGUMENT = ("Max", "Min", "First", "Last", "AnyValue", "Paren")
 
@@ -74,7 +74,7 @@ def _like_argument() -> tuple[type[exp.Expr], ...]:
 
 
 def cast_type(data_type: exp.DataType) -> Type | None:
-    """What a cast makes, for the types that have no parts."""
+    """the result type of a cast, for types without parts"""
     from sqlglot import exp
 
     word = data_type.this.value if hasattr(data_type.this, "value") else str(data_type.this)
