@@ -71,10 +71,12 @@ def open_staged(folder: Path, segment: Mapping[str, Any], sink: str) -> Iterator
     with source:
         data = source.read_buffer()
         if data.size != segment["bytes"] or zlib.crc32(data) != segment["crc"]:
-            raise _damaged(sink, path, f"was changed: it has {data.size} bytes, a decision says {segment['bytes']}")
+            raise _damaged(sink, path, f"was changed: it has {data.size} bytes; expected {segment['bytes']}, by its decision")
         with pa.ipc.open_stream(data) as reader:
             yield reader
 
 
 def _damaged(sink: str, path: Path, what: str) -> StateError:
-    return StateError(f'sink "{sink}": {path}, staged rows that were decided, {what}', remedy="restore it from a backup, or reset the flow")
+    return StateError(
+        f'sink "{sink}": {path}, which holds staged rows of a decided batch, {what}', remedy="restore it from a backup, or reset the flow"
+    )

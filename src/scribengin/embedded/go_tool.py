@@ -44,7 +44,7 @@ def _build(package: str, version: str, program: Path) -> None:
     go = shutil.which("go") or shutil.which("go", path=_INSTALLED)
     if go is None:
         raise EnvironmentFault(
-            f"{package} is built by Go, and there is no `go` on the PATH",
+            f"{package} must be built with Go, but there is no `go` on the PATH",
             remedy="install Go (1.24 or newer)",
             code="server-missing",
         )
@@ -58,7 +58,7 @@ def _build(package: str, version: str, program: Path) -> None:
         if made.returncode:
             said = " ".join(made.stderr.split())[-600:]
             raise EnvironmentFault(
-                f"Go cannot build {package}@{version}: {said}", remedy="look whether it reaches its modules", code="server-missing"
+                f"Go cannot build {package}@{version}: {said}", remedy="check that Go can download its modules", code="server-missing"
             )
         (scratch / package.rpartition("/")[2]).replace(program)
     finally:

@@ -234,4 +234,4 @@ def _run(command: list[str | Path]) -> None:
     said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_RUN_WITHIN_S)
     if said.returncode:
         lines = "\n  ".join(said.stdout.splitlines()[-8:])
-        raise EnvironmentFault(f"HDFS does not do what it is told:\n  {lines}", remedy="read what it says", code="server-ended")
+        raise EnvironmentFault(f"the HDFS command failed:\n  {lines}", remedy="read the output of the command", code="server-ended")

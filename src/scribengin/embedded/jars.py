@@ -162,7 +162,9 @@ def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> Environ
     listed = "".join(f"\n  {jar}" for jar in failed)
     return EnvironmentFault(
         f"{len(failed)} jars of {name} could not be fetched{reason}:{listed}",
-        remedy=f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}; all that Ivy said: {log}",
+        remedy=(
+            f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}; the output of Ivy is in {log}"
+        ),
         code="jars-missing",
     )
 
@@ -193,7 +195,7 @@ def _table() -> dict[str, Any]:
     table: dict[str, dict[str, Any]] = json.loads(files(__package__).joinpath("jars.json").read_text())
     if installed not in table:
         raise EnvironmentFault(
-            f"no jars are known for PySpark {installed}; they are for {', '.join(table)}",
+            f"no jars are known for PySpark {installed}; supported are {', '.join(table)}",
             remedy=f"pip install 'pyspark=={max(table)}.*'",
             code="jars-unknown",
         )

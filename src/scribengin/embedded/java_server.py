@@ -68,8 +68,8 @@ def free_ports(count: int, among: range = PORTS) -> list[int]:
     found = [port for port in random.sample(among, tries) if _is_free(port)][:count]
     if len(found) < count:
         raise EnvironmentFault(
-            f"of {tries} ports between {among.start} and {among.stop} of {HOST} {len(found)} are free, {count} are needed",
-            remedy="look which processes listen there, and end some",
+            f"{len(found)} of {tries} tested ports between {among.start} and {among.stop} of {HOST} are free; expected {count}",
+            remedy="find the processes that listen there, and end some",
             code="port-taken",
         )
     return found
@@ -80,7 +80,7 @@ def check_port(port: int, server: str) -> None:
     if not _is_free(port):
         raise EnvironmentFault(
             f"{server} cannot start: another process listens on its port, {HOST}:{port}",
-            remedy="end that process, or remove the server's folder: it then begins anew, empty, on another port",
+            remedy="end that process, or delete the server's folder: the server then starts empty, on another port",
             code="port-taken",
         )
 

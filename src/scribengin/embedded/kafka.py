@@ -54,7 +54,7 @@ class KafkaCluster:
 
     def __init__(self, folder: Path, brokers: int = 1, properties: Mapping[str, str] | None = None) -> None:
         if brokers not in (1, 3):
-            raise ValueError(f"a cluster has 1 broker or 3, not {brokers}")
+            raise ValueError(f"a cluster has 1 or 3 brokers, not {brokers}")
         self.folder = folder.absolute()
         self._properties = dict(properties or {})
         self._cluster = _read_or_make(folder, brokers)
@@ -160,7 +160,7 @@ class KafkaCluster:
         for node in self._cluster.nodes:
             if node.number == broker:
                 return node
-        raise ValueError(f"there is no broker {broker}; they count from 1 to {len(self._cluster.nodes)}")
+        raise ValueError(f"there is no broker {broker}; brokers are numbered from 1 to {len(self._cluster.nodes)}")
 
     def _alive(self, node: _Node) -> bool:
         return node.number in self._servers and self._servers[node.number].alive()
@@ -197,7 +197,7 @@ class KafkaCluster:
                 if child.returncode != 0:
                     raise EnvironmentFault(
                         f"{self._name(node)}: {self._data(node)} cannot be prepared:\n{said}",
-                        remedy=f"remove {self.folder}, unless you need what is in it",
+                        remedy=f"delete {self.folder}, unless you need its contents",
                         code="server-format",
                     )
         finally:
@@ -262,7 +262,7 @@ def _read_or_make(folder: Path, brokers: int) -> _Cluster:
     cluster = remembered(folder / "cluster.json", _Cluster, lambda: _new_cluster(brokers))
     if len(cluster.nodes) != brokers:
         raise EnvironmentFault(
-            f"{folder} holds a cluster of {len(cluster.nodes)} brokers, expected one of {brokers}",
+            f"{folder} holds a cluster with {len(cluster.nodes)} brokers; expected {brokers}",
             remedy="name another folder",
             code="server-folder",
         )

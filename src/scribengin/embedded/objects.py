@@ -77,7 +77,7 @@ class ObjectServer(LoneServer):
     def _keys(self) -> _Keys:
         folder = self.credentials.parent
         make_folder(folder)
-        with explained(f"{folder} cannot be closed to others"):
+        with explained(f"the permissions of {folder} cannot be restricted to this user"):
             folder.chmod(0o700)
         keys = remembered(folder / "keys.json", _Keys, lambda: _Keys(secrets.token_hex(10), secrets.token_hex(20)))
         shared = f"[default]\naws_access_key_id = {keys.key}\naws_secret_access_key = {keys.secret}\n"

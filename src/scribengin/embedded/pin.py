@@ -32,7 +32,7 @@ def pinned(asked: Sequence[str], *, with_dependencies: bool) -> dict[str, str]:
             ":".join(jar.parts[-4:-1]) + ("@zip" if jar.suffix == ".zip" else ""): sha256(jar.read_bytes()).hexdigest() for jar in plain
         }
     if lacking := set(asked) - found.keys():
-        raise EnvironmentFault(f"{', '.join(sorted(lacking))} cannot be resolved; Ivy says:\n{said}", code="jars-missing")
+        raise EnvironmentFault(f"{', '.join(sorted(lacking))} cannot be resolved; output of Ivy:\n{said}", code="jars-missing")
     return found
 
 

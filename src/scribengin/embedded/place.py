@@ -37,6 +37,4 @@ def remembered(path: Path, kind: type[T], make: Callable[[], T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
-        raise EnvironmentFault(
-            f"{path} is not what was written there: {error}", remedy=f"remove {path.parent}", code="server-folder"
-        ) from error
+        raise EnvironmentFault(f"{path} is damaged: {error}", remedy=f"remove {path.parent}", code="server-folder") from error

@@ -94,8 +94,8 @@ class Postgres(LoneServer):
         if made.returncode:
             said = " ".join(made.stderr.split())
             raise EnvironmentFault(
-                f"{NAME} cannot make its data in {data}: {said}",
-                remedy="let every user enter the folders above it, or do not be root",
+                f"{NAME} cannot create its data in {data}: {said}",
+                remedy="make its parent folders accessible to all users, or do not run as root",
                 code="server-folder",
             )
 

@@ -92,8 +92,8 @@ class Server:
     def _bury(self) -> None:
         if not self.process.gone_within(_KILLED_WITHIN_S):
             raise EnvironmentFault(
-                f"{self.name} (process {self.process.pid}) does not end, even killed",
-                remedy="look whether its disk hangs",
+                f"{self.name} (process {self.process.pid}) does not end, even after SIGKILL",
+                remedy="check whether its disk hangs",
                 code="server-stuck",
             )
         self._pid_file.unlink(missing_ok=True)

@@ -39,18 +39,18 @@ def read_metadata(host: str, port: int, *, timeout_s: float) -> Metadata:
         connection.sendall(struct.pack(">i", len(asked)) + asked)
         (size,) = struct.unpack(">i", _exactly(connection, 4))
         if not 4 <= size <= _LARGEST_BYTES:
-            raise ValueError(f"{host}:{port} answers with {size} bytes")
+            raise ValueError(f"{host}:{port} answered with {size} bytes")
         answer = _Answer(_exactly(connection, size))
     try:
         return _metadata(answer)
     except (struct.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{host}:{port} answers with what is no Metadata of Kafka: {error}") from error
+        raise ValueError(f"{host}:{port} answered with invalid Kafka Metadata: {error}") from error
 
 
 def _metadata(answer: _Answer) -> Metadata:
     correlation = answer.number("i")
     if correlation != _CORRELATION:
-        raise ValueError(f"the answer is for request {correlation}, not {_CORRELATION}")
+        raise ValueError(f"the answer is for request {correlation}; expected {_CORRELATION}")
     nodes = {}
     for _ in range(answer.number("i")):
         node, host, port = answer.number("i"), answer.text(), answer.number("i")
@@ -101,6 +101,6 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = connection.recv(size - len(data))
         if not part:
-            raise ConnectionError("it closed the connection")
+            raise ConnectionError("the server closed the connection")
         data += part
     return bytes(data)

@@ -1,6 +1,6 @@
-"""The roller: committed segments that are hidden become large files that readers see, each by one rename.
+"""The compactor: committed hidden segments become large files that readers see, each by one rename.
 
-What it does is safe beside who writes, beside other rollers, and when it is killed or put to sleep at any point; see `roll_state` for why.
+It is safe beside writers and other compactors, and if it is killed or suspended at any point; see `roll_state` for the reasons.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 _TURN_FILES = 64
 _TURN_BYTES = 2**30
-"""a turn is recorded when it has merged so much: what another roller has done meanwhile is then no more than that in vain"""
+"""a compaction run is recorded when it has merged this much: another compactor can then waste at most this much work"""
 _MOVES = 1000
-"""so many Batches with nothing to do are recorded as a turn, so that nobody reads their records again"""
+"""this many Batches with nothing to do are recorded as a run, so that their records are not read again"""
 _TRIES = 20
-"""turns that others were first with, before this one leaves it to them"""
+"""number of runs lost to another compactor before this one stops"""
 
 
 @dataclass(slots=True)
 class RollDone:
-    """What a roller has done. `due_s`: in how many seconds something more is due at the latest; None: nothing waits."""
+    """The result of a compactor. `due_s`: seconds until more work is due at the latest; None: nothing waits."""
 
     segments: int = 0
     files: int = 0
@@ -67,27 +67,27 @@ class RollDone:
 
 @dataclass(slots=True)
 class Roller:
-    """Of one lineage of the sink's folder `top`. `check` raises where this process may not write (any more)."""
+    """For one lineage of the sink's folder `top`. `check` raises if this process may not write (any more)."""
 
     top: Path
     lineage: LineageFolder
     check: Callable[[], None] = lambda: None
     now_s: Callable[[], float] = time.time
     newest_us: int | None = None
-    """the newest event time of all lineages there: by it folders grow old"""
+    """the newest event time of all lineages there: it determines the age of folders"""
     busy: Collection[str] | None = ()
-    """folders in which other lineages have hidden segments: they are not closed; None: nobody knows which, and none is closed"""
+    """folders with hidden segments of other lineages, which are not closed; None: these are unknown, and no folder is closed"""
     left: Mapping[str, Open] = field(default_factory=dict)
-    """what is open by lineages that ended, and has no marker (any more): what they opened again behind their end is this one's to close"""
+    """open contents of ended lineages without a completion marker: this lineage closes what they reopened after their end"""
     waiting: set[str] | None = None
-    """those in which this one has hidden segments, once it has looked"""
+    """folders with hidden segments of this lineage, once it has read them"""
     open: Mapping[str, Open] = field(default_factory=dict)
-    """what is open by this one, where it ended"""
+    """open contents of this lineage at its end"""
     done: RollDone = field(default_factory=RollDone)
 
     def run(self, *, flush: bool = False) -> RollDone:
-        """All that is due now; with `flush` all that is hidden. Raises what `check` does, EnvironmentFault for a disk that is full, and
-        StateError for what is damaged; nothing is lost by any of it."""
+        """Do all work that is due now; with `flush` merge everything that is hidden. Raises what `check` raises, EnvironmentFault if the
+        disk is full, and StateError for damaged data; nothing is lost in any of these cases."""
         lost = 0
         while lost < _TRIES:
             number, turn = newest_turn(self.lineage)
@@ -110,7 +110,7 @@ class Roller:
     # --- what is there ---
 
     def _ready(self, seen: Seen, keeping: Keeping, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
-        """(what is to be one file each, in how many seconds the next is due)."""
+        """(groups that become one file each, seconds until the next is due)."""
         groups: list[list[Segment]] = []
         due_s: float | None = None
         size = keeping.roll_bytes
@@ -131,7 +131,8 @@ class Roller:
         return groups, due_s
 
     def _oldest_s(self, run: Sequence[Segment]) -> float:
-        """When the first of a run was written; long ago for one that is gone: another roller was faster, or it is told when it is read."""
+        """When the first segment of a group was written; long ago for a missing one: another compactor was faster, or the loss is reported
+        on reading."""
         try:
             return self._path(run[0]).stat().st_mtime
         except FileNotFoundError:
@@ -139,14 +140,14 @@ class Roller:
 
     def _gone(self, path: Path, segment: Segment) -> StateError:
         return StateError(
-            f"{path} is missing: {segment.file['rows']} rows of batch {segment.number} that are committed, and not merged yet",
+            f"{path} is missing: {segment.file['rows']} rows of batch {segment.number} that are committed and not merged yet",
             remedy=f"restore it from a backup, or {start_over()}",
         )
 
     # --- the next turn ---
 
     def _next(self, number: int, frontier: Frontier, seen: Seen, keeping: Keeping, groups: list[list[Segment]]) -> dict[str, Any] | None:
-        """The turn's record; None where there is nothing to do. Merges that go into one record come before folders that are closed."""
+        """The record of the compaction run; None if there is nothing to do. Merges of a record come before closed folders."""
         outputs = self._merge_all(number, groups) if groups else []
         if outputs is None:
             return {}
@@ -197,17 +198,18 @@ class Roller:
     def _draft_marker(self, number: int, said: Mapping[str, Any]) -> str:
         self.check()
         draft = self._new_draft(number)
-        with explained(f"the marker of {said['folder']} cannot be written"):
+        with explained(f"the completion marker of {said['folder']} cannot be written"):
             write_draft(draft, said)
         return str(draft.relative_to(self.lineage.path))
 
     def _new_draft(self, number: int) -> Path:
-        with explained(f"{self.lineage.drafts} cannot be made"):
+        with explained(f"{self.lineage.drafts} cannot be created"):
             make_folder(self.lineage.drafts)
         return self.lineage.drafts / f"{number:010d}-{uuid4().hex}"
 
     def _merge_all(self, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
-        """The outputs of a turn; None where another roller was faster. Raises EnvironmentFault where there is no room for one."""
+        """The outputs of a compaction run; None if another compactor was faster. Raises EnvironmentFault if there is no disk space for
+        one."""
         outputs: list[dict[str, Any]] = []
         try:
             for whole in groups:
@@ -262,7 +264,7 @@ class Roller:
                     (self.lineage.path / output["draft"]).unlink(missing_ok=True)
 
     def put_turn(self, number: int, record: dict[str, Any]) -> dict[str, Any] | None:
-        """The turn of that number; None where it is so old that others have folded it."""
+        """The record of that number; None if it is so old that it was folded."""
         try:
             stored: dict[str, Any] = self.lineage.merges.put(number, record)
         except FencedError:
@@ -270,7 +272,7 @@ class Roller:
         return stored
 
     def _put(self, number: int, record: dict[str, Any], keeping: Keeping) -> bool:
-        """Whether this roller's turn is the one that counts; then it is finished, too."""
+        """Whether this compactor's record is the one in force; it is then finished, too."""
         if not record:
             return False
         outputs = [*record["outputs"], *record["closed"]]
@@ -298,7 +300,7 @@ class Roller:
     # --- what a turn says ---
 
     def settle(self, number: int, turn: Mapping[str, Any], keeping: Keeping) -> None:
-        """Do what the turn says, as far as it is not done. Only the newest turn can be undone in part."""
+        """Do the rest of the steps of a compaction run. Only the newest run can be partly done."""
         frontier = Frontier.of(turn)
         if read_mark(self._settled_path) < number:
             folders = {self.top / folder_of(output["name"]) for output in turn["outputs"]}
@@ -333,7 +335,8 @@ class Roller:
         if final.exists():
             if draft.exists():
                 raise StateError(
-                    f"{final} is there already, though nothing was merged to it", remedy="move that file away: it is not Scribengin's"
+                    f"{final} already exists, although nothing was merged into it",
+                    remedy="move that file away: Scribengin did not write it",
                 )
             return
         self.check()
@@ -346,7 +349,7 @@ class Roller:
 
 
 def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
-    """The folders in which these have hidden segments; None where one is damaged, or has merged files that may have no name yet."""
+    """The folders with hidden segments of these lineages; None if one is damaged, or has merged files that may not be renamed yet."""
     found = set[str]()
     for lineage in lineages:
         try:
@@ -361,7 +364,7 @@ def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
 
 
 def leftovers(lineage: LineageFolder) -> Iterator[Path]:
-    """Drafts that no turn can name any more, and segments that are merged: what rollers that were killed have left."""
+    """Drafts that no run can name any more, and merged segments: left by killed compactors."""
     number, turn = newest_turn(lineage)
     named = set() if turn is None else {PurePosixPath(each["draft"]).name for each in (*turn["outputs"], *turn["closed"])}
     for name in names_in(lineage.drafts):
@@ -374,6 +377,6 @@ def leftovers(lineage: LineageFolder) -> Iterator[Path]:
 
 
 def _name(first: str, last: int) -> str:
-    """Of a merged file: that of its first segment, and its last Batch. In the order of names it stands where its first segment would."""
+    """The name of a merged file: that of its first segment, with its last Batch. It sorts where its first segment would."""
     stem, dot, suffix = first.rpartition("/")[2].partition(".")
     return f"{folder_of(first)}{stem}-{last:010d}{dot}{suffix}"

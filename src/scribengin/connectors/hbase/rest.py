@@ -1,4 +1,4 @@
-"""HTTP to REST servers of HBase: tables, requests of many cells, scanners, and looks at one row."""
+"""HTTP requests to REST servers of HBase: tables, requests with many cells, scanners, and reads of one row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FILTERS = {
 
 
 class _Rows(msgspec.Struct, frozen=True):
-    """What a server answers with."""
+    """The answer of a server."""
 
     rows: list[Row] = msgspec.field(name="Row", default_factory=list)
 
@@ -42,13 +42,16 @@ class RestGateway(HttpCluster):
 
     codes = CODES
     known = frozenset({"user", "password", "ca"})
-    login = "correct `config`: user and password; the user needs to read the table, of a sink also to make and write it, and our records"
+    login = (
+        "correct `config`: user and password; the user needs the rights to read the table, and for a sink also to create and write it "
+        "and the table of Scribengin's own records"
+    )
     headers: ClassVar[Mapping[str, str]] = {"Accept": "application/json"}
     content_type = "application/x-protobuf"
     place = "table"
 
     def reason_in(self, answer: httpx2.Response) -> str:
-        """The exception's line, without the places in its code."""
+        """The exception line of a message, without the code locations."""
         return reason_of(answer.text) or answer.reason_phrase
 
     def schema(self, table: str) -> Form | None:
@@ -61,7 +64,7 @@ class RestGateway(HttpCluster):
         return Form(families, str(found.get("DURABILITY", "")))
 
     def make(self, table: str, families: Sequence[str]) -> None:
-        """See Gateway; one that is made meanwhile gets the families."""
+        """See Gateway; a table that is created meanwhile gets the families."""
         schema = {"name": table, "ColumnSchema": [{"name": name, "VERSIONS": "1"} for name in families]}
         self.ask("POST", f"{path_of(table)}/schema", json=schema, also=[_NOT_MODIFIED])
 
@@ -75,7 +78,7 @@ class RestGateway(HttpCluster):
         return self._checked_change(table, row, expected, "put")
 
     def put(self, table: str, cells: Cells) -> Outcome:
-        """See Gateway. The server says no more than that something in it was refused."""
+        """See Gateway. The server only reports that something in it was refused."""
         path = f"{path_of(table)}/rows"
         answer = self.ask("PUT", path, content=cells.message(), also=[_BAD, _NOT_FOUND, _TOO_LARGE, *AWAY])
         if answer.status_code == _OK:
@@ -98,7 +101,7 @@ class RestGateway(HttpCluster):
         self._checked_change(table, Row(key, cells), Cell(families[0] + b":\0"), "delete")
 
     def tables(self) -> list[str]:
-        """Their names; none where the server does not say."""
+        """Their names; none if the server does not return them."""
         with suppress(ScribenginError):
             return [str(each["name"]) for each in self.ask("GET", "/").json().get("table", ())]
         return []
@@ -157,5 +160,5 @@ class RestGateway(HttpCluster):
 
 
 def path_of(table: str) -> str:
-    """Of a table, in addresses."""
+    """The name of a table, as used in URLs."""
     return f"/{quote(table, safe='')}"

@@ -1,4 +1,4 @@
-"""Rows as the call `putMultiple` of a Thrift server: the binary protocol's bytes, made column by column."""
+"""Rows as the call `putMultiple` of a Thrift server: the bytes of the binary protocol, built column by column."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def put_message(table: str, cells: Cells) -> bytes:
 
 
 def _be(numbers: np.ndarray[Any, Any], width: int) -> np.ndarray[Any, Any]:
-    """Each as so many bytes, the highest first.
+    """Each number in that many bytes, the highest first.
 
     >>> _be(np.array([258]), 4).tolist()
     [[0, 0, 1, 2]]

@@ -1,5 +1,5 @@
-"""The roller of a store: committed segments become large objects. It is safe beside who writes, beside other rollers, and when it is killed
-or put to sleep at any point; see `turns` for why."""
+"""The compactor of a store: committed segments become large objects. It is safe beside writers and other compactors, and if it is killed or
+suspended at any point; see `turns` for the reasons."""
 
 from __future__ import annotations
 
@@ -32,58 +32,58 @@ if TYPE_CHECKING:
     from scribengin.core.store import Store
 
 REPLACED_S = 900.0
-"""so long segments stay that were merged: a reader may have taken their names from the manifests. One with a lease may take longer"""
+"""how long merged segments are kept: a reader may have read their names from the manifests. A reader with a lease may take longer"""
 _READ_S = 30.0
-"""how long it is not asked again whether somebody reads"""
+"""interval between checks for readers"""
 _TURN_OBJECTS, _TURN_BYTES = 64, 2**30
-"""a turn is put when it has made so much: what another roller has done meanwhile is then no more than that in vain"""
+"""a compaction run is recorded when it has merged this much: another compactor can then waste at most this much work"""
 _MOVES = 1000
-"""so many Batches with nothing to do are recorded as a turn, so that nobody reads their manifests again"""
+"""this many Batches with nothing to do are recorded as a run, so that their manifests are not read again"""
 _TRIES = 20
-"""turns that others were first with, before this one leaves it to them"""
+"""number of runs lost to another compactor before this one stops"""
 _WHOLE = 32 * 2**20
-"""a segment of up to so many bytes is fetched once, and held"""
+"""a segment of up to this size is fetched once, and held in memory"""
 
 
 @dataclass(frozen=True, slots=True)
 class Rolling:
-    """What a sink wants to be merged."""
+    """A sink's settings for merging."""
 
     size: int = 2**62
     every_s: float = 0.0
     listed: bool = False
-    """segments are hidden, and what is made of them is seen by who lists"""
+    """segments are hidden, and merged objects are visible to readers that list"""
 
 
 @dataclass(slots=True)
 class Roller:
-    """Of one lineage at one place. Kept from look to look it reads each manifest once."""
+    """For one lineage at one place. Kept between polls, it reads each manifest once."""
 
     store: Store
     lineage: str
     wants: Rolling
     now_s: Callable[[], float] = time.time
     open: OpenFolders | None = None
-    """of a sink that closes its folders by time, where this lineage is the one that writes there"""
+    """for a sink that closes its folders by time, if this lineage is the one that writes there"""
     busy: Collection[str] = ()
-    """folders in which other lineages hide rows: they are not closed"""
+    """folders with hidden rows of other lineages: they are not closed"""
     _settled: int = -1
     _next: int = 0
     """the first Batch whose manifest was not read"""
     _waiting: dict[str, list[list[Segment]]] = field(default_factory=dict)
-    """folder → runs of segments that may become one object each, in their order"""
+    """folder → groups of segments that may become one object each, in order"""
     _written_s: dict[str, float] = field(default_factory=dict)
-    """of those that wait for longest"""
+    """times of the longest waiting segments"""
     _making: list[str] = field(default_factory=list)
-    """the keys of what this one makes for the next turn"""
+    """the keys that this compactor writes for the next run"""
     _weighed: int = -1
-    """the newest turn when it was looked what may be deleted"""
+    """the newest run when deletable segments were last checked"""
     ripe_s: float = 0.0
-    """when the next segments may be deleted that were merged; infinite: none are left"""
+    """when the next merged segments may be deleted; infinite: none are left"""
 
     def run(self, *, flush: bool = False) -> RollDone:
-        """All that is due now; with `flush` all that waits. Raises StateError for what is damaged, and what the store raises; nothing is
-        lost by any of it."""
+        """Do all work that is due now; with `flush` merge everything that waits. Raises StateError for damaged data, and the store's
+        errors; nothing is lost in any of these cases."""
         done = RollDone()
         lost = 0
         while lost < _TRIES:
@@ -129,7 +129,7 @@ class Roller:
         return "" if self.wants.listed else f"{DATA}/"
 
     def _look(self, frontier: Frontier) -> None:
-        """Bring `_waiting` up to date."""
+        """Update `_waiting`."""
         for folder, runs in list(self._waiting.items()):
             left = [[each for each in run if not frontier.is_done(folder, each.place)] for run in runs]
             # the last one goes on, be it empty, unless it was ended
@@ -152,7 +152,7 @@ class Roller:
                     runs[-1].append(Segment(number, nth, file))
 
     def _waits(self, file: Mapping[str, Any]) -> bool:
-        """Whether a segment is to be merged with others."""
+        """Whether a segment is small enough to be merged with others."""
         if self.wants.listed:
             return str(file["name"]).startswith(hidden_root(self.lineage))
         suffix = file["name"].rpartition("/")[2].partition(".")[2]
@@ -161,11 +161,11 @@ class Roller:
 
     @property
     def waiting(self) -> set[str]:
-        """Folders in which segments wait to be merged."""
+        """Folders with segments that wait for a merge."""
         return {folder for folder, runs in self._waiting.items() if any(runs)}
 
     def _ready(self, counts: OpenFolders | None, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
-        """(what is to be one object each, in how many seconds the next is due)."""
+        """(groups that become one object each, seconds until the next is due)."""
         groups: list[list[Segment]] = []
         due_s: float | None = None
         written_s: dict[str, float] = {}
@@ -189,14 +189,14 @@ class Roller:
         return groups, due_s
 
     def _since_s(self, name: str) -> float:
-        """When it was written, by the store's clock; long ago for one that is gone."""
+        """When it was written, by the store's clock; long ago for a missing one."""
         found = self.store.head(name)
         return 0.0 if found is None else found.modified_s
 
     # --- the next turn ---
 
     def _merge_all(self, turns: Turns, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
-        """What a turn makes; None where another roller was faster."""
+        """The outputs of a compaction run; None if another compactor was faster."""
         outputs: list[dict[str, Any]] = []
         self._making = []
         try:
@@ -214,9 +214,8 @@ class Roller:
             if turns.newest()[0] >= number:
                 return None
             raise StateError(
-                f"{self.store} lacks a segment that is committed, and not merged yet: {error}",
-                remedy="look whether somebody, or a rule of the store, deletes what lies there; restore it from a backup, or "
-                f"{start_over()}",
+                f"{self.store} lacks a segment that is committed and not merged yet: {error}",
+                remedy=f"check whether a user, or a rule of the store, deletes objects there; restore it from a backup, or {start_over()}",
             ) from None
         except BaseException:
             self._throw_away(turns, number)
@@ -252,12 +251,12 @@ class Roller:
         return replace(frontier, low=low, done={folder: place for folder, place in done.items() if place[0] >= low}, cleared=cleared)
 
     def _low(self, merged: Collection[tuple[int, int]] = ()) -> int:
-        """Nothing of Batches below waits, where these wait no more."""
+        """The lowest Batch with waiting segments, once these no longer wait."""
         waiting = (each.number for runs in self._waiting.values() for run in runs for each in run if each.place not in merged)
         return min(waiting, default=self._next)
 
     def _put(self, turns: Turns, number: int, record: dict[str, Any]) -> bool:
-        """Whether this roller's turn is the one that counts; then it is finished, too."""
+        """Whether this compactor's record is the one in force; it is then finished, too."""
         faults.reached("roll.record.before")
         try:
             stored = turns.log.put(number, record)
@@ -271,14 +270,15 @@ class Roller:
         return True
 
     def _throw_away(self, turns: Turns, number: int) -> None:
-        """What this one has made for a turn that is another's, or nobody's; as far as the store can be reached, else who puts it does."""
+        """Delete the objects that this one made for a run that another compactor recorded, or that was not recorded; if the store is
+        unreachable, the next run's recorder deletes them."""
         with suppress(Exception):
             turns.notes.sweep(number, self._making)
 
     # --- what a turn says ---
 
     def settle(self, turns: Turns, number: int, turn: Mapping[str, Any]) -> None:
-        """Do what the turn says, as far as it is not done."""
+        """Do the rest of the steps of a compaction run."""
         for output in turn["outputs"]:
             if "upload" in output:
                 complete(self.store, later_of(self.store), output, f"turn {number}")
@@ -295,7 +295,7 @@ class Roller:
         self._settled = number
 
     def _clear(self, turns: Turns, cleared: int, newest: int, done: RollDone) -> int:
-        """Delete segments that were merged so long ago that nobody reads them; returns of turns up to which."""
+        """Delete segments that were merged so long ago that no reader uses them; returns the run up to which this is done."""
         if newest == self._weighed and self.now_s() < self.ripe_s:
             return cleared
         ripe: list[tuple[int, Mapping[str, Any]]] = []
@@ -351,7 +351,7 @@ class _StoredInput:
 
 
 def summarize(summary: Any | None, turns: Any) -> dict[str, int]:
-    """What folded turns come to."""
+    """The summary of folded records."""
     so_far = summary or {"turns": 0, "objects": 0}
     for turn in turns:
         so_far = {"turns": so_far["turns"] + 1, "objects": so_far["objects"] + len(turn["outputs"])}

@@ -1,4 +1,4 @@
-"""The upkeep of a place in a store that a sink writes to: what `roll` asks for, of all lineages that have written there."""
+"""Maintenance of a place in a store that a sink writes to: the work that `roll` requires, for all lineages that have written there."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
 
 LINEAGES_S = 60.0
-"""so long a keeper goes by who it has seen to write there"""
+"""how long a known list of writers is used"""
 
 
 @dataclass(slots=True)
 class StoreKeeper:
-    """Of one sink. Kept from look to look it asks the store for little more than what is new. `options` are the sink's, with defaults."""
+    """For one sink. Kept between polls, it reads little more than new data from the store. `options` are the sink's, with defaults."""
 
     address: Address
     options: Mapping[str, Any]
     _store: Store | None = None
     _rollers: dict[str, Roller] = field(default_factory=dict)
     _lineages: tuple[float, list[str]] = (-LINEAGES_S, [])
-    """(when they were looked for, oldest first)"""
+    """(when they were listed, oldest first)"""
     _ended: set[str] = field(default_factory=set)
-    """lineages that write no more, of which nothing waits"""
+    """lineages that write no more, and have no waiting segments"""
     _idle: bool = False
-    """nothing is hidden there, and nothing will be: the sink does not roll (any more)"""
+    """nothing is hidden there, and nothing will be: the sink has no `roll` (any more)"""
 
     def __str__(self) -> str:
         return str(self.address)
 
     @property
     def hides(self) -> bool:
-        """Whether readers see what is committed only when it is kept."""
+        """Whether readers see committed rows only after maintenance."""
         return bool(self.options["visible"] == "listing")
 
     @property
     def closes(self) -> bool:
-        """Whether folders by time get markers."""
+        """Whether folders by time get completion markers."""
         return self.options.get("close") is not None
 
     @property
@@ -58,17 +58,17 @@ class StoreKeeper:
 
     @property
     def look_s(self) -> float:
-        """Between two looks, each of some requests."""
+        """Interval between two polls, each of some requests."""
         wants = rolling_of(self.options)
         return 5.0 if wants is None else min(60.0, max(5.0, wants.every_s / 20))
 
     @property
     def wanted(self) -> bool:
-        """Whether there may be something to keep."""
+        """Whether there may be anything to do."""
         return self.hides or self.closes or rolling_of(self.options) is not None
 
     def keep(self, *, flush: bool = False) -> Upkept:
-        """All that is due now; with `flush` all that waits. Raises what a Roller does."""
+        """Do all work that is due now; with `flush` merge everything that waits. Raises what a Roller raises."""
         if self._idle:
             return Upkept()
         store = self._store = self._store or self.address.open()
@@ -116,7 +116,7 @@ class StoreKeeper:
 
 
 def rolling_of(options: Mapping[str, Any]) -> Rolling | None:
-    """What a sink's options ask for; None where they do not."""
+    """The settings in a sink's options; None if there are none."""
     given, declared = options.get("roll"), SINK.option("roll")
     assert declared is not None
     if given is None:

@@ -56,8 +56,8 @@ class Server:
             raise self.error(f"{self.called}: `server` is not an address", "write postgresql://USER@HOST:PORT/DATABASE", "postgres")
         if parts.password is not None:
             raise self.error(
-                f"{self.called}: `server` holds a password",
-                'take it out and write config: {password: "${secret:env/NAME}"}: a secret is never shown',
+                f"{self.called}: `server` contains a password",
+                'remove it and write config: {password: "${secret:env/NAME}"}: a secret is never shown',
                 "secret-in-plain",
             )
         several = "," in parts.netloc
@@ -103,17 +103,17 @@ class Server:
         if state.startswith("28") or any(each in text for each in _LOGIN):
             return self.error(said, "correct the user in `server` and the password in `config`", "postgres-login")
         if state == "3D000" or ("database" in text and "does not exist" in text):
-            return self.error(said, "make the database, or correct `server`", "postgres-database")
+            return self.error(said, "create the database, or correct `server`", "postgres-database")
         if state == "42501":
             reads = "grant the user SELECT on the table and USAGE on its schema"
-            writes = "grant the user CREATE on the schemas of `table` and `staging`, or make them"
+            writes = "grant the user CREATE on the schemas of `table` and `staging`, or create them"
             return self.error(said, reads if self._kind is SourceError else writes, "postgres-rights")
         if not state and any(each in text for each in _TRUST):
-            return self.error(said, "say in `config` whom to trust: sslmode, sslrootcert", "postgres-trust")
+            return self.error(said, "set in `config` which certificates to trust: sslmode, sslrootcert", "postgres-trust")
         if state.startswith(_PASSES) or (not state and isinstance(error, driver().OperationalError)):
             return Unreachable(
                 said,
-                remedy="look whether the server is up and has room; a flow that runs tries again by itself",
+                remedy="check that the server is up and has free space; a running flow retries automatically",
                 code="postgres-away",
                 node=self.node,
             )
@@ -121,12 +121,10 @@ class Server:
             reads, writes = "restore it, or correct `table`", f"restore it, with its rows; or {start_over()}"
             return self.error(said, reads if self._kind is SourceError else writes, "postgres-table")
         if state.startswith("23"):
-            remedy = "rows break a rule of the table that spans rows: correct the rule or the data, or write mode: upsert"
+            remedy = "rows violate a constraint across rows of the table: correct the constraint or the data, or write mode: upsert"
             return self.error(said, remedy, "postgres-rule")
         if state.startswith("54"):
-            remedy = (
-                "a row, or its value in an index, is too large for the table: shorten it, or let a `filter` before the sink leave it out"
-            )
+            remedy = "a row, or its value in an index, is too large for the table: shorten it, or remove it with a `filter` before the sink"
             return self.error(said, remedy, "postgres-large")
         return self.error(said, "correct the table or the flow", "postgres")
 

@@ -170,7 +170,7 @@ class PostgresReader:
         elif self._view != self._snapshot and self._compares:
             found = self._count(connection, self._after, self._end)
             if found != self._left:
-                raise self._changed(f"{found} of its rows are left, it was {self._left}")
+                raise self._changed(f"it has {found} rows left; expected {self._left}")
         ranges = self._ranges(connection, self._end, most)
         assert self._left is not None
         streams = []
@@ -238,12 +238,12 @@ class PostgresReader:
     def _tell_of_slow_ones(self, now_s: float) -> None:
         if not self._held_up_told and now_s - self._seen[0].at_s > self._settle_s + _SLOW_S:
             self._held_up_told = True
-            self._notices.append(f"{self._held_up(_SLOW_S)}; they come when it is over")
+            self._notices.append(f"{self._held_up(_SLOW_S)}; they are read when it ends")
 
     def _held_up(self, for_s: float) -> str:
         return (
-            f"{self._server.called}: a transaction that is open for more than {for_s:g} s may bring rows of {self._name} in front of those "
-            f"that wait (see pg_stat_activity at {self._server})"
+            f"{self._server.called}: a transaction open for more than {for_s:g} s may add rows of {self._name} before the waiting ones "
+            f"(see pg_stat_activity at {self._server})"
         )
 
     def _measure(self, connection: Connection[Any]) -> None:
@@ -307,7 +307,7 @@ class PostgresReader:
     def _changed(self, what: str) -> Exception:
         return self._server.error(
             f"{self._server.called}: {self._name} changed since it was read: {what}",
-            f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}",
+            f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}",
             "postgres-changed",
         )
 

@@ -40,7 +40,7 @@ class PostgresSource:
         """The declared columns, or the table's. Raises SourceError where the table is not there, or does not give what is declared;
         Unreachable where the server does not answer."""
         if self._known is None:
-            with self._server.connected("cannot be asked for its columns") as connection:
+            with self._server.connected("did not return its columns") as connection:
                 self._known = columns_of(self._server, self._table, self._describe(connection), self.schema)
         return self._known
 
@@ -78,10 +78,10 @@ class PostgresSource:
                 changed = changed or (xmin is not None and written_since(xmin, oldest, now))
                 yield block
         if self._compares and (changed or rows != stream.rows):
-            found = f"{rows} rows are there, it was {stream.rows}" if rows != stream.rows else "rows were written since"
+            found = f"found {rows} rows, expected {stream.rows}" if rows != stream.rows else "rows were written since then"
             raise self._server.error(
-                f"{self._server.called}: {stream.label} changed after it was taken, and is not yet committed: {found}",
-                f"restore it; or say on_change: ignore to go on with what is there now, at least once; or {start_over()}",
+                f"{self._server.called}: {stream.label} changed after it was assigned to a Batch that is not yet committed: {found}",
+                f"restore it; or, to continue with the current data at least once, set on_change: ignore; or {start_over()}",
                 "postgres-changed",
             )
 

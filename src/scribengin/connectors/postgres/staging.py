@@ -99,7 +99,7 @@ class Copying:
             unlike = None if column is None else changed(values, column.base, column.modifier)
             if column is not None and unlike is not None and pc.any(unlike).as_py():
                 value = values.filter(unlike)[0].as_py()
-                raise NotTaken(f'"{value}" does not go into {column.type} as it is (column "{name}")')
+                raise NotTaken(f'"{value}" does not fit into {column.type} unchanged (column "{name}")')
 
     def copy(self, batch: pa.RecordBatch) -> int:
         """Without a look at the values."""

@@ -136,22 +136,22 @@ def describe(connection: Connection[Any], server: Server, name: str, by: str | N
     found = connection.execute("SELECT oid, relkind FROM pg_class WHERE oid = to_regclass(%s)", (place,)).fetchone()
     if found is None:
         raise SourceMissing(
-            f"{server.called}: there is no table {name} at {server}, or this user must not see it",
+            f"{server.called}: there is no table {name} at {server}, or this user is not allowed to see it",
             remedy="correct `table`, or grant the user USAGE on its schema",
             code="postgres-table",
             node=server.node,
         )
     oid, kind = found
     if kind not in ("r", "p"):
-        remedy = "read the table that it is made of: only a table can tell whether its rows have changed"
-        raise server.error(f"{server.called}: {name} at {server} is no table", remedy, "postgres-table")
+        remedy = "read its base table: changes of rows can only be detected in a table"
+        raise server.error(f"{server.called}: {name} at {server} is not a table", remedy, "postgres-table")
     columns = columns_there(connection, oid)
     indexes = connection.execute(_INDEXES, (oid,)).fetchall()
     keyed = tuple(key) or next((tuple(names) for names, _, primary in indexes if primary), ())
     if not keyed:
         raise server.error(
-            f"{server.called}: table {name} at {server} has no primary key, and the flow gives no `key`",
-            "name columns that tell its rows apart: key: [id]",
+            f"{server.called}: table {name} at {server} has no primary key, and the source has no `key`",
+            "name the columns that identify a row: key: [id]",
             "postgres-key",
         )
     order = tuple(dict.fromkeys((by, *keyed) if by else keyed))
@@ -159,14 +159,14 @@ def describe(connection: Connection[Any], server: Server, name: str, by: str | N
         _check_ordering_column(server, name, columns, each)
     if not any(unique and set(names) == set(keyed) for names, unique, _ in indexes):
         said = f"{server.called}: no primary key or unique index of table {name} at {server} is on ({', '.join(keyed)})"
-        raise server.error(said, "name columns that tell its rows apart in `key`, or make the index", "postgres-key")
+        raise server.error(said, "name the columns that identify a row in `key`, or create the index", "postgres-key")
     if by is not None:
         if (connection.execute("SELECT pg_is_in_recovery()").fetchone() or (False,))[0]:
-            said = f"{server.called}: {server} is a standby, which does not know what transactions are open at its primary"
+            said = f"{server.called}: {server} is a standby, which does not know the open transactions of its primary"
             raise server.error(said, "name the primary in `server`", "postgres-order")
         if columns[by].base == "date":
-            said = f'{server.called}: "{by}" of table {name} at {server} is a date, and rows of one day come in any order'
-            raise server.error(said, "go by a number that grows, or by a time", "postgres-order")
+            said = f'{server.called}: "{by}" of table {name} at {server} is a date, and rows of one day have no order'
+            raise server.error(said, "use an increasing number, or a timestamp", "postgres-order")
         _check_sequence(connection, server, place, name, by)
     indexed = any(tuple(names[: len(order)]) == order or names[0] == by for names, _, _ in indexes)
     return Table(oid, escaped(schema or "public", plain), columns, tuple(columns[each] for each in order), indexed)
@@ -182,11 +182,11 @@ def columns_of(server: Server, name: str, table: Table, declared: Schema | None)
         if column is None:
             wrong.append(f'the table has no column "{field.name}"{_near(field.name, table)}')
         elif field.type.name != "STRING" and field.type.name not in read_as(column.base):
-            wrong.append(f'column "{field.name}" is {column.type} in the table, the flow asks for {field.type}')
+            wrong.append(f'column "{field.name}" is {column.type} in the table, but {field.type} in the flow')
     if wrong:
         raise server.error(
             f"{server.called}: {name} at {server}: {'; '.join(wrong)}",
-            "correct `schema`: STRING reads any column, and a `parse` step makes more of JSON in it; or take `schema` out",
+            "correct `schema`: STRING reads any column, and a `parse` step parses JSON in it; or remove `schema`",
             "table-columns",
         )
     return declared
@@ -203,7 +203,10 @@ def _check_ordering_column(server: Server, table: str, columns: Mapping[str, Tab
         raise server.error(f'{server.called}: table {table} at {server} has no column "{name}"', remedy, "postgres-key")
     if not columns[name].not_null:
         raise server.error(
-            f'{server.called}: column "{name}" of table {table} at {server} may be null: a row without a place in the order is never read',
+            (
+                f'{server.called}: column "{name}" of table {table} at {server} may be null, and a row without a value there would never '
+                "be read"
+            ),
             f"ALTER TABLE {table} ALTER COLUMN {quoted(name)} SET NOT NULL, or name another column",
             "postgres-key",
         )
@@ -217,8 +220,8 @@ def _check_sequence(connection: Connection[Any], server: Server, place: str, tab
     ).fetchone()
     if found is not None and found[1] > 1:
         raise server.error(
-            f'{server.called}: "{by}" of table {table} at {server} counts by the sequence {found[0]}, of which each session keeps '
-            f"{found[1]} values in stock: a small one may come long after greater ones, and would never be read",
-            f"ALTER SEQUENCE {found[0]} CACHE 1, and let sessions that have a stock end; or go by a time",
+            f'{server.called}: "{by}" of table {table} at {server} uses the sequence {found[0]}, of which each session caches {found[1]} '
+            "values: a small value may appear long after greater ones, and would never be read",
+            f"ALTER SEQUENCE {found[0]} CACHE 1, and end sessions with cached values; or use a timestamp",
             "postgres-order",
         )

@@ -60,8 +60,8 @@ class SparkWriterSink(PlainSink):
         tries = marks.begin(batch.number)
         if tries > 1 and not self.exactly_once:
             self._notes.append(
-                f'sink "{self.node}": batch {batch.number} ({decided.rows:,} rows) is handed over again: the try before was cut short, and '
-                f"what of it came to {self} may be duplicated"
+                f'sink "{self.node}": batch {batch.number} ({decided.rows:,} rows) is written again: the previous attempt was '
+                f"interrupted, and rows that it wrote to {self} may be duplicated"
             )
         self._write(decided, marks.folder(batch.number))
         return tries
@@ -83,7 +83,7 @@ class SparkWriterSink(PlainSink):
                 writer = writer.partitionBy(*self._partition_by)
             writer.save(self._path)
         except Exception as error:
-            raise fault(error, self.node, f"{self} did not take batch {decided.batch.number}", self._secrets()) from None
+            raise fault(error, self.node, f"{self} did not accept batch {decided.batch.number}", self._secrets()) from None
 
     def _secrets(self) -> list[str]:
         return [value.reveal() for value in self._given.values() if isinstance(value, Secret)]

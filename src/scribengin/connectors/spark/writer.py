@@ -42,8 +42,8 @@ def session(sink: str) -> SparkSession:
     found = _running()
     if found is None:
         raise Refused(
-            f'sink "{sink}": a batch is decided and not handed over, and only a run can do that: Spark writes it',
-            remedy=f"run the flow once as it was: {flow_command('run', '--once')}",
+            f'sink "{sink}": a batch is decided and not written, and only a run can write it, with Spark',
+            remedy=f"run the unchanged flow once: {flow_command('run', '--once')}",
             code="spark-needed",
             node=sink,
         )
@@ -65,7 +65,7 @@ def check_format(sink: str, format: str) -> None:
     except (PySparkException, Py4JJavaError) as error:
         raise SinkError(
             f'sink "{sink}": Spark has no writer called "{format}": {_sentence(str(error))}',
-            remedy="mind the spelling; a writer that comes as a package is named in the settings of Spark: spark.jars.packages",
+            remedy="correct the name; if the writer is in a package, add it to the Spark settings: spark.jars.packages",
             code="spark-format",
             node=sink,
         ) from None
@@ -79,10 +79,13 @@ def fault(error: Exception, sink: str, what: str, secrets: Iterable[str]) -> Scr
     said = f'sink "{sink}": {what}: {_sentence(text)}'
     if any(each in text for each in _PASSES):
         return Unreachable(
-            said, remedy="look whether the place is up and has room; a flow that runs tries again by itself", code="spark-away", node=sink
+            said,
+            remedy="check that the target is up and has free space; a running flow retries automatically",
+            code="spark-away",
+            node=sink,
         )
     return SinkError(
-        said, remedy="correct the sink's options, or the columns that it gets, by what the writer says", code="spark-write", node=sink
+        said, remedy="correct the sink's options, or its columns, according to the writer's message", code="spark-write", node=sink
     )
 
 

@@ -25,8 +25,8 @@ def unlike(database: Database[Any], schema: Schema, held: Mapping[str, tuple[str
         if field.name not in held:
             found.append(f'the table has no column "{field.name}" ({database.type_of(field.type)})')
         elif not database.takes(field.type, there := held[field.name][0]):
-            found.append(f'column "{field.name}" is {there} in the table, the flow gives {field.type}')
+            found.append(f'column "{field.name}" is {there} in the table, but {field.type} in the flow')
     for name, (type_, must) in held.items():
         if must and name not in schema:
-            found.append(f'the table asks for column "{name}" ({type_}), which the flow does not give')
+            found.append(f'the table requires column "{name}" ({type_}), which the flow does not have')
     return found

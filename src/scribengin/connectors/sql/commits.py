@@ -204,7 +204,7 @@ class Commits:
         """For who comes too late with a Batch, or with a `part` of it ("unit 3 of ")."""
         return FencedError(
             f'sink "{sink}" refuses {part}batch {batch.number} of lineage {batch.lineage}: {why} ({self.database}, table {self.table})',
-            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+            remedy="another driver writes here, or the state folder was copied or restored; stop this driver",
             node=sink,
         )
 

@@ -56,28 +56,28 @@ class SqlSink:
                         self._check_writer(held[0], owner, self._flow)
                         self._check_sink(held[0].sink)
                     if not adopt and (held is not None or self._has_rows(session)):
-                        raise self._foreign("it holds rows that this lineage has not written")
+                        raise self._foreign("it holds rows that this lineage did not write")
                     self._commits.take(session, mine, held, had_rows=held is None and self._has_rows(session))
         self._owner = owner
 
     def look_at_place(self) -> None:
         """See LookedAtSink. A table that is missing is made by the first run."""
-        with self._connected("cannot be looked at") as session:
+        with self._connected("cannot be read") as session:
             self._columns(session)
 
     def look(self, *, claimed: bool) -> None:
         """See `group.contract.MemberSink`. Takes the lock of a publication: a database that may only be read refuses that."""
-        with self._connected("cannot be looked at") as session, session.transaction():
+        with self._connected("cannot be read") as session, session.transaction():
             if claimed and not (self._commits.there(session) and self._commits.claim(session, lock=True)):
                 raise Unreachable(
-                    f'sink "{self.node}": nothing at {self._database} says who writes to {self._target}: another database was claimed',
-                    remedy="restore it, or connect to the one that was claimed",
+                    f'sink "{self.node}": {self._database} has no claim of {self._target}: the flow claimed another database',
+                    remedy="restore it, or connect to the claimed one",
                     node=self.node,
                 )
 
     def unlike(self, schema: Schema) -> list[str]:
         """What the table that is there does not take of the columns, a sentence each."""
-        with self._connected("cannot be looked at") as session:
+        with self._connected("cannot be read") as session:
             held = self._columns(session)
             if not held:
                 return []
@@ -94,7 +94,7 @@ class SqlSink:
     def publish(self, decided: Decided) -> None:
         """Rows and commit record in one transaction, or, where the record stands there already, nothing."""
         batch = decided.batch
-        with self._connected(f"did not take batch {batch.number} into {self._target}") as session:
+        with self._connected(f"did not accept batch {batch.number} into {self._target}") as session:
             with session.transaction():
                 if not self._is_done(session, decided):
                     rows = self._take(session, decided)
@@ -107,7 +107,7 @@ class SqlSink:
         """Publish the newest decision, then delete what tasks of decided Batches left behind."""
         if decided is not None:
             self.publish(decided)
-        with self._connected("cannot be tidied up") as session:
+        with self._connected("cannot be cleaned up") as session:
             self._commits.drop_staged_before(session, lineage, before)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
@@ -124,16 +124,16 @@ class SqlSink:
                     continue
                 wrong = []
                 if (commit.input_hash, commit.receipts) != (each.input_hash, receipts_of(each)):
-                    wrong.append(f"batch {number} was published otherwise than it was decided")
+                    wrong.append(f"batch {number} was published differently from its decision")
                 xids = of_units.get((lineage, number), [commit.xid])
                 rows = commit.rows if found is None else sum(found.get(xid, 0) for xid in xids)
                 if rows != commit.rows:
-                    wrong.append(f"batch {number}: {commit.rows} rows were written to {self._target}, {rows} are there")
+                    wrong.append(f"batch {number}: expected {commit.rows} rows in {self._target}, found {rows}")
                 yield Published(number, rows, tuple(wrong))
             for number in sorted(number for number in commits if since is not None and number >= since):
-                yield Published(number, commits[number].rows, (f"batch {number} is published, but no decision says so",))
+                yield Published(number, commits[number].rows, (f"batch {number} is published, but there is no decision for it",))
             if found is not None and (strange := self._strange(session, found)) > 0:
-                yield Published(-1, 0, (f"{strange} rows in {self._target} were written by no batch",))
+                yield Published(-1, 0, (f"{strange} rows in {self._target} belong to no batch",))
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:
         """See `CountingSink`."""
@@ -155,10 +155,10 @@ class SqlSink:
                     return 0
                 self._check_writer(held[0], owner, flow)
                 if self._commits.had_rows(session):
-                    raise self._foreign("it held rows of others when the flow began to write there")
+                    raise self._foreign("it already held rows of other writers when the flow started to write there")
                 found = self._rows_by_transaction(session)
                 if found is not None and self._strange(session, found) > 0:
-                    raise self._foreign("it holds rows that no batch has written")
+                    raise self._foreign("it holds rows that no batch wrote")
                 if not self._columns(session):
                     rows = 0
                 elif dry_run:
@@ -192,11 +192,11 @@ class SqlSink:
         commit = self._commits.commit_of(session, batch.lineage, batch.number)
         if commit is not None:
             if (commit.input_hash, commit.receipts) != (decided.input_hash, receipts_of(decided)):
-                raise self._fenced(batch, "it exists already, decided otherwise")
+                raise self._fenced(batch, "it already exists with another decision")
             return True
         newest = self._commits.newest(session, batch.lineage)
         if newest is not None and (newest.number > batch.number or newest.term > batch.term):
-            raise self._fenced(batch, f"batch {newest.number} exists already, under term {newest.term}")
+            raise self._fenced(batch, f"batch {newest.number} already exists, under Term {newest.term}")
         return False
 
     def _take(self, session: Session, decided: Decided) -> int:
@@ -223,9 +223,9 @@ class SqlSink:
         said = {each.unit: (segment.get("hash"), each.rows) for each in decided.receipts for segment in each.segments}
         if done != said:
             raise StateError(
-                f'sink "{self.node}": of batch {decided.batch.number} units {sorted(done)} stand in {self._target} at {self._database}, '
-                f"and its decision says {sorted(said)}, or says other input or other numbers of rows of them",
-                remedy=f"restore the database or the state folder, whichever was set back; or {start_over()}",
+                f'sink "{self.node}": batch {decided.batch.number} has the task outputs {sorted(done)} in {self._target} at '
+                f"{self._database}; expected {sorted(said)}, by its decision; or their input or numbers of rows differ",
+                remedy=f"restore the database or the state folder, whichever was reset to an older state; or {start_over()}",
             )
         return decided.rows
 
@@ -239,7 +239,7 @@ class SqlSink:
     def _not_as_staged(self, segment: Mapping[str, Any], found: int) -> StateError:
         place = self._database.quoted(*self._database.own(segment["staged"]))
         return StateError(
-            f'sink "{self.node}": {place} at {self._database} has {found} rows, and a decision says {segment["rows"]}',
+            f'''sink "{self.node}": {place} at {self._database} has {found} rows; expected {segment["rows"]}, by its decision''',
             remedy="restore it from a backup, or reset the flow",
         )
 

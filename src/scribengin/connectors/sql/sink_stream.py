@@ -38,7 +38,7 @@ class SqlSinkStream(TableStream):
         if self._begun is None:
             return Receipt(self._sink, self._unit, 0, 0)
         session, _ = self._begun
-        with self._database.explained(f"did not keep rows for {self._target}"):
+        with self._database.explained(f"failed to keep rows for {self._target}"):
             self._commits.confirm(session, self._name)
         session.close()
         segment = {"staged": self._name, "rows": self._rows, "columns": list(self._schema.names)}
@@ -49,7 +49,7 @@ class SqlSinkStream(TableStream):
         if self._begun is None:
             return
         session, _ = self._begun
-        with suppress(ScribenginError), self._database.explained(f"did not give up rows for {self._target}"):
+        with suppress(ScribenginError), self._database.explained(f"failed to discard rows for {self._target}"):
             self._commits.drop_staged_called(session, self._name)
         session.close()
 
@@ -58,7 +58,7 @@ class SqlSinkStream(TableStream):
             return
         session = self._database.connect()
         try:
-            with self._database.explained(f"has no room to stage rows for {self._target}"), session.transaction():
+            with self._database.explained(f"has no space to stage rows for {self._target}"), session.transaction():
                 self._make_table(session)
                 self._commits.stage(session, self._name, self._batch.lineage, self._batch.number)
                 self._begun = session, self._database.stage(session, self._name, self._target, self._schema)

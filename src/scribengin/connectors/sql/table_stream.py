@@ -42,7 +42,7 @@ class TableStream(ABC):
             return ()
         self._begin_once()
         refused: list[Bad] = []
-        with self._database.explained(f"did not take rows for {self._target}"):
+        with self._database.explained(f"did not accept rows for {self._target}"):
             self._put_all(batch, 0, refused)
         faults.reached("stage.mid_write")
         return sorted(refused, key=lambda bad: bad.ordinal)
@@ -60,7 +60,10 @@ class TableStream(ABC):
         if not self._database.is_there(session, *self._target.names):
             if self._commits.wrote(session):
                 raise SinkError(
-                    f'sink "{self._sink}": table {self._target} at {self._database} is gone, with rows that were written to it',
+                    (
+                        f'sink "{self._sink}": table {self._target} at {self._database} does not exist any more, nor do the rows that were '
+                        "written to it"
+                    ),
                     remedy=f"restore it, or {start_over()}",
                     code="table-gone",
                     node=self._sink,
@@ -73,7 +76,7 @@ class TableStream(ABC):
             size = self._put(batch)
         except NotTaken as why:
             if batch.num_rows == 1:
-                refused.append(Bad(first, "refused", f"{self._target} does not take it: {why}"))
+                refused.append(Bad(first, "refused", f"{self._target} rejected the row: {why}"))
                 return
             half = batch.num_rows // 2
             self._put_all(batch.slice(0, half), first, refused)

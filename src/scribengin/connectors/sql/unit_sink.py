@@ -37,7 +37,7 @@ class SqlUnitSink(SqlSink):
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """As SqlSink; and see how far the lineage is."""
         super().prepare(owner=owner, lineage=lineage, adopt=adopt)
-        with self._connected("cannot be looked at") as session:
+        with self._connected("cannot be read") as session:
             newest = self._commits.newest(session, lineage)
         self._after = None if newest is None else newest.number
 

@@ -46,7 +46,7 @@ class SqlUnitStream(TableStream):
         super().__init__(unit.sink, database, commits, target, schema)
         self._unit = unit
         self._loading = database
-        assert commits.units is not None, "a LoadingDatabase has them"
+        assert commits.units is not None, "only a LoadingDatabase supports task outputs"
         self._units = commits.units
         self._open = ExitStack()
         """ended without an error it commits"""
@@ -65,17 +65,17 @@ class SqlUnitStream(TableStream):
         """Look once more, under a lock, whether this unit is still to be written; then record it, and commit."""
         assert self._awake is not None
         unit, session = self._unit, self._awake.end()  # whoever sleeps from here on holds up others
-        with self._database.explained(f"did not commit unit {unit.number} of batch {unit.batch.number} to {self._target}"):
+        with self._database.explained(f"did not commit task output {unit.number} of batch {unit.batch.number} to {self._target}"):
             self._check(session, self._commits.claim_to_share(session))
             if not self._units.commit(session, unit.batch, unit.number, unit.input_hash, self._rows, report):
-                raise self._found(session) or self._fenced("another attempt has committed it, and what it has said is gone")
+                raise self._found(session) or self._fenced("another attempt committed it, and its report is lost")
             faults.reached("transaction.commit.before")
             self._end(commit=True)
             faults.reached("transaction.commit.after")
 
     def abort(self) -> None:
         """Take back what is not committed."""
-        with suppress(ScribenginError), self._database.explained(f"did not give up rows for {self._target}"):
+        with suppress(ScribenginError), self._database.explained(f"failed to discard rows for {self._target}"):
             self._end(commit=False)
 
     def _begin_once(self) -> None:
@@ -84,7 +84,7 @@ class SqlUnitStream(TableStream):
         try:
             session = self._database.connect()
             self._open.callback(session.close)
-            with self._database.explained(f"cannot take a unit into {self._target}"):
+            with self._database.explained(f"cannot accept a task output into {self._target}"):
                 held = self._commits.claim(session)
                 self._check(session, held[0] if held else None)
                 faults.reached("marker.read")
@@ -129,11 +129,11 @@ class SqlUnitStream(TableStream):
             return
         if newest is None or (unit.after is not None and newest.number < unit.after):
             raise StateError(
-                f'sink "{unit.sink}" writes nothing of batch {batch.number}: batch {unit.after} is published, and the newest that '
-                f"{self._database} knows of {self._target} is {'none' if newest is None else newest.number}",
-                remedy=f"the database was set back: restore it as it was; or {start_over()}",
+                f'sink "{unit.sink}" writes nothing of batch {batch.number}: batch {unit.after} is published, but the newest in '
+                f"{self._database} for {self._target} is {('none' if newest is None else newest.number)}",
+                remedy=f"the database was reset to an older state: restore it; or {start_over()}",
             )
-        raise self._fenced(f"batch {newest.number} exists already, under term {newest.term}")
+        raise self._fenced(f"batch {newest.number} already exists, under Term {newest.term}")
 
     def _found(self, session: Session) -> AlreadyCommitted | FencedError | None:
         """What there is to say where the unit is committed."""
@@ -141,7 +141,7 @@ class SqlUnitStream(TableStream):
         if said is None:
             return None
         hash_, report = said
-        return AlreadyCommitted(report) if hash_ == self._unit.input_hash else self._fenced("it exists already, over other input")
+        return AlreadyCommitted(report) if hash_ == self._unit.input_hash else self._fenced("it already exists, with other input")
 
     def _fenced(self, why: str) -> FencedError:
         return self._commits.fenced(self._sink, f"unit {self._unit.number} of ", self._unit.batch, why)

@@ -31,7 +31,7 @@ def as_cell(value: Any) -> Any:
             return {"$": "date", "v": value.isoformat()}
         case bytes():
             return {"$": "bytes", "v": base64.b64encode(value).decode()}
-    raise TypeError(f"no column holds {type(value).__name__}")
+    raise TypeError(f"a column cannot hold {type(value).__name__}")
 
 
 def of_cell(cell: Any) -> Any:

@@ -90,12 +90,12 @@ class Reduced:
         except Exception as error:  # pickle raises what it likes, and so do the attributes' own methods
             raise StepError(
                 f"{self._reference}: its attributes cannot be stored: {error}",
-                remedy="keep numbers, texts, dates, lists, dicts, sets and Counters in them",
+                remedy="store only numbers, texts, dates, lists, dicts, sets and Counters in them",
             ) from None
         if most_bytes is not None and len(data) > most_bytes:
             raise StepError(
-                f"{self._reference}: its attributes take {len(data):,} bytes; a part may take {most_bytes:,}",
-                remedy="keep less in them: counts, not records",
+                f"{self._reference}: its attributes have {len(data):,} bytes; the limit of a partial result is {most_bytes:,}",
+                remedy="store less in them: counts, not records",
             )
         return {"form": form_of(self._reference), "rows": self.rows, "state": base64.b64encode(data).decode()}
 
@@ -107,8 +107,8 @@ class Reduced:
             vars(part._instance).update(_Plain(io.BytesIO(base64.b64decode(data["state"]))).load())
         except Exception as error:  # pickle raises what it likes
             raise StepError(
-                f"{reference}: a stored part cannot be read: {type(error).__name__}: {error}",
-                remedy="restore the class as it was, or give the changed one another name: its summary then begins anew",
+                f"{reference}: a stored partial result cannot be read: {type(error).__name__}: {error}",
+                remedy="restore the old class, or give the changed class another name: its summary then starts from the beginning",
             ) from error
         return part
 
@@ -119,7 +119,7 @@ class Reduced:
             raise self._fault("__init__", error) from error
 
     def _fault(self, method: str, error: Exception) -> StepError:
-        return StepError(f"{self._reference}: {method} raised {type(error).__name__}: {error}", remedy="correct it, then ask again")
+        return StepError(f"{self._reference}: {method} raised {type(error).__name__}: {error}", remedy="correct it, then run again")
 
 
 def form_of(reference: str) -> str:
@@ -133,4 +133,4 @@ class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name in _PLAIN.get(module, ()):
             return super().find_class(module, name)
-        raise TypeError(f"{module}.{name} is no type of Python's own that can be kept")
+        raise TypeError(f"{module}.{name} is not a built-in Python type that can be stored")

@@ -57,7 +57,11 @@ class SummarySink:
         for each in decided:
             rows = sum(_held(receipt) for receipt in each.receipts)
             written = sum(receipt.rows for receipt in each.receipts)
-            wrong = () if rows == written else (f"the parts of batch {each.batch.number} hold {rows} rows; written were {written}",)
+            wrong = (
+                ()
+                if rows == written
+                else (f"the partial results of batch {each.batch.number} hold {rows} rows; expected {written}, the written ones",)
+            )
             yield Published(each.batch.number, rows, wrong)
 
     def unaccounted(self, known: Collection[str]) -> list[Unaccounted]:  # noqa: ARG002 (the contract's)
