@@ -46,10 +46,10 @@ class _Cluster(msgspec.Struct, frozen=True):
 
 
 class KafkaCluster:
-    """One broker, or three of which one may be lost. Data, ports and identity stay in `folder` over restarts.
+    """One broker, or three of which one may fail. Data, ports and identity stay in `folder` over restarts.
 
-    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way. `properties`
-    are further settings of the brokers, and win over those here. Brokers count from 1.
+    As a context manager it runs inside the block, and ends after it, also if this process ends in any other way. `properties` are
+    additional broker settings, and override those here. Brokers are numbered from 1.
     """
 
     def __init__(self, folder: Path, brokers: int = 1, properties: Mapping[str, str] | None = None) -> None:
@@ -66,12 +66,12 @@ class KafkaCluster:
 
     @property
     def bootstrap(self) -> str:
-        """`127.0.0.1:port`, with commas between those of three; for `bootstrap.servers`."""
+        """`127.0.0.1:port`, separated by commas for three brokers; for `bootstrap.servers`."""
         return ",".join(f"{HOST}:{node.port}" for node in self._cluster.nodes)
 
     @property
     def brokers_up(self) -> dict[int, int]:
-        """Broker → its process, of those whose process is there."""
+        """Broker → its process, for running ones."""
         return {number: server.process.pid for number, server in sorted(self._servers.items()) if server.alive()}
 
     def log(self, broker: int = 1) -> Path:
@@ -81,8 +81,7 @@ class KafkaCluster:
     def start(self) -> None:
         """Start the brokers that are not up, and return when all answer and know each other.
 
-        Fetches the jars where the cache lacks them. Raises EnvironmentFault: no Java, no jars, a port taken, a broker that does not
-        come up.
+        Fetches the jars if the cache lacks them. Raises EnvironmentFault: no Java, no jars, a port is taken, or a broker does not come up.
         """
         begun = [node for node in self._cluster.nodes if not self._alive(node)]
         for node in begun:
@@ -103,12 +102,12 @@ class KafkaCluster:
             raise
 
     def release(self) -> None:
-        """Let the brokers live on when this process ends."""
+        """Keep the brokers running after this process ends."""
         for server in self._servers.values():
             server.release()
 
     def stop(self) -> None:
-        """End all brokers, in order; one that does not end in time is killed. No error where none is up."""
+        """Stop all brokers cleanly; one that does not end in time is killed. No error if none is up."""
         servers = list(self._servers.values())
         majority = len(self._cluster.nodes) // 2 + 1
         for server in servers:
@@ -119,13 +118,13 @@ class KafkaCluster:
         self._servers.clear()
 
     def kill(self, broker: int) -> None:
-        """End a broker as a crash does, and return when it is gone. No error where it is not up."""
+        """Kill a broker, and return when it has ended. No error if it is not up."""
         server = self._servers.pop(self._node(broker).number, None)
         if server is not None:
             server.kill()
 
     def restart(self, broker: int) -> None:
-        """Start a broker that is down, over its data, and return when it answers and knows of all brokers that are up.
+        """Start a stopped broker, with its data, and return when it answers and knows all brokers that are up.
 
         Raises EnvironmentFault as `start` does.
         """
@@ -146,7 +145,7 @@ class KafkaCluster:
         return all(self._knows(node, numbers) for node in self._cluster.nodes)
 
     def read_metadata(self, broker: int = 1) -> Metadata:
-        """What a broker knows of nodes and topics. Raises OSError where it does not answer."""
+        """A broker's information about nodes and topics. Raises OSError if it does not answer."""
         return read_metadata(HOST, self._node(broker).port, timeout_s=_ANSWER_S)
 
     def __enter__(self) -> KafkaCluster:
@@ -182,7 +181,7 @@ class KafkaCluster:
         self._servers[node.number] = start_server(self._name(node), command, pid_file=self._pid_file(node), log=self.log(node.number))
 
     def _format(self, nodes: list[_Node]) -> None:
-        """Give the data folders of these nodes the cluster's identity, all at a time; those that have one keep it."""
+        """Give the data folders of these nodes the cluster's identity, all at once; existing identities are kept."""
         formatting: list[tuple[_Node, subprocess.Popen[str]]] = []
         try:
             for node in nodes:
@@ -207,7 +206,7 @@ class KafkaCluster:
 
     @cached_property
     def _jars(self) -> list[Path]:
-        """Each fetch reads all of them to compare: once is enough for all brokers and restarts."""
+        """Each fetch reads all jars to compare them: once is enough for all brokers and restarts."""
         return fetch(JARS)
 
     def _java(self, main: str, *arguments: str | Path) -> list[str | Path]:
@@ -275,7 +274,7 @@ def _new_cluster(brokers: int) -> _Cluster:
 
 
 def _new_id() -> str:
-    """As Kafka makes them: 16 bytes in 22 letters; none begins with a dash, which its tool would take for an option."""
+    """In Kafka's format: 16 bytes in 22 characters; none begins with a dash, which its tool would read as an option."""
     while True:
         id_ = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         if not id_.startswith("-"):

@@ -1,4 +1,4 @@
-"""A real object store on 127.0.0.1 that speaks S3: versitygw over a folder, built once by this machine's Go."""
+"""A real object store with the S3 protocol on 127.0.0.1: versitygw over a folder, built once with this machine's Go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAME = "versitygw"
 PACKAGE, VERSION = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"
 BUCKET = "objects"
-"""is there from the first start on"""
+"""created at the first start"""
 _READY_WITHIN_S = 30.0
 
 
@@ -33,19 +33,19 @@ class _Keys(msgspec.Struct, frozen=True):
 
 
 class ObjectServer(LoneServer):
-    """One server. Its keys of access are made once, and stand in a file for this user alone, as AWS's tools read them."""
+    """One server. Its access keys are created once, and stored in a file for this user alone, in the format of AWS's tools."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, NAME, files="objects")
 
     @property
     def uri(self) -> str:
-        """What a client connects to."""
+        """The URL for clients."""
         return f"http://{self.address}"
 
     @property
     def credentials(self) -> Path:
-        """A file for AWS_SHARED_CREDENTIALS_FILE; there once it was started."""
+        """A file for AWS_SHARED_CREDENTIALS_FILE; it exists after the first start."""
         return self.folder / "keys" / "credentials"
 
     def fetch(self, tell: Callable[[str], None]) -> None:
@@ -53,7 +53,8 @@ class ObjectServer(LoneServer):
         built(PACKAGE, VERSION, tell)
 
     def start(self) -> None:
-        """Start it where it is not up, and return when it serves. Raises EnvironmentFault: no Go, its port taken, it does not come up."""
+        """Start it if it is not up, and return when it serves. Raises EnvironmentFault: no Go, its port is taken, or it does not come
+        up."""
         if self._server is not None and self._server.alive():
             return
         program = built(PACKAGE, VERSION)
@@ -67,7 +68,7 @@ class ObjectServer(LoneServer):
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 
     def answers(self, *, timeout_s: float = 1.0) -> bool:
-        """Whether it answers: to a stranger, that he may not."""
+        """Whether it answers: an anonymous request is denied."""
         with suppress(OSError, http.client.HTTPException):
             connection = http.client.HTTPConnection(HOST, self._port, timeout=timeout_s)
             connection.request("GET", "/")

@@ -1,5 +1,5 @@
-"""For who changes what a set of jars asks for: `python -m scribengin.embedded.pin [SET …]` writes these sets of `jars.json` anew, or all,
-from what Ivy resolves now."""
+"""For changes of a set of jars: `python -m scribengin.embedded.pin [SET …]` rewrites these sets of `jars.json`, or all, from what Ivy
+resolves now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = Path(__file__).with_name("jars.json")
 
 
 def pinned(asked: Sequence[str], *, with_dependencies: bool) -> dict[str, str]:
-    """Coordinate → SHA-256, of the jars asked for and, on demand, of what they need. Raises EnvironmentFault where one cannot be had."""
+    """Coordinate → SHA-256, for the given jars and, on demand, their dependencies. Raises EnvironmentFault if one cannot be fetched."""
     with tempfile.TemporaryDirectory(prefix="scribengin-") as name:
         scratch = Path(name)
         pattern = f"{scratch}/jars/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
@@ -37,7 +37,7 @@ def pinned(asked: Sequence[str], *, with_dependencies: bool) -> dict[str, str]:
 
 
 def main() -> None:
-    """Renew every set of every PySpark, or those that are named."""
+    """Update every set of every PySpark, or the named ones."""
     wanted = sys.argv[1:]
     table = json.loads(TABLE.read_text())
     for version, sets in table.items():

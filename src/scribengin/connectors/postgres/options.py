@@ -1,4 +1,4 @@
-"""What a flow can say of `type: postgres`. Imports neither Arrow nor a client."""
+"""The options of `type: postgres`. Imports neither Arrow nor a client."""
 
 from scribengin.connectors.addresses import database_fault
 from scribengin.core.options import ALONE_BY_KEY, REQUIRED, NodeType, Option

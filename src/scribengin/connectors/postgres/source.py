@@ -1,4 +1,4 @@
-"""The source: what a flow says becomes a reader (driver) and blocks of rows (executors), which COPY brings in the order of the key."""
+"""The source: options become a reader (driver) and blocks of rows (executors), which COPY returns in key order."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class PostgresSource:
         self._known: Schema | None = None
 
     def resolve_schema(self) -> Schema:
-        """The declared columns, or the table's. Raises SourceError where the table is not there, or does not give what is declared;
-        Unreachable where the server does not answer."""
+        """The declared columns, or the table's. Raises SourceError if the table does not exist or does not match the declared columns;
+        Unreachable if the server does not answer."""
         if self._known is None:
             with self._server.connected("did not return its columns") as connection:
                 self._known = columns_of(self._server, self._table, self._describe(connection), self.schema)
@@ -52,13 +52,13 @@ class PostgresSource:
         return PostgresReader(self._server, table, self._options)
 
     def decoder(self) -> TableDecoder:
-        """The rows have types; only what did not fit is left to tell."""
+        """A decoder for typed rows: it only reports values that did not fit."""
         from scribengin.formats.table_blocks import TableDecoder
 
         return TableDecoder(self.resolve_schema())
 
     def read(self, stream: SourceStream) -> Iterator[TableBlock]:
-        """The rows of the range. Raises SourceError, at its end, where they are not those that it was made of."""
+        """The rows of the range. Raises SourceError after the last row if they differ from the logged ones."""
         from scribengin.connectors.postgres.rows import RowParser, written_since
 
         place, rows = stream.place, 0
@@ -87,7 +87,7 @@ class PostgresSource:
 
     @contextmanager
     def _as_of(self, connection: Connection[Any], place: Any) -> Iterator[bool]:
-        """A transaction that sees what the reader saw as it took the range, while that one still holds it: then True."""
+        """Import the snapshot that the reader had when it made the range, if that transaction still holds it; returns whether it did."""
         is_same = False
         if place["shared"] is not None:
             try:
@@ -117,7 +117,7 @@ def _next_transaction(connection: Connection[Any]) -> int:
 
 
 def _pieces(connection: Connection[Any], query: str, bounds: list[str]) -> Iterator[bytes]:
-    """What COPY sends, whole rows, about a block at a time."""
+    """The output of COPY, whole rows, about a block at a time."""
     parts: list[Any] = []
     size = 0
     with connection.cursor() as cursor, cursor.copy(query, bounds) as copy:

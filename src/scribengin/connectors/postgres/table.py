@@ -1,4 +1,4 @@
-"""A table that is read: its columns as those of a flow, the key that orders its rows, and what makes reading it costly or unsafe."""
+"""A table to read: its columns as columns of a flow, the key that orders its rows, and properties that make reading it costly or unsafe."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GROUP BY i.indexrelid, i.indisunique, i.indisprimary ORDER BY i.indisprimary DES
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """`type` is as SQL writes it, `base` the name of what a domain is made over, `modifier` the server's number for length or digits."""
+    """`type` is in SQL's form, `base` is the name of a domain's base type, `modifier` is the server's number for length or digits."""
 
     name: str
     type: str
@@ -51,11 +51,11 @@ class TableColumn:
     modifier: int
     not_null: bool
     is_plain: bool
-    """one of the server's own types, and no domain over it"""
+    """whether it is a built-in type, and not a domain over one"""
 
     @property
     def field(self) -> Field:
-        """What it is read as where the flow does not say."""
+        """The flow type if the flow does not declare it."""
         if self.base == "numeric" and (digits := self.digits) is not None and digits[0] <= _MOST_DIGITS and 0 <= digits[1] <= digits[0]:
             return Field(self.name, Type("DECIMAL", *digits), nullable=not self.not_null)
         read = "STRING" if self.base == "numeric" else next(iter(read_as(self.base)), "STRING")
@@ -63,11 +63,11 @@ class TableColumn:
 
     @property
     def digits(self) -> tuple[int, int] | None:
-        """(precision, scale) of a numeric column; None where it has none."""
+        """(precision, scale) of a numeric column; None if it has none."""
         return digits_of(self.modifier) if self.modifier >= 0 else None
 
     def expression(self, asked: Type) -> str:
-        """What COPY is asked for, so that it comes as text of the asked type."""
+        """The expression for COPY that returns it as text of the required type."""
         name = escaped(self.name)
         match asked.name:
             case "BINARY":
@@ -81,25 +81,25 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is there. `order` are the columns that rows are read in the order of, the last of them those of the key. What is for
-    SQL is for statements with parameters, in which a `%` is doubled."""
+    """An existing table. `order` are the columns by which rows are ordered on reading; the last of them are the key. SQL texts are for
+    statements with parameters, in which `%` is doubled."""
 
     oid: int
-    """the server's number for it: a table that is made anew has another one"""
+    """the server's number for it: a recreated table has another one"""
     quoted: str
     columns: Mapping[str, TableColumn]
     order: tuple[TableColumn, ...]
     is_indexed: bool
-    """whether an index gives that order"""
+    """whether an index has that order"""
 
     @property
     def key(self) -> str:
-        """The order's columns, for SQL."""
+        """The ordering columns, for SQL."""
         return ", ".join(escaped(column.name) for column in self.order)
 
     @property
     def key_texts(self) -> str:
-        """Their values as texts, for SQL. Under names of their own: ORDER BY would take the texts instead of the columns."""
+        """Their values as texts, for SQL, under separate names: ORDER BY would otherwise use the texts instead of the columns."""
         return ", ".join(f"{escaped(column.name)}::text AS text_{number}" for number, column in enumerate(self.order))
 
     @property
@@ -109,17 +109,17 @@ class Table:
 
     @property
     def is_by_time(self) -> bool:
-        """Whether the first column of the order is a moment."""
+        """Whether the first ordering column is a timestamp."""
         return self.order[0].base in _TIMES
 
     def between(self, after: Sequence[str] | None, upto: Sequence[str] | None) -> tuple[str, list[str]]:
-        """The condition on rows behind `after`, `upto` itself among them, and its parameters. None is no bound."""
+        """The condition for rows after `after` and up to `upto`, inclusive, and its parameters. None means no bound."""
         wanted = [(sign, bound) for sign, bound in ((">", after), ("<=", upto)) if bound is not None]
         conditions = [f"({self.key}) {sign} ({self.values})" for sign, _ in wanted]
         return " AND ".join(conditions) or "true", [text for _, bound in wanted for text in bound]
 
     def selected(self, schema: Schema) -> str:
-        """What COPY is asked for, for these columns."""
+        """The expressions for COPY, for these columns."""
         return ", ".join(self.columns[field.name].expression(field.type) for field in schema.fields)
 
 
@@ -129,8 +129,8 @@ def columns_there(connection: Connection[Any], oid: int) -> dict[str, TableColum
 
 
 def describe(connection: Connection[Any], server: Server, name: str, by: str | None, key: Sequence[str]) -> Table:
-    """The table, ordered by `by`, if any, and by `key`, or its primary key. Raises SourceError for what cannot be read in an order that
-    leaves no row out."""
+    """The table, ordered by `by`, if any, and by `key`, or its primary key. Raises SourceError if it cannot be read in an order that skips
+    no row."""
     schema, _, plain = name.rpartition(".")
     place = quoted(schema or "public", plain)
     found = connection.execute("SELECT oid, relkind FROM pg_class WHERE oid = to_regclass(%s)", (place,)).fetchone()
@@ -173,7 +173,7 @@ def describe(connection: Connection[Any], server: Server, name: str, by: str | N
 
 
 def columns_of(server: Server, name: str, table: Table, declared: Schema | None) -> Schema:
-    """The flow's columns: those that are declared, or the table's. Raises SourceError where the table does not give them."""
+    """The flow's columns: the declared ones, or the table's. Raises SourceError if the table does not match them."""
     if declared is None:
         return Schema(tuple(column.field for column in table.columns.values()))
     wrong = []
@@ -213,7 +213,7 @@ def _check_ordering_column(server: Server, table: str, columns: Mapping[str, Tab
 
 
 def _check_sequence(connection: Connection[Any], server: Server, place: str, table: str, by: str) -> None:
-    """A sequence that sessions take values of in stock gives small ones long after greater ones."""
+    """A sequence of which sessions cache values returns small ones long after greater ones."""
     found = connection.execute(
         "SELECT s.seqrelid::regclass::text, s.seqcache FROM pg_sequence s WHERE s.seqrelid = to_regclass(pg_get_serial_sequence(%s, %s))",
         (place, by),

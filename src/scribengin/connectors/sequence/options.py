@@ -1,4 +1,4 @@
-"""What a flow can say of `type: sequence`."""
+"""The options of `type: sequence`."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def start_us(text: str) -> int:
 
 
 def start_fault(text: str) -> tuple[str, str] | None:
-    """What is wrong with `start`, and what to write; None if nothing is."""
+    """What is wrong with `start`, and what to write; None if it is valid."""
     try:
         start_us(text)
     except ValueError:
@@ -26,7 +26,7 @@ def start_fault(text: str) -> tuple[str, str] | None:
 
 
 def rows_fault(options: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """(option, what is wrong, what to do) if `ts` of the last row is behind the last time that a TIMESTAMP can be."""
+    """(option, what is wrong, remedy) if `ts` of the last row is after the greatest TIMESTAMP."""
     rows: int | None = options["rows"]
     if not rows or start_us(options["start"]) + (rows - 1) * round(options["step"] * 1e6) <= _LAST_US:
         return None

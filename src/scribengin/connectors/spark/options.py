@@ -1,4 +1,4 @@
-"""What a flow can say of `type: spark`. Imports no Spark."""
+"""The options of `type: spark`. Does not import Spark."""
 
 from scribengin.core.options import GIVEN, REQUIRED, NodeType, Option
 

@@ -1,4 +1,4 @@
-"""The sink: tasks fill staging tables of their own; one transaction takes those that were decided, under the lock of the claim."""
+"""The sink: tasks fill staging tables of their own; one transaction merges the decided ones, under the lock of the claim."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class SqlSink:
         self._commits = Commits(database, str(target))
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
-        """Claim the table, or find it claimed by this lineage. Raises Refused where another's rows stand there, unless `adopt`;
-        Unreachable, SinkError where the database does not let us."""
+        """Claim the table, or confirm an existing claim of this lineage. Raises Refused if it holds rows of others, unless `adopt`;
+        Unreachable, SinkError if the database denies access."""
         mine = Claim(owner, lineage, self.node, self._flow)
         with self._connected("cannot be prepared") as session:
             self._commits.make(session)
@@ -61,12 +61,12 @@ class SqlSink:
         self._owner = owner
 
     def look_at_place(self) -> None:
-        """See LookedAtSink. A table that is missing is made by the first run."""
+        """See LookedAtSink. A missing table is created by the first run."""
         with self._connected("cannot be read") as session:
             self._columns(session)
 
     def look(self, *, claimed: bool) -> None:
-        """See `group.contract.MemberSink`. Takes the lock of a publication: a database that may only be read refuses that."""
+        """See `group.contract.MemberSink`. Takes the lock of a publication, which a read-only database refuses."""
         with self._connected("cannot be read") as session, session.transaction():
             if claimed and not (self._commits.there(session) and self._commits.claim(session, lock=True)):
                 raise Unreachable(
@@ -76,7 +76,7 @@ class SqlSink:
                 )
 
     def unlike(self, schema: Schema) -> list[str]:
-        """What the table that is there does not take of the columns, a sentence each."""
+        """Why the existing table does not accept the columns, one sentence per reason."""
         with self._connected("cannot be read") as session:
             held = self._columns(session)
             if not held:
@@ -88,11 +88,11 @@ class SqlSink:
             return found
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SqlSinkStream:
-        """A stream for one unit."""
+        """A stream for one task output."""
         return SqlSinkStream(self.node, self._database, self._commits, self._target, batch, unit, attempt, self._keyed(schema))
 
     def publish(self, decided: Decided) -> None:
-        """Rows and commit record in one transaction, or, where the record stands there already, nothing."""
+        """Write rows and commit record in one transaction; do nothing if the record exists."""
         batch = decided.batch
         with self._connected(f"did not accept batch {batch.number} into {self._target}") as session:
             with session.transaction():
@@ -104,14 +104,14 @@ class SqlSink:
             self._commits.drop_staged_of(session, batch.lineage, batch.number)
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
-        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        """Publish the newest decision, then delete leftovers of tasks of decided Batches."""
         if decided is not None:
             self.publish(decided)
         with self._connected("cannot be cleaned up") as session:
             self._commits.drop_staged_before(session, lineage, before)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
-        """Compare what was decided with the commit records; where rows are only added, count those of every transaction again. `since`: see
+        """Compare the decisions with the commit records; if rows are only appended, count those of every transaction again. `since`: see
         `group.contract.MemberSink`."""
         with self._connected("cannot be read") as session:
             commits, of_units = self._commits.of_lineage(session, lineage), self._commits.unit_xids(session)
@@ -144,8 +144,8 @@ class SqlSink:
         return [Unaccounted(f"lineage {lineage}", rows) for lineage, rows in by_lineage.items() if lineage not in known and rows]
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Delete all rows, the commit records and the claim; returns how many rows. The table stays. Refused where rows of others may be
-        among them."""
+        """Delete all rows, the commit records and the claim; returns the number of rows. The table is kept. Raises Refused if the rows may
+        include those of others."""
         with self._connected("cannot be cleared") as session:
             if not self._commits.there(session):
                 return 0
@@ -173,7 +173,7 @@ class SqlSink:
 
     @property
     def _place(self) -> str:
-        """The table, in statements."""
+        """The table's name, in statements."""
         return self._database.quoted(*self._target.names)
 
     @contextmanager
@@ -184,7 +184,7 @@ class SqlSink:
     # --- inside a transaction ---
 
     def _is_done(self, session: Session, decided: Decided) -> bool:
-        """True where this very Batch is committed. Raises FencedError where another is, or another writes here now."""
+        """True if exactly this Batch is committed. Raises FencedError if another one is, or another lineage has the claim now."""
         batch = decided.batch
         held = self._commits.claim(session, lock=True)
         if held is None or (held[0].owner, held[0].lineage) != (self._owner, batch.lineage):
@@ -200,7 +200,7 @@ class SqlSink:
         return False
 
     def _take(self, session: Session, decided: Decided) -> int:
-        """Put the decided rows into the table; how many were staged, or were put there by their units."""
+        """Put the decided rows into the table; returns how many were staged, or put there by their task outputs."""
         batch, units = decided.batch, self._commits.units
         done = {} if units is None else units.of_batch(session, batch.lineage, batch.number)
         if done or decided.behind.get("units"):
@@ -219,7 +219,7 @@ class SqlSink:
         return sum(segment["rows"] for segment in segments)
 
     def _taken(self, decided: Decided, done: Mapping[int, tuple[str, int]]) -> int:
-        """How many rows units have put into the table by themselves; `done`: unit → (input hash, rows), of those that stand there."""
+        """How many rows task outputs have put into the table themselves; `done`: unit → (input hash, rows), of the recorded ones."""
         said = {each.unit: (segment.get("hash"), each.rows) for each in decided.receipts for segment in each.segments}
         if done != said:
             raise StateError(
@@ -230,7 +230,7 @@ class SqlSink:
         return decided.rows
 
     def _staged(self, session: Session, segment: Mapping[str, Any]) -> str:
-        """The name of its table, which is there."""
+        """The name of its staging table, which exists."""
         names = self._database.own(segment["staged"])
         if not self._database.is_there(session, *names):
             raise self._not_as_staged(segment, 0)
@@ -249,16 +249,16 @@ class SqlSink:
         return session.execute(f"SELECT 1 WHERE EXISTS (SELECT 1 FROM {self._place})").fetchone() is not None
 
     def _columns(self, session: Session) -> Mapping[str, tuple[str, bool]]:
-        """Column → (type, whether a row must give it); empty where there is no table."""
+        """Column → (type, whether each row must have a value); empty if there is no table."""
         return self._database.columns(session, *self._target.names)
 
     def _strange(self, session: Session, found: Mapping[int, int]) -> int:
-        """How many rows no Batch has written; `found`: transaction → rows."""
+        """The number of rows that no Batch wrote; `found`: transaction → rows."""
         xids, folded = self._commits.xids(session)
         return sum(found.values()) - sum(found.get(xid, 0) for xid in xids) - folded
 
     def _rows_by_transaction(self, session: Session) -> Mapping[int, int] | None:
-        """None where nothing is to be counted again: rows are replaced, or do not tell who has written them."""
+        """None if there is nothing to count again: rows are replaced, or do not show their transaction."""
         if self._target.key:
             return None
         return self._database.rows_by_transaction(session, self._target) if self._columns(session) else {}
@@ -268,20 +268,20 @@ class SqlSink:
         return int(found[0]) if found else 0
 
     def _keyed(self, schema: Schema) -> Schema:
-        """Columns of the key are never null: a row without one is refused when it is staged."""
+        """Key columns are never null: a row without a value is refused when it is staged."""
         return Schema(
             tuple(Field(each.name, each.type, nullable=each.nullable and each.name not in self._target.key) for each in schema.fields)
         )
 
     def _check_writer(self, writer: Claim, owner: str, flow: str) -> None:
-        """Raise Refused where that is another flow, or another installation: a reset of this one does not remove what it has written."""
+        """Raise Refused if the writer is another flow, or another installation: a reset of this one does not delete its rows."""
         if writer.flow != flow:
             raise self._foreign(f'it holds rows of the flow "{writer.flow}"', beside_flow("table", writer.flow))
         if writer.owner != owner:
             raise self._foreign("another installation has written there", beside_installation("table", same_flow=True))
 
     def _check_sink(self, writer: str) -> None:
-        """Raise Refused where another sink of this flow has written; a reset removes that too."""
+        """Raise Refused if another sink of this flow wrote there; a reset deletes its rows too."""
         if writer != self.node:
             remedy = f"{call_again('sink', writer)}; or {start_over()}; or {add_to_outputs()}"
             raise self._foreign(f'it holds rows of the sink "{writer}"', remedy)

@@ -1,4 +1,4 @@
-"""One unit's writes: a staging table of its own, which no other attempt knows."""
+"""Writes of one task output: a staging table of its own, which no other attempt uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SqlSinkStream(TableStream):
-    """See the contract. The staging table is made at the first row, and the table itself where it is not there."""
+    """See the contract. The staging table is created at the first row, and the target table if it does not exist."""
 
     def __init__(
         self, sink: str, database: Database[Any], commits: Commits, target: Target, batch: BatchId, unit: int, attempt: str, schema: Schema
@@ -34,7 +34,7 @@ class SqlSinkStream(TableStream):
         self._begun: tuple[Session, Staging] | None = None
 
     def close(self) -> Receipt:
-        """Make the rows durable: a commit that the database is waited for brings all that were before it to its disk."""
+        """Make the rows durable: a synchronous commit makes all earlier ones durable too."""
         if self._begun is None:
             return Receipt(self._sink, self._unit, 0, 0)
         session, _ = self._begun
@@ -45,7 +45,7 @@ class SqlSinkStream(TableStream):
         return Receipt(self._sink, self._unit, self._rows, self._bytes, (segment,) if self._rows else ())
 
     def abort(self) -> None:
-        """Remove what was staged."""
+        """Drop the staging table."""
         if self._begun is None:
             return
         session, _ = self._begun

@@ -1,4 +1,5 @@
-"""One unit that commits by itself: its rows go into the table as they come, in one transaction, which ends with the unit's record."""
+"""One task output that commits by itself: its rows are put into the table as they arrive, in one transaction, which ends with its
+record."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Which unit of which Batch, by whom. `after`: the newest published Batch that must stand there, None for none."""
+    """A task output, its Batch and its writer. `after`: the newest published Batch that must be recorded, None for none."""
 
     sink: str
     owner: str
@@ -40,7 +41,7 @@ class Unit:
 
 
 class SqlUnitStream(TableStream):
-    """See the contract's UnitStream. Its transaction is open from the first row, or from `close` where there is none."""
+    """See the contract's UnitStream. Its transaction is open from the first row, or from `close` if there is none."""
 
     def __init__(self, unit: Unit, database: LoadingDatabase[Any], commits: Commits, target: Target, schema: Schema) -> None:
         super().__init__(unit.sink, database, commits, target, schema)
@@ -49,20 +50,20 @@ class SqlUnitStream(TableStream):
         assert commits.units is not None, "only a LoadingDatabase supports task outputs"
         self._units = commits.units
         self._open = ExitStack()
-        """ended without an error it commits"""
+        """the open transaction; it commits if it ends without an error"""
         self._awake: Awake | None = None
         self._table: Staging | None = None
         self._parts = 0
 
     def close(self) -> Receipt:
-        """All rows are in the table, for this transaction alone."""
+        """All rows are in the table, visible only to this transaction."""
         self._begin_once()
         faults.reached("transaction.sent")
         segment = {"hash": self._unit.input_hash}
         return Receipt(self._sink, self._unit.number, self._rows, self._bytes, (segment,))
 
     def commit(self, report: Mapping[str, Any]) -> None:
-        """Look once more, under a lock, whether this unit is still to be written; then record it, and commit."""
+        """Check again, under a lock, whether this task output still has to be written; then record it, and commit."""
         assert self._awake is not None
         unit, session = self._unit, self._awake.end()  # whoever sleeps from here on holds up others
         with self._database.explained(f"did not commit task output {unit.number} of batch {unit.batch.number} to {self._target}"):
@@ -74,7 +75,7 @@ class SqlUnitStream(TableStream):
             faults.reached("transaction.commit.after")
 
     def abort(self) -> None:
-        """Take back what is not committed."""
+        """Roll back."""
         with suppress(ScribenginError), self._database.explained(f"failed to discard rows for {self._target}"):
             self._end(commit=False)
 
@@ -116,7 +117,8 @@ class SqlUnitStream(TableStream):
             ending.__exit__(_Undone, _Undone(), None)
 
     def _check(self, session: Session, held: Claim | None) -> None:
-        """Returns where this unit is still to be written. Raises AlreadyCommitted where it is, else FencedError or StateError."""
+        """Returns if this task output still has to be written. Raises AlreadyCommitted if it is committed, else FencedError or
+        StateError."""
         unit, batch = self._unit, self._unit.batch
         if held is None or (held.owner, held.lineage) != (unit.owner, batch.lineage):
             raise self._fenced("another lineage has claimed the table")
@@ -136,7 +138,7 @@ class SqlUnitStream(TableStream):
         raise self._fenced(f"batch {newest.number} already exists, under Term {newest.term}")
 
     def _found(self, session: Session) -> AlreadyCommitted | FencedError | None:
-        """What there is to say where the unit is committed."""
+        """The error to raise if the task output is committed."""
         said = self._units.report(session, self._unit.batch, self._unit.number)
         if said is None:
             return None
@@ -148,4 +150,4 @@ class SqlUnitStream(TableStream):
 
 
 class _Undone(Exception):
-    """Ends a transaction that is to leave nothing."""
+    """Ends a transaction without a commit."""

@@ -1,4 +1,4 @@
-"""What a flow can say of `type: summary`."""
+"""The options of `type: summary`."""
 
 from scribengin.core.options import NodeType, Option
 

@@ -1,7 +1,7 @@
-"""What a summary's SQL asks: figures of which the parts of a whole can be put together.
+"""The SQL of a summary: aggregates that can be combined from partial results.
 
-A count of counts is their sum, the least of minima a minimum; a median of medians is nothing. So only these are taken, over plain columns:
-whatever else is wanted of a row stands in a step before.
+The sum of counts is a count, the minimum of minima a minimum; a median of medians has no meaning. So only such aggregates are allowed, over
+plain columns: other computations are done in a step before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By an output column."""
+    """An ordering by an output column."""
 
     name: str
     descending: bool
@@ -33,7 +33,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`outputs` are all names in the SELECT's order; `keys` are (output, column) of those that make a group."""
+    """`outputs` are all names in the SELECT's order; `keys` are (output, column) of the grouping columns."""
 
     outputs: tuple[str, ...]
     keys: tuple[tuple[str, str], ...]
@@ -43,13 +43,14 @@ class Question:
 
     @property
     def form(self) -> str:
-        """Parts of equal form can be put together."""
+        """Partial results of equal form can be combined."""
         keys = ",".join(column for _, column in self.keys)
         return f"{keys}|{','.join(f'{each.kind}({each.column or chr(42)})' for each in self.figures)}"
 
     @property
     def ranked_by(self) -> tuple[tuple[int, bool], ...]:
-        """Which groups come first where not all are kept: by these keys (their place, whether descending), () for a hash of them."""
+        """The order that decides which groups are kept if there are too many: by these keys (their position, whether descending), () for a
+        hash of them."""
         places = {name: place for place, (name, _) in enumerate(self.keys)}
         if any(each.name not in places for each in self.order):
             return ()
@@ -57,7 +58,7 @@ class Question:
 
 
 class QuestionError(ValueError):
-    """The text asks what cannot be kept current, or nothing at all; with what to do."""
+    """The SQL cannot be updated incrementally, or is not valid; with the remedy."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -65,7 +66,7 @@ class QuestionError(ValueError):
 
 
 def read_question(sql: str) -> Question:
-    """The question of a SELECT. Raises QuestionError.
+    """The definition from a SELECT. Raises QuestionError.
 
     >>> read_question("SELECT user, count(*) AS n FROM rows GROUP BY user").form
     'user|count(*)'
@@ -131,7 +132,7 @@ def _check_clauses(tree: object) -> None:
 
 
 def _check_rest(tree: object) -> None:
-    """Nothing that nobody looks at: what is not understood is not passed over."""
+    """Refuse any clause that is not handled: an unknown one must not be ignored."""
     from sqlglot import exp
 
     assert isinstance(tree, exp.Select)
