@@ -1,22 +1,22 @@
 """The contract of sources and sinks. To add a system, write one folder with `options.py`, `source.py`, `sink.py`.
 
 Sources
-    A source is *replayable*: what it once handed out as a `SourceStream` it can hand out again, byte for byte, or it
-    says loudly that it cannot (`SourceError`). The engine keeps the record: `SourceReader.split` proposes the next
+    A source is *replayable*: it can hand out a `SourceStream` that it handed out before again, byte for byte, or it
+    raises an error that it cannot (`SourceError`). The engine keeps the record: `SourceReader.split` proposes the next
     streams, the engine logs them durably as entry n of the source's log *before* any is read, and a position is the
-    number of entries that are behind. After a crash the same entry is read again; a reader is `restore`d from the log.
-    A reader that finds nothing new returns an empty list, and costs little: it is asked every trigger.
+    number of completed entries. After a crash the same entry is read again; a reader is `restore`d from the log.
+    A reader that finds nothing new returns an empty list, at low cost: it is called at every trigger.
 
 Sinks
-    A sink that promises exactly-once is *staged*: `SinkStream.write` makes nothing visible; attempts never share a
+    A sink that guarantees exactly-once is *staged*: `SinkStream.write` makes nothing visible; attempts never share a
     name; `close` makes the rows durable and returns a `Receipt`. The engine gathers the receipts of one successful
-    attempt per unit, writes ONE decision record, and only then calls `Sink.publish` with what was decided, any number
+    attempt per task output, writes ONE decision record, and only then calls `Sink.publish` with the decision, any number
     of times, from any process that holds the lease. Publishing is idempotent and never runs user code again. The sink
-    keeps a commit record of its own at its place, and refuses (`FencedError`) what is older than what stands there, of
-    another lineage, or decided differently. Skipping silently is never right.
+    keeps its own commit record at its place, and refuses (`FencedError`) a Batch that is older than that record, of
+    another lineage, or decided differently. It never skips a Batch silently.
 
-    A row that the place can never take (too large a message, a null where there may be none) is no reason to fail: `write`
-    returns it, and it becomes a dead letter of the sink. Where only the place itself can say so, behind the decision, the
+    A row that the place can never accept (too large a message, a null in a NOT NULL column) is not an error: `write`
+    returns it, and it becomes a dead letter of the sink. If only the place itself can detect it, after the decision, the
     sink is an `OfferingSink`.
 
 Nothing here imports Spark; `read`, `write` and `close` run in executors, the rest in the driver.

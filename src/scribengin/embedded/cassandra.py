@@ -142,7 +142,7 @@ class Cassandra(LoneServer):
             "seed_provider": [
                 {"class_name": "org.apache.cassandra.locator.SimpleSeedProvider", "parameters": [{"seeds": f"{HOST}:{self._storage}"}]}
             ],
-            "commitlog_sync": "batch",  # periodic, the usual, acknowledges before: one node alone loses that when it is killed
+            "commitlog_sync": "batch",  # periodic, the default, acknowledges before: a single node loses such writes when it is killed
             "commitlog_segment_size": "8MiB",
             "commitlog_total_space": "256MiB",
             "data_file_directories": [str(data / "data")],

@@ -148,7 +148,7 @@ class Elasticsearch(LoneServer):
             "path.data": str(self.folder / "data"),
             "path.logs": str(run),
             "xpack.security.enabled": False,
-            # a laptop's disk is nine tenths full for years
+            # a laptop's disk is often nine tenths full
             "cluster.routing.allocation.disk.threshold_enabled": False,
         }
         lines = "".join(f"{name}: {msgspec.json.encode(value).decode()}\n" for name, value in settings.items())

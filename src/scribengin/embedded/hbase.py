@@ -182,7 +182,7 @@ class HBase(LoneServer):
             "hbase.zookeeper.property.clientPortAddress": HOST,
             "hbase.zookeeper.quorum": HOST,
             "hbase.cluster.distributed": "false",
-            "hbase.unsafe.stream.capability.enforce": "false",  # a killed process leaves what it has written to a file
+            "hbase.unsafe.stream.capability.enforce": "false",  # the written bytes of a killed process stay in a file
             "hbase.wal.provider": "filesystem",
             "hbase.localcluster.assign.random.ports": "false",
             "hbase.master.hostname": "localhost",

@@ -158,7 +158,7 @@ class Hdfs:
             if not self.name_node.up:
                 self.name_node.format(conf)
             begun = [node for node in (self.name_node, self.data_node) if node.begin(conf)]
-            # the DataNode last: where it ends, the NameNode is not waited for in vain
+            # the DataNode last: if it ends, the NameNode would wait without effect
             for node in begun:
                 node.wait_ready(lambda: self.answers() or not self.data_node.up)
             if not self.answers():
@@ -215,12 +215,12 @@ class Hdfs:
             "dfs.datanode.address": data.address,
             "dfs.datanode.http.address": f"{HOST}:{data.web_port}",
             "dfs.datanode.ipc.address": f"{HOST}:0",
-            # by default 30 s are waited at each start of the NameNode
+            # by default each start of the NameNode waits 30 s
             "dfs.namenode.safemode.extension": 0,
-            # one that was killed is missed after 20 s, not after ten minutes
+            # a killed one is noticed after 20 s, not after ten minutes
             "dfs.heartbeat.interval": 1,
             "dfs.namenode.heartbeat.recheck-interval": 5000,
-            # a block's last bytes are looked after by one node: there is no other to take its place
+            # a block's last bytes are kept by one node: there is no other to replace it
             "dfs.client.block.write.replace-datanode-on-failure.enable": "false",
         }
         core = {"fs.defaultFS": self.uri, "hadoop.tmp.dir": self.folder / "run" / "tmp"}

@@ -21,7 +21,7 @@ PORTS = range(20_000, 32_000)
 """Below the ports that Linux and macOS use for outgoing connections: a stopped server must find its port free when it restarts."""
 
 _TRIES = 200
-# small, quick to start, one thread for the garbage; and nothing of it under /tmp
+# small, quick to start, one thread for garbage collection; and no files under /tmp
 _FLAGS = ("-XX:+UseSerialGC", *FIRST_COMPILER_ONLY, "-XX:-UsePerfData", "-Djava.awt.headless=true")
 _LOGGING = """\
 appender.console.type = Console
@@ -37,9 +37,9 @@ rootLogger.appenderRef.console.ref = console
             "org.apache.kafka.common.config": "WARN",  # hundreds of lines: every setting, several times
             "org.apache.kafka.clients": "WARN",
             "org.apache.kafka.common.utils.AppInfoParser": "WARN",
-            "org.apache.zookeeper.server.NIOServerCnxn": "WARN",  # a line for each time that it is asked how it is
-            "http.requests": "WARN",  # HDFS: each time that it is asked how it is
-            "org.apache.zookeeper.server.ServerCnxn": "OFF",  # a trace where it is asked before it has its data
+            "org.apache.zookeeper.server.NIOServerCnxn": "WARN",  # a line for each status request
+            "http.requests": "WARN",  # HDFS: a line for each status request
+            "org.apache.zookeeper.server.ServerCnxn": "OFF",  # a trace if the status is requested before it has its data
         }.items()
     )
 )
@@ -87,7 +87,8 @@ def check_port(port: int, server: str) -> None:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a closed connection's rest is no hindrance
+        # as servers do: the rest of a closed connection does not block the port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
             probe.listen()

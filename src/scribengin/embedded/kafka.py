@@ -29,7 +29,7 @@ JARS = "kafka-broker"
 _HEAP_MIB = 384
 _READY_WITHIN_S = 120.0
 _STOPPED_WITHIN_S = 20.0
-_LAST_STOPPED_WITHIN_S = 2.0  # a controller that has no majority left waits 5 s for it, in vain
+_LAST_STOPPED_WITHIN_S = 2.0  # a controller without a majority waits 5 s for it, without effect
 _FORMATTED_WITHIN_S = 120.0
 _ANSWER_S = 5.0
 
@@ -90,7 +90,7 @@ class KafkaCluster:
             self._format(begun)
             for node in begun:
                 self._start(node)
-            for node in self._cluster.nodes:  # each for itself first, so that one that ended is told, and not one that waits for it
+            for node in self._cluster.nodes:  # each by itself first, so that the one that ended is reported, and not one that waits for it
                 self._servers[node.number].wait_ready(partial(self._knows, node, {node.number}), _READY_WITHIN_S)
             numbers = {node.number for node in self._cluster.nodes}
             for node in self._cluster.nodes:
@@ -234,13 +234,13 @@ class KafkaCluster:
             "share.coordinator.state.topic.min.isr": in_sync,
             "share.coordinator.state.topic.num.partitions": 8,
             "group.initial.rebalance.delay.ms": 0,
-            # a broker that was killed is let in again only when the session of its former life has run out
+            # a killed broker is accepted again only when the session of its former process has expired
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
             "controlled.shutdown.enable": str(count > 1).lower(),
-            # none of the records that say every half second that nothing has changed: they were a third of what an idle broker costs
+            # no records every half second that nothing has changed: they were a third of the cost of an idle broker
             "metadata.max.idle.interval.ms": 0,
-            "log.cleaner.dedupe.buffer.size": 16 * 2**20,  # of a heap that is small
+            "log.cleaner.dedupe.buffer.size": 16 * 2**20,  # for a small heap
             **self._properties,
         }
         config = self.folder / "run" / f"kafka-{node.number}.properties"

@@ -63,7 +63,8 @@ class ObjectServer(LoneServer):
         data = self.folder / "data"
         make_folder(data / BUCKET)
         command: list[str | Path] = [program, "--quiet", "--port", self.address, "posix", data]
-        environment = {"ROOT_ACCESS_KEY": keys.key, "ROOT_SECRET_KEY": keys.secret}  # not in the command line, which all users see
+        # not in the command line, which is visible to all users
+        environment = {"ROOT_ACCESS_KEY": keys.key, "ROOT_SECRET_KEY": keys.secret}
         self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log, environment=environment)
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 

@@ -50,7 +50,7 @@ class OpenSearch(LoneServer):
         if self._server is not None and self._server.alive():
             return
         check_port(self._port, NAME)
-        config = self.folder / "data" / "node_1" / "config"  # the runner keeps a file that is there
+        config = self.folder / "data" / "node_1" / "config"  # the runner keeps an existing file
         for folder in (self.folder / "run", config):
             make_folder(folder)
         replace(config / "opensearch.yml", _SETTINGS)

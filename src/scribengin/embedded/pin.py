@@ -26,7 +26,7 @@ def pinned(asked: Sequence[str], *, with_dependencies: bool) -> dict[str, str]:
         pattern = f"{scratch}/jars/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
         said = run_ivy(ivy_module(asked, with_dependencies=with_dependencies), pattern, scratch)
         jars = [jar for jar in sorted(scratch.glob("jars/*/*/*/*")) if jar.suffix in (".jar", ".zip")]
-        # those with a classifier are native parts, which their users do without
+        # those with a classifier are native parts, which are not needed
         plain = [jar for jar in jars if jar.stem == f"{jar.parts[-3]}-{jar.parts[-2]}"]
         found = {
             ":".join(jar.parts[-4:-1]) + ("@zip" if jar.suffix == ".zip" else ""): sha256(jar.read_bytes()).hexdigest() for jar in plain

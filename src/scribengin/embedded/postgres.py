@@ -82,7 +82,7 @@ class Postgres(LoneServer):
             connection.recv(1)
             start_up = b"user\0" + USER.encode() + b"\0database\0" + DATABASE.encode() + b"\0\0"
             connection.sendall((len(start_up) + 8).to_bytes(4, "big") + b"\0\x03\0\0" + start_up)
-            return connection.recv(1) == b"R"  # it asks who we are, or is content; E: it is starting up
+            return connection.recv(1) == b"R"  # it requests a login, or accepts it; E: it is starting up
         return False
 
     def _make(self, binaries: Path, data: Path) -> None:

@@ -70,7 +70,7 @@ class Server:
         if holder is not None:
             try:
                 holder.communicate(_RELEASE)
-            except BrokenPipeError:  # somebody killed the shell
+            except BrokenPipeError:  # the shell was killed
                 holder.wait()
 
     def ask_to_end(self) -> None:
@@ -97,7 +97,7 @@ class Server:
                 code="server-stuck",
             )
         self._pid_file.unlink(missing_ok=True)
-        self.release()  # the shell, with nothing left to hold
+        self.release()  # the shell, which has nothing left to guard
 
     def _fault(self, what: str, code: str) -> EnvironmentFault:
         try:
@@ -123,8 +123,8 @@ def start_server(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **(environment or {}), "SERVER_LOG": str(log.absolute())},
-        cwd=pid_file.parent,  # what a crash leaves belongs there
-        start_new_session=True,  # a Ctrl-C for the starter is none for the server: the starter ends it in order
+        cwd=pid_file.parent,  # remains of a crash belong there
+        start_new_session=True,  # a Ctrl-C for the starter must not reach the server: the starter stops it cleanly
     )
     try:
         assert holder.stdout is not None

@@ -84,7 +84,7 @@ def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lamb
                 fetch(JARS, tell)
             server.start()
             if pid is None:
-                _write(home, "up")  # before it may live on: killed in between, both are gone, and the record says dead
+                _write(home, "up")  # before it may keep running: if it is killed in between, both are gone, and the record says dead
             server.release()
         return [_look(name, folder) for name in names]
 
@@ -148,7 +148,7 @@ def _read(home: Path) -> _Record | None:
     data = read_or_none(home / "service.json")
     try:
         return None if data is None else msgspec.json.decode(data, type=_Record)
-    except msgspec.DecodeError:  # edited: what can be known without it is whether the server is there
+    except msgspec.DecodeError:  # edited by hand: without it only the existence of the process is known
         return _Record("down", "")
 
 

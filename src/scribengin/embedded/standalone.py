@@ -51,7 +51,7 @@ class StandaloneCluster:
         self._memory_mib = memory_mib
         self._names = (MASTER, *(_worker(number) for number in range(1, workers + 1)))
         self._servers: dict[str, Server] = {}
-        # those too of a larger one that was started in this folder before
+        # those too of a larger cluster that was started in this folder before
         before = [_worker(int(path.name.split("-")[2].partition(".")[0])) for path in (self.folder / "run").glob("spark-worker-*.pid.json")]
         for name in dict.fromkeys([*self._names, *before]):
             found = find_server(name, pid_file=self._pid_file(name), log=self._log(name))
@@ -162,7 +162,7 @@ class StandaloneCluster:
         command = java_command(main, jars, words, heap_mib=_HEAP_MIB, folder=self.folder / "run")
         (core,) = pyspark_jars("spark-core_*.jar")
         environment = {
-            # where, and by what name, a worker finds what its executors are started with
+            # where, and under which name, a worker finds the commands that start its executors
             "SPARK_HOME": str(core.parent.parent),
             "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
             "JAVA_HOME": str(find_java().home),
@@ -174,12 +174,12 @@ class StandaloneCluster:
         for part in ("work", "run/recovery"):
             make_folder(self.folder / part)
         settings = {
-            # Spark's own door for submissions ran Python drivers on local[*], and left them behind when they were killed
+            # Spark's own submission gateway ran Python drivers on local[*], and left them behind when they were killed
             "spark.master.rest.enabled": "false",
             "spark.worker.cleanup.enabled": "true",
             "spark.worker.cleanup.appDataTtl": _KEPT_APPLICATION_S,
             "spark.local.dir": self.folder / "run" / "tmp",
-            # a master that is started again knows its applications and workers: these go on
+            # a restarted master recovers its applications and workers: these continue
             "spark.deploy.recoveryMode": "FILESYSTEM",
             "spark.deploy.recoveryDirectory": self.folder / "run" / "recovery",
         }

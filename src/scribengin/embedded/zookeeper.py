@@ -22,7 +22,7 @@ _JARS = ("zookeeper-*.jar", "metrics-core-*.jar", "snappy-java-*.jar", "netty-*.
 _HEAP_MIB = 256
 _READY_WITHIN_S = 120.0
 _ANSWER_S = 5.0
-_STARTING_ANSWER_S = 0.5  # asked in the moment between its socket and its data, it never answers that connection
+_STARTING_ANSWER_S = 0.5  # a request in the moment between its socket and its data is never answered on that connection
 _ANSWER_BYTES = 2**16
 
 

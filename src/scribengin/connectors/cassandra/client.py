@@ -122,7 +122,7 @@ class Cluster:
         except Exception as error:
             if _NO_TABLE.search(_said(error)):
                 raise NoTable from error
-            raise self.fault(error, "cannot be asked") from error
+            raise self.fault(error, "cannot be queried") from error
 
     def pages(self, query: Any, values: Sequence[Any]) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of the answer, one page at a time. Raises as `ask`."""
@@ -134,7 +134,7 @@ class Cluster:
             try:
                 result.fetch_next_page()
             except Exception as error:
-                raise self.fault(error, "cannot be asked") from error
+                raise self.fault(error, "cannot be queried") from error
 
     def refresh(self, keyspace: str, table: str = "") -> None:
         """Refresh `metadata` of a keyspace or a table."""
@@ -188,7 +188,7 @@ class Cluster:
 
         errors = getattr(error, "errors", None)
         if errors is not None and not errors:
-            # the client gives up in one thread before it has noted in another what the last node said
+            # the client gives up in one thread before another thread has recorded the last node's error
             within(_NOTED_WITHIN_S, lambda: bool(errors))
         said = _said(error)
         if any(text in said for text in _TOO_LARGE):
@@ -237,7 +237,7 @@ class Cluster:
 
         given = {name: value.reveal() if isinstance(value, Secret) else str(value) for name, value in self._config.items()}
         level = getattr(ConsistencyLevel, self._consistency)
-        reads = ConsistencyLevel.QUORUM if self._consistency == "EACH_QUORUM" else level  # which is for writes only
+        reads = ConsistencyLevel.QUORUM if self._consistency == "EACH_QUORUM" else level  # which applies only to writes
         near = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=given.get("datacenter", "")))
 
         def profile(consistency: int) -> Any:
@@ -279,7 +279,8 @@ class Cluster:
             raise self.fault(error, "cannot be connected to") from error
         if self._kind is SourceError:
             session.client_protocol_handler = _bytes_handler()
-        weakref.finalize(self, _shut_down_apart, cluster).atexit = False  # nobody closes a source or a sink; at the end the driver does
+        # a source or a sink is never closed; this runs at the end of the driver
+        weakref.finalize(self, _shut_down_apart, cluster).atexit = False
         return session
 
     def _trusting(self, ca: str) -> Any:

@@ -116,7 +116,7 @@ def _values(cells: Sequence[bytes | None], form: pa.DataType, change: Callable[[
     for index, cell in enumerate(cells):
         try:
             values.append(None if cell is None else change(cell))
-        except (ValueError, OverflowError):  # a moment within it that Python has none of
+        except (ValueError, OverflowError):  # a time within the range that Python does not support
             values.append(None)
             unfit[index] = f"0x{cell.hex()}" if cell else ""
     return pa.array(values, form), unfit

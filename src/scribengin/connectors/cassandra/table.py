@@ -162,7 +162,7 @@ class Scan:
             except Exception as error:
                 if not passes(error) or time.monotonic() + wait_s > ends_s:
                     raise self._cluster.fault(error, "cannot be read") from error
-            bound.fetch_size = max(1, bound.fetch_size // 2)  # it may be that so many take too long
+            bound.fetch_size = max(1, bound.fetch_size // 2)  # perhaps this many rows take too long
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 

@@ -81,7 +81,7 @@ class KafkaChannelSink(KafkaSink):
 
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> OriginMaker:
         name = self._options["topic"]
-        if self._patient:  # what may wait is made without a look at the channel, which may be away
+        if self._patient:  # what may have to wait is created without a request to the channel, which may be unavailable
             topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
         else:
             topic = self._topics.get(name)
@@ -204,7 +204,7 @@ def _topics(place: Place, options: Mapping[str, Any]) -> TopicBook:
         "max.message.bytes": str(_MOST_BYTES),
         "retention.ms": str(int(place.options["retention"] * 1000)),
         "compression.type": "producer",
-        # retention counts by the broker's clock: a feeder whose own is behind would lose what it has just handed over
+        # retention uses the broker's clock: an upstream tier with a slow clock would lose the records that it has just written
         "message.timestamp.type": "LogAppendTime",
     }
     return TopicBook(place.node, options, settings)

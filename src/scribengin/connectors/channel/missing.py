@@ -43,7 +43,7 @@ class ChannelReader(FilesReader):
             if path in self._taken:
                 del self._awaited[path]
             elif path not in self._waiting and self._stat(path) is None:
-                # what is released has been read by all who were there when it was: who comes later begins behind it
+                # released files were read by all readers of that time: a later reader starts after them
                 if lineage.read_released()[0] >= number:
                     del self._awaited[path]
                 else:

@@ -5,7 +5,7 @@ dropped.
 the upstream tier waits, and nothing is lost. `best_effort` keeps the one Batch whose outcome is unknown, and drops, with a count, the
 Batches that arrive while the channel is unavailable or full.
 
-    <work>/<lineage>/outbox/waiting/<number>.json    a Batch that waits: what was decided of it; its rows lie where they were staged
+    <work>/<lineage>/outbox/waiting/<number>.json    a waiting Batch: its decision; its rows are still staged
     <work>/<lineage>/outbox/dropped/…                a record for each that was dropped, in order: number, rows, bytes and why
 
 A Batch leaves `waiting` when the channel has it, under its own number: a Batch that is sent twice is recognised there.
@@ -151,7 +151,7 @@ class OutboxSink:
         if decided is not None:
             self.publish(decided)
         first = min((each.batch.number for each in self._waiting()), default=before)
-        with suppress(*_AWAY):  # leftovers are looked for at each start
+        with suppress(*_AWAY):  # leftovers are searched for at each start
             self.inner.recover(None, lineage=lineage, before=min(before, first))
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
@@ -301,7 +301,7 @@ class OutboxSink:
     # --- the folder ---
 
     def _own_work(self) -> Path:
-        assert self.work is not None, "opened without the state folder, a sink can neither write nor tell what it has written"
+        assert self.work is not None, "a sink opened without the state folder can neither write nor report what it wrote"
         return self.work
 
     def _path(self, batch: BatchId) -> Path:

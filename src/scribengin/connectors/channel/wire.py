@@ -61,7 +61,7 @@ class Wire:
         for value, place in values:
             if beside and value is not None and (said := read_header(value)) is not None and said.sign in beside:
                 continue
-            # an edge is encrypted, or is no more, only when all that it holds is read (`plan.flow_diff`): what is plain here is not ours
+            # the encryption of an edge changes only when all its contents are read (`plan.flow_diff`): a plain message here is not ours
             pack = read_pack(value, self._keyring, place, plain=self._keyring is None)
             if pack.header is None:
                 yield pack

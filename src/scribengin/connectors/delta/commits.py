@@ -134,7 +134,7 @@ class TableCommits:
                 _wait(tried)
                 continue
             except (client().exceptions.DeltaError, OSError) as error:
-                again = self.place.open()  # it may have failed behind the commit
+                again = self.place.open()  # it may have failed after the commit
                 if again is None or not self.holds(again, lineage, number):
                     raise self.place.fault(error, f"did not accept batch {number}") from error
             return
@@ -181,7 +181,7 @@ class TableCommits:
             try:
                 table.update_incremental()
             except (client().exceptions.DeltaError, OSError):
-                table = None  # another stands there now
+                table = None  # another generation file exists now
         table = table or self.place.open()
         if table is None:
             if _has_written(lineage, number):
@@ -228,7 +228,7 @@ class TableCommits:
             for file in files
         ]
         if self._mode == "overwrite":
-            # of the very version that this commit follows: where another is faster, it fails, and they are looked up anew
+            # only for the version that this commit follows: if another writer is faster, it fails, and they are read again
             replaced = [file["partition"] for file in files]
             actions += [
                 transaction.RemoveAction(each.path, True, now_ms, each.bytes, each.partition)
@@ -246,7 +246,7 @@ class TableCommits:
     def _properties(version: int, told: Mapping[str, Any], closed_us: int = 0) -> Any:
         """`closed_us`: the time up to which folders by time are closed from this commit on; 0: the commit does not change it."""
         library = client()
-        # the one word of a commit that Spark's DESCRIBE HISTORY shows
+        # the only text of a commit that Spark's DESCRIBE HISTORY shows
         said = {"userMetadata": json.dumps({"closed_until": moment_text(closed_us)})} if closed_us > 0 else {}
         closed = [library.Transaction(CLOSED, closed_us)] if closed_us > 0 else []
         return library.CommitProperties(

@@ -55,7 +55,7 @@ class TablePlace(ABC):
         """The current table; None if there is none. Raises SinkError if it cannot be read."""
         library = client()
         try:
-            # asked first: to open a place that holds no table is an error like others
+            # checked first: opening a place without a table raises an ordinary error
             if not library.DeltaTable.is_deltatable(self.uri, self.options):
                 return None
             table: deltalake.DeltaTable = library.DeltaTable(self.uri, storage_options=self.options)

@@ -1,7 +1,7 @@
 """A Delta table in which each Batch is one commit.
 
     <path>/_delta_log/…                               the table's log, which readers use
-    <path>/part-<batch>-<unit>-<id>.parquet           what was committed; `<path>/day=2026-01-01/part-…` with `partition_by`
+    <path>/part-<batch>-<unit>-<id>.parquet           committed files; `<path>/day=2026-01-01/part-…` with `partition_by`
     <path>/_scribengin/owner.json                     the installations and lineages that write here; only the last one may write
     <path>/_scribengin/<lineage>/generation.json      the number of its commits in the log; see `commits`
     <path>/_scribengin/<lineage>/staged/<batch>/…     output of tasks: below a `_`, which no vacuum reads
@@ -52,7 +52,7 @@ class DeltaSink(PublishedFiles):
     """One table. Executors get a pickled copy, from which they take streams."""
 
     format = "parquet"
-    restorable = False  # the table's log is moved by nobody; its older versions hold the rows for a while
+    restorable = False  # the table's log cannot be moved; its older versions hold the rows for a while
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -84,7 +84,7 @@ class DeltaSink(PublishedFiles):
         make_folder(place.path)
         self._commits.claim(place, [each for each in lineages_in(self.path) if each.path != place.path])
         pin(self._table, place, self._parts, closes=self._delay_us is not None)
-        # behind the claim: nothing that an earlier lineage has staged comes into the table any more
+        # after the claim: nothing that an earlier lineage has staged can be committed to the table any more
         self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
@@ -99,7 +99,7 @@ class DeltaSink(PublishedFiles):
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> DeltaSinkStream:
         """A stream for one task output."""
         place = self._staged_place(batch, unit, attempt)
-        # what is going to be merged stays in its order
+        # files to be merged keep their order
         by = () if self._mode == "upsert" else self._parts
         closed_us = closed_before(self._of(batch.lineage), batch.number, self._closed_us) if self._by_time else None
         rules = SegmentRules(most_bytes=self._most_bytes, closed_us=closed_us, refuses_late=True, delay_us=self._delay_us)
@@ -146,13 +146,13 @@ class DeltaSink(PublishedFiles):
         record = self._record(decided, self._newest_before(place.commits, batch))
         self._put(place.commits, batch, record)
         if place.read_mark() >= batch.number:
-            return  # and if it is gone from the table since, somebody took it away; `audit` tells
+            return  # and if it is missing in the table since, another process removed it; `audit` reports it
         staged = place.staged / f"{batch.number:010d}"
         if record["files"]:
             if self._mode != "upsert":
                 self._reveal(place, batch, record)
             self._commits.commit(place, batch.number, record, lambda file: (str(staged / file["staged"]), staged / file["staged"]))
-        # what is left in it was merged, or staged by attempts that failed
+        # the rest was merged, or staged by failed attempts
         remove_tree(staged)
         place.write_mark(batch.number)
         if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):

@@ -37,7 +37,7 @@ def statistics_of(footer: pq.FileMetaData) -> str:
         bounded = [each for each in groups if each.has_min_max]
         if not bounded or any(not each.has_min_max and each.num_values for each in groups):
             continue
-        with suppress(ValueError, OverflowError):  # an instant that Python has no word for
+        with suppress(ValueError, OverflowError):  # a time that Python does not support
             least, most = min(each.min for each in bounded), max(each.max for each in bounded)
             if isinstance(least, _BOUNDED) and not isinstance(least, bool):
                 low[name] = _word(least)

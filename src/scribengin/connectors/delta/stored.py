@@ -123,7 +123,7 @@ class StorePlace(TablePlace):
         """See TablePlace. Errors of the store itself have the same texts as in its sinks."""
         text = " ".join(_ANSI.sub("", str(error)).split())
         if any(word in text for word in _OF_STORE):
-            # behind the requests stands the last cause; what the store answers is found by its tags
+            # the last cause follows the requests; the store's answer is recognised by its tags
             return fault_of(self.address, text if "<Code>" in text else text.rpartition("HTTP error")[2].strip(), what)
         said = f'sink "{self.node}": the table {self} {what}: {text}'
         return SinkError(said, remedy="correct the table or the flow", code="delta", node=self.node)
@@ -179,7 +179,8 @@ class StorePlace(TablePlace):
             self.store.delete(name)
             return there.size
         if OURS.match(name.rpartition("/")[2]):
-            self.store.abandon(name)  # of what was never finished there may be parts; others' are not known from such as will be
+            # unfinished uploads may have left parts; parts of others cannot be distinguished from uploads in progress
+            self.store.abandon(name)
         return None
 
 
@@ -188,7 +189,7 @@ def client_options(address: Address) -> dict[str, str]:
     given = {
         "aws_region": address.region,
         "aws_virtual_hosted_style_request": "false" if address.path_style else "true",
-        # a version of the log is created by one writer alone; no table of locks is needed
+        # a version of the log is created by only one writer; no lock table is needed
         "aws_conditional_put": "etag",
         "connect_timeout": f"{CONNECT_S}s",
         "timeout": f"{REQUEST_S}s",
@@ -203,6 +204,6 @@ def client_options(address: Address) -> dict[str, str]:
         given |= {"aws_session_token": login.token} if login.token else {}
     if address.ca_file is not None:
         host = urlsplit(address.server).hostname if address.server is not None else "amazonaws.com"
-        # the client takes authorities beside a proxy alone, for all that it reaches: here one that nothing goes through
+        # the client accepts certificate authorities only together with a proxy, for all hosts: this proxy is never used
         given |= {"proxy_ca_certificate": address.authorities(), "proxy_url": "http://127.0.0.1:9", "proxy_excludes": host or ""}
     return given

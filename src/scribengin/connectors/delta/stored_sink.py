@@ -56,7 +56,7 @@ class StoredDeltaSink(ObjectsSink):
         self._closed_us: int | None = None
         """the table's closing time when it was claimed, including folders that earlier lineages closed"""
         self._evolve: str = options["evolve"]
-        # what is going to be merged stays in its order
+        # files to be merged keep their order
         self._rules = replace(self._rules, root=f"{ROWS}/", partition_by=()) if self._key else replace(self._rules, root="")
         self._table = StorePlace(self._address)
         self._commits = TableCommits(self._table, self._mode, self._key, options["version"], self._partition_by, self._evolve)
@@ -79,7 +79,7 @@ class StoredDeltaSink(ObjectsSink):
         self._owner = owner
         self._commits.claim(self._of(lineage), [each for each in self._table.lineages() if each.name != lineage])
         pin(self._table, self._of(lineage), self._parts, closes=self._rules.delay_us is not None)
-        # behind the claim: nothing that an earlier lineage has staged comes into the table any more
+        # after the claim: nothing that an earlier lineage has staged can be committed to the table any more
         self._closed_us = self._commits.closed_us() if self._by_time else None
 
     def unlike(self, schema: Schema) -> list[str]:
@@ -112,7 +112,7 @@ class StoredDeltaSink(ObjectsSink):
             raise self._fenced(batch, f"batch {batch.number} already exists with another {differing}")
         files = record["files"]
         place = self._of(batch.lineage)
-        # a merge that changes nothing leaves no commit; its mark says that it was done
+        # a merge that changes nothing has no commit; its mark records that it was done
         if files and not (self._key and place.read_mark() >= batch.number):
             self._commits.commit(place, batch.number, record, self._opened_rows, lambda: self._check_there(files, batch))
             if self._key:
@@ -158,7 +158,7 @@ class StoredDeltaSink(ObjectsSink):
             self._commits.empty()
         self._commits.reopen()
         for each in known:
-            # what is recorded stays with the table's older versions
+            # recorded files stay with the table's older versions
             kept = {file["name"] for _, record in records_of(each) for file in record["files"]}
             manifests = Manifests(store, each.name)
             for number, key in list(manifests.notes.staged()):

@@ -39,7 +39,7 @@ def keep_table(place: TablePlace, file_bytes: int, retain_s: float, *, flush: bo
         deleted = deleted_bytes = 0
         for name in [*_given_up(place, table, retain_s), *place.strays()]:
             there_bytes = place.delete(name)
-            if there_bytes is not None:  # the log tells of files for a while that were deleted long ago
+            if there_bytes is not None:  # the log lists files for a while after they were deleted
                 deleted, deleted_bytes = deleted + 1, deleted_bytes + there_bytes
     except (library.exceptions.DeltaError, OSError) as error:
         raise place.fault(error, "is not kept") from error
@@ -59,7 +59,7 @@ def _compact(table: deltalake.DeltaTable, file_bytes: int, many: int) -> tuple[i
             commit_properties=library.CommitProperties(custom_metadata={APPLICATION: {"upkeep": "compaction"}}),
         )
     except library.exceptions.CommitFailedError:
-        return 0, 0, 0  # a Batch has replaced rows of these files: the next turn finds others
+        return 0, 0, 0  # a Batch has replaced rows of these files: the next run finds others
     added = told["filesAdded"]
     size = (json.loads(added) if isinstance(added, str) else added)["totalSize"]
     return told["numFilesRemoved"], told["numFilesAdded"], size
@@ -72,7 +72,7 @@ def _given_up(place: TablePlace, table: deltalake.DeltaTable, retain_s: float) -
     found = table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True)
     if not found:
         return []
-    # in this order: what was staged when it was found may have a record by now; and what is recorded may be in the table by now
+    # in this order: a staged file may have been recorded since it was found; and a recorded one may have been committed to the table
     coming = set(place.waiting())
     coming |= set(_coming(place, place.open() or table))
     held = {each.path for each in files_of(place.open() or table)}

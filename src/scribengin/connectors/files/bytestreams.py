@@ -91,7 +91,7 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
             at = 0
             while at < len(data):
                 if decompressor.eof:
-                    if data[at] == 0 and not bytes(data[at:]).strip(b"\0"):  # padding behind the last member
+                    if data[at] == 0 and not bytes(data[at:]).strip(b"\0"):  # padding after the last member
                         break
                     decompressor = make()
                 begun = True
@@ -183,7 +183,8 @@ def _inflate(decompressor: Any, data: memoryview, compression: str) -> Iterator[
     """The decompressed `data`, in parts of bounded size; for zstd in one part, which is bounded as `data` is (see _ZSTD_STEP)."""
     if compression == "gzip":
         yield decompressor.decompress(data, CHUNK_BYTES)
-        while decompressor.unconsumed_tail and not decompressor.eof:  # at the end it may name what stands behind, as `unused_data` does
+        # at the end it may return the bytes that follow, as `unused_data` does
+        while decompressor.unconsumed_tail and not decompressor.eof:
             yield decompressor.decompress(decompressor.unconsumed_tail, CHUNK_BYTES)
         return
     if compression == "bzip2":

@@ -51,7 +51,7 @@ def closed_now(
         known = Open(known.rows + before.rows, known.files + before.files, version, known.bytes + before.bytes)
         sizes = {name: size for name in _parts(top, folder) if (size := _size(top / folder / name)) is not None}
         rows, unread = known.rows, 0
-        if (len(sizes), sum(sizes.values())) != (known.files, known.bytes):  # others have put files there, or taken some away
+        if (len(sizes), sum(sizes.values())) != (known.files, known.bytes):  # others have added files there, or removed some
             counted = [_rows(top / folder / name, keeping) for name in sizes]
             rows, unread = sum(each or 0 for each in counted), counted.count(None)
         marker = marker_of(
@@ -143,7 +143,7 @@ def remove_expired(top: Path, lineage: LineageFolder, sink: str, folder: str, th
         return 0
     place = top / folder
     check()
-    if is_marked(top, folder):  # it goes first, for it counts what goes
+    if is_marked(top, folder):  # it is deleted first, because it counts the files
         (place / COMPLETE).unlink(missing_ok=True)
         sync_folder(place)
     for name in own:

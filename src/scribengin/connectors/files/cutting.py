@@ -49,7 +49,7 @@ _HOLE = re.compile(rb"\0{%d,}" % _HOLE_BYTES)
 
 def marking_holes(chunks: Iterable[bytes | Damage]) -> Iterator[bytes | Damage | Hole]:
     """The same chunks, with a Hole for each run of NUL bytes that is not text. Costs one scan for NUL bytes."""
-    held = 0  # NUL bytes at the end of what came
+    held = 0  # NUL bytes at the end of the received bytes
     for chunk in chunks:
         if isinstance(chunk, Damage) or (not held and b"\0" not in chunk):
             yield from _nulls(held)
@@ -204,7 +204,7 @@ class Cutter:
         if end:
             return b"".join((rest, memoryview(data)[:end])) if rest else data[:end], data[end:]
         data = rest + data
-        end = self._end(data)  # it may go from the one into the other
+        end = self._end(data)  # a record may begin in one and end in the other
         return data[:end], data[end:]
 
     def _end(self, data: bytes) -> int:

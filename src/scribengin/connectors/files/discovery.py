@@ -52,7 +52,7 @@ class Discovery:
         self.root, self._patterns = _divided(path) if self.awaited is None else (path.parent, (path.name,))
         self._literal = path.is_file() or self.awaited is not None
         self._listings: dict[str, _Listing] = {}
-        self._list("")  # tells at once what is missing or forbidden
+        self._list("")  # reports immediately what is missing or forbidden
         self._listings.clear()
 
     def changed(self) -> list[str] | None:
@@ -106,7 +106,7 @@ class Discovery:
                 for entry in entries:
                     name = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.name[0] in "_." and not (self._literal and name == self._patterns[0]):
-                        if entry.name != INTERNAL:  # a sink's own records, beside what it has published
+                        if entry.name != INTERNAL:  # a sink's own records, beside its published files
                             listing.hidden.append(name)
                     elif entry.is_dir():
                         listing.folders.append(name)

@@ -168,7 +168,7 @@ def csv_remedy(head: bytes, names: Sequence[str], asked: Schema, options: Mappin
                 return "write " + " and ".join(ways)
             break
     if len(names) == 1 and delimiter != dialect.delimiter and len(split_cells(names[0], Dialect(delimiter=delimiter)) or ()) > 1:
-        return f"write delimiter: {_yaml(delimiter)}"  # whatever the names are, they are several
+        return f"write delimiter: {_yaml(delimiter)}"  # whatever the names are, there are several
     if options.get("header", True) and len(names) == len(wanted) and any(is_value(name) for name in names if name):
         return "the first line seems to be a record; if columns are matched by position, write header: false"
     if all(_near(name, names, [], loose=False) for name in wanted - set(names)):

@@ -240,7 +240,7 @@ class Following:
         names = {folder: self._unlisted(folder) for folder in self._folders_to_search(now_s, again=listed is not None, newly=newly)}
         self._find_by_inode(names)
         self._find_vanished(names)
-        # without stable inodes a file is rather what was at its path than a copy of it
+        # without stable inodes a file is more likely the one that was at its path than a copy of it
         places = {self._lost[id_].path for id_ in newly if id_ in self._lost}
         for new in sorted(self.new.values(), key=lambda each: each.path not in places):
             self._judge(new, final=final, again=bool(newly))
@@ -416,7 +416,7 @@ class Following:
                     self._move(known, path, file[0])
                     return
 
-    # --- what is not at its path, elsewhere in its folder ---
+    # --- files that are missing at their path, elsewhere in their folder ---
 
     def _folders_to_search(self, now_s: float, *, again: bool, newly: Collection[str]) -> set[str]:
         """The folders of missing files; only for a limited time, and not if nothing changed there."""
@@ -453,7 +453,7 @@ class Following:
             searched = {id_: known for id_, known in self._searching.items() if known.path.rpartition("/")[0] == folder}
             for known in searched.values():
                 known.waits = False
-            # of several copies the longest has most of what was not read
+            # of several copies the longest has most of the unread bytes
             for path in sorted(paths, key=self._length, reverse=True):
                 base = path.rpartition("/")[2]
                 if path in self.at or not any(related(base, known.path.rpartition("/")[2]) for known in searched.values()):
@@ -707,7 +707,7 @@ def _follows(path: str, known: KnownFile) -> bool:
     return path in known.names or any(is_turn_of(other.rpartition("/")[2], name) for other in known.names)
 
 
-# --- where a piece of a log is ---
+# --- the place of a logged range ---
 
 
 class Place(NamedTuple):

@@ -170,7 +170,7 @@ class GrowingReader(FilesReader):
             )
         found = {path: known.seen for path, known in following.behind.items()}
         new = {path: new for path, new in following.new.items() if new.verdict is Verdict.NEW and new.seen.size}
-        # what has left its place first: it may be deleted next
+        # files that have left their place first: they may be deleted next
         order = sorted(found, key=lambda path: (not following.has_moved(path), path.split("/")))
         order += sorted(new, key=lambda path: path.split("/"))
         waiting = {}
@@ -216,7 +216,7 @@ class GrowingReader(FilesReader):
                 return self._piece(path, status, 0, status.size, Trace(_id_of(known, new), 0, status.device, None, file.mark(status.size)))
             start = 0 if known is None else known.end
             if known is not None and known.mark is not None and not file.holds(known.mark):
-                return None  # the next look tells what it is now
+                return None  # the next poll determines what it is now
             settled = final or time.time() - status.mtime_ns / 1e9 >= self._taking.settle_s
             end = self._whole_lines(self._discovery.root / path, start, status.size, settled)
             if end == start and known is not None and following.has_moved(path) and time.time() - status.mtime_ns / 1e9 >= _ENDED_S:

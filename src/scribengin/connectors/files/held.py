@@ -45,7 +45,7 @@ def differences(folder: Path, options: Mapping[str, Any], schema: Schema) -> lis
             case "csv" if options.get("header", True):
                 return _csv(file, given | {"delimiter": options.get("delimiter") or ",", "header": True}, coming)
     except (SourceError, OSError):
-        return []  # a reader took it away, or it is another's: `audit` tells
+        return []  # a reader removed it, or it is another writer's: `audit` reports it
     return []
 
 

@@ -132,7 +132,7 @@ def _of_json(paths: Sequence[Path], records: int) -> Proposal:
             try:
                 record = decoder.decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                continue  # the reference decoder says why
+                continue  # the reference decoder returns the reason
             for name, value in record.items() if isinstance(record, dict) else ():
                 if name not in columns:
                     columns[name] = Seen()
@@ -206,7 +206,7 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
     kept: dict[str, list[str | None]] = {}
     literal = _tables(sample, replace(raw, nulls=nulls, quoted_null="never"))
     for names, rows in _tables(sample, replace(raw, nulls=nulls)).items():
-        if any(len(row) > len(names) for row in rows):  # behind those that have names all are empty
+        if any(len(row) > len(names) for row in rows):  # all cells after the named columns are empty
             given["extra_cells"] = "empty"
         for index, name in enumerate(names):
             if not can_name(name) or names.count(name) > 1:
@@ -227,7 +227,7 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
     fields = []
     for name, column in cells.items():
         guessed = guess_column(name, column)
-        if column != kept[name]:  # null in quotes: the column is what it is without
+        if column != kept[name]:  # null in quotes: the column keeps the type that it has without it
             if guessed.type.name == "STRING":
                 guessed = guess_column(name, kept[name])
             else:
@@ -334,7 +334,7 @@ def _checked(
             for row in found.rows:
                 for name, value in row.items():
                     seen[name].add(value)
-    if proposal.dead > _SHOWN_DEAD + 1:  # the last one takes no more room than "and 1 more"
+    if proposal.dead > _SHOWN_DEAD + 1:  # the last one needs no more space than "and 1 more"
         del proposal.deaths[_SHOWN_DEAD:]
     return proposal
 

@@ -325,7 +325,7 @@ class JsonCutter:
         if self._depth or self._in_text:
             what = "a record" if self._begin is not None and self._depth > (0 if self.keys is None else len(self.keys) + 1) else "its list"
             yield self._damage("truncated", f"the file ends inside of {what if self.keys is not None else 'a record'}")
-        elif self._begin is not None and self._held.strip(_BLANK):  # what is no bracket: the decoder tells
+        elif self._begin is not None and self._held.strip(_BLANK):  # not a bracket: the decoder reports it
             yield from self._records(np.array([behind]), np.array([behind]))
         elif self._begin is None and self._held[max(0, self._mark - self._base) :].strip(_BLANK):
             yield self._damage("malformed", f"found {_shown(bytes(self._held).strip(_BLANK))} after the last value")

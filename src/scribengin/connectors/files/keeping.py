@@ -98,7 +98,8 @@ class Keeping:
             changed(stands, fenced=True)._put(place)
 
     def write_to_earlier(self, place: LineageFolder) -> None:
-        """Let an earlier lineage of the folder delete by the newest settings; never earlier than those for data that another sink wrote."""
+        """Allow an earlier lineage of the folder to delete by the newest settings; never earlier than those for data that another sink
+        wrote."""
         stands = Keeping.read(place)
         if stands is None:
             return

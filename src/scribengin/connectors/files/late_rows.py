@@ -21,8 +21,8 @@ class LateRows:
     """Whether folders are closed. Each folder is judged once, so a Batch gives the same result whenever it is run.
 
     Args:
-        by: How folders go by time; None where they do not.
-        closed_us: A folder whose time was over by then is closed, in microseconds since 1970; None: none is.
+        by: The time settings of the folders; None if there are no folders by time.
+        closed_us: A folder whose time ended by then is closed, in microseconds since 1970; None: no folder is closed.
         is_marked: Whether a folder was closed before this lineage began.
     """
 

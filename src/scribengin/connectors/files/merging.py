@@ -193,7 +193,7 @@ def _merge_parquet(inputs: Sequence[Input], out: Any) -> int:
         flush()
     except BaseException:
         if writer is not None:
-            with suppress(Exception):  # else it writes its end when it is collected, to a file that is closed
+            with suppress(Exception):  # otherwise it writes its end when it is garbage-collected, to a closed file
                 writer.close()
         raise
     writer.close()

@@ -45,7 +45,7 @@ class Orphan:
 def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterator[Orphan]:
     """The orphans in a sink's folder, by name; none if no sink has written there. Staged files of the current Batch are not orphans. Raises
     StateError."""
-    # before the records: each file that has its name then is in a record that stands there already
+    # before the records: any file that has its name at that time is in a record that exists already
     outside = [*_outside(top)]
     found: dict[Path, str] = {}
     settled: set[Path] = set()
@@ -68,7 +68,7 @@ def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterat
     for path in sorted(found):
         try:
             status = path.lstat()
-        except FileNotFoundError:  # it went meanwhile
+        except FileNotFoundError:  # it was deleted meanwhile
             continue
         age_s = max(0.0, now_s() - status.st_mtime)
         used = age_s < OLD_S if path in beside else found[path] in ("attempt", "merge", "draft") and path not in settled

@@ -109,7 +109,7 @@ class ReadLease:
         """of the files requested last: not held, because another flow's `when_done` may be removing them; to be requested again"""
         self._lock = threading.Lock()
         self._renewing: threading.Thread | None = None
-        # no Event: a collector that runs while that thread looks at it would wait for the thread's own lock
+        # not an Event: a garbage collection during that thread's check would wait for the thread's own lock
         self._over = SimpleQueue[None]()
         weakref.finalize(self, self._over.put, None)
 
@@ -162,7 +162,7 @@ def _renew(lease: weakref.ref[ReadLease], over: SimpleQueue[None]) -> None:
             return
         try:
             held.renew()
-        except (OSError, ScribenginError):  # the disk is full, or away: tried again before its time is over
+        except (OSError, ScribenginError):  # the disk is full or unavailable: retried before the lease expires
             continue
         finally:
             del held

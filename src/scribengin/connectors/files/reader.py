@@ -320,7 +320,7 @@ class FilesReader:
         """Check assigned files again, some in each call, all of them in the last."""
         for path in self._due(self._taken, everything=everything):
             status = self._stat(path)
-            if status is None:  # was read, and put away
+            if status is None:  # it was read, and archived
                 continue
             taken = self._taken[path]
             if status.st_size != taken.size or status.st_mtime_ns not in (taken.mtime_ns, _whole_seconds(taken.mtime_ns)):

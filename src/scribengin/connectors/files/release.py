@@ -33,7 +33,7 @@ def release_file(root: Path, piece: Piece, archive: Path | None) -> str:
             _move(path, archive / piece.path)
         path.unlink(missing_ok=True)
         sync_folder(path.parent)
-    except FileNotFoundError:  # its sink, which keeps it no longer, was faster
+    except FileNotFoundError:  # its sink deleted it first, because of `keep`
         if path.exists():
             raise
     return ""
@@ -43,7 +43,7 @@ def _move(path: Path, target: Path) -> None:
     """Move the file to `target`, durably; if another file has that name, to the next free name."""
     make_folder(target.parent)
     target = _free(path, target)
-    if target.exists():  # it was copied, and the copier was killed
+    if target.exists():  # it was copied, and the copying process was killed
         return
     try:
         path.rename(target)

@@ -49,7 +49,7 @@ class Rolled:
                 return said
         name = self._inputs[number, file["staged"]]
         output, wrong = self._outputs[name]
-        if wrong is not None:  # told already, with the first of its segments
+        if wrong is not None:  # reported already, with the first of its segments
             return (0 if wrong else file["rows"]), []
         draft = self._lineage.path / output["draft"]
         if not (self._top / name).exists() and draft.exists():

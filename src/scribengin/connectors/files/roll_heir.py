@@ -45,7 +45,7 @@ def _end(top: Path, lineage: LineageFolder, heirs: Keeping) -> Frontier:
     roller = Roller(top, lineage)
     if not Frontier.of(newest_turn(lineage)[1]).ended:
         roller.busy = hidden_in(top, (each for each in lineages_in(top) if each != lineage))
-        with suppress(EnvironmentFault, StateError):  # what cannot be shown now waits; whoever keeps the folder tells why
+        with suppress(EnvironmentFault, StateError):  # segments that cannot be merged now wait; the maintenance owner reports the reason
             roller.run(flush=True)
     while True:
         number, turn = newest_turn(lineage)

@@ -91,7 +91,8 @@ class Roller:
         lost = 0
         while lost < _TRIES:
             number, turn = newest_turn(self.lineage)
-            keeping = Keeping.read(self.lineage)  # behind the turn: who changes it puts a turn, and then this one is late
+            # after the record: a change of it requires a new record, and then this compactor is outdated
+            keeping = Keeping.read(self.lineage)
             if keeping is None:
                 return self.done
             if turn is not None:
@@ -107,7 +108,7 @@ class Roller:
             lost += not self._put(number + 1, record, keeping)
         return self.done
 
-    # --- what is there ---
+    # --- the current contents ---
 
     def _ready(self, seen: Seen, keeping: Keeping, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
         """(groups that become one file each, seconds until the next is due)."""
@@ -115,7 +116,7 @@ class Roller:
         due_s: float | None = None
         size = keeping.roll_bytes
         for folder, runs in seen.runs.items():
-            # late rows for one that has its marker may wait: until then that is true
+            # late rows for a folder with a completion marker may wait: until then the marker is correct
             now = flush or size is None or (keeping.is_closed(folder, seen.newest_us) and not is_marked(self.top, folder))
             for index, run in enumerate(runs):
                 full, rest = cut(run, size or 2**62)
@@ -123,7 +124,7 @@ class Roller:
                 if not rest:
                     continue
                 waits_s = keeping.roll_every_s - (self.now_s() - self._oldest_s(rest))
-                # written so long after now: the clock was put back, and nobody knows how long it has waited
+                # written this long after now: the clock was set back, and its waiting time is unknown
                 if now or index < len(runs) - 1 or not 0 < waits_s <= 2 * keeping.roll_every_s:
                     groups.append(rest)
                 else:
@@ -144,7 +145,7 @@ class Roller:
             remedy=f"restore it from a backup, or {start_over()}",
         )
 
-    # --- the next turn ---
+    # --- the next record ---
 
     def _next(self, number: int, frontier: Frontier, seen: Seen, keeping: Keeping, groups: list[list[Segment]]) -> dict[str, Any] | None:
         """The record of the compaction run; None if there is nothing to do. Merges of a record come before closed folders."""
@@ -187,7 +188,7 @@ class Roller:
             del seen.open[folder]
         there = [folder for folder in frontier.removing if (self.top / folder).exists()]
         removing = {folder: frontier.removing[folder] for folder in there if is_expired(folder, newest_us, keeping, self.now_s())}
-        withdrawn = len(removing) < len(there)  # `keep` is another now; else nobody would ever read what is announced
+        withdrawn = len(removing) < len(there)  # `keep` has changed; otherwise the announced files would never be read
         if not (outputs or closed or expired or withdrawn) and min(low, scanned + 1 if counting else low) < seen.start + _MOVES:
             return None
         done = {folder: place for folder, place in last.items() if place[0] >= low}
@@ -218,7 +219,7 @@ class Roller:
                     output, taken = self._merge_one(number, group)
                     outputs.append(output)
                     group = group[taken:]
-                if group:  # what of the folder comes behind must wait for it
+                if group:  # later segments of the folder must wait for it
                     break
             faults.reached("roll.drafts.written")
         except FileNotFoundError as error:
@@ -231,7 +232,7 @@ class Roller:
         except EnvironmentFault:
             if not outputs:
                 raise
-            # what there was room for: when it is recorded its inputs go, and leave room for more
+            # as much as there was space for: once it is recorded, its inputs are deleted, which frees space for more
         except BaseException:
             self._throw_away(outputs)
             raise
@@ -284,7 +285,7 @@ class Roller:
             stored = self.put_turn(number, record)
         except BaseException:
             if newest_turn(self.lineage)[0] < number or self.lineage.merges.read(number) != record:
-                self._throw_away(outputs)  # else it stands there, though it was not said to
+                self._throw_away(outputs)  # otherwise it exists, although it was not announced
             raise
         faults.reached("roll.record.after")
         if stored is not record:
@@ -297,7 +298,7 @@ class Roller:
         self.done.closed += len(record["closed"])
         return True
 
-    # --- what a turn says ---
+    # --- the steps of a record ---
 
     def settle(self, number: int, turn: Mapping[str, Any], keeping: Keeping) -> None:
         """Do the rest of the steps of a compaction run. Only the newest run can be partly done."""
@@ -340,7 +341,7 @@ class Roller:
                 )
             return
         self.check()
-        with suppress(FileNotFoundError):  # it has its name, and a reader took it away since; `audit` tells
+        with suppress(FileNotFoundError):  # it had its final name, and a reader removed it since; `audit` reports it
             draft.rename(final)
 
     @property

@@ -85,7 +85,7 @@ def keep_stdin(stream: IO[bytes], folder: Path, records: int) -> tuple[Path, boo
 def _keep_lines(stream: IO[bytes], file: IO[bytes], most: int) -> bool:
     """True if the stream ended before more than `most` lines, or 64 MiB, were read; otherwise cut at the end of a line, if there is one."""
     lines = size = 0
-    read = getattr(stream, "read1", stream.read)  # what is there, without waiting for more
+    read = getattr(stream, "read1", stream.read)  # the available bytes, without waiting for more
     while lines <= most and size < _STDIN_BYTES:
         chunk = read(2**16)
         if not chunk:

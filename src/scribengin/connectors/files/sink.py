@@ -196,7 +196,7 @@ class PublishedFiles(ABC):
         record = self._record(decided, before)
         self._put(place.commits, batch, record)
         if place.read_mark() >= batch.number:
-            return  # and if its files are gone since, a reader took them away; `audit` tells
+            return  # and if its files are missing since, a reader removed them; `audit` reports it
         files = place.files_of(batch.number, record, self.path)
         folders = {final.parent for _, final in files}
         for folder in folders:
@@ -209,7 +209,7 @@ class PublishedFiles(ABC):
             faults.reached("publish.renamed")
         for folder in folders:
             sync_folder(folder)
-        # what is left in it was staged by attempts that failed
+        # the rest was staged by failed attempts
         remove_tree(staged)
         place.write_mark(batch.number)
         if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):
@@ -306,14 +306,15 @@ class FilesSink(PublishedFiles):
 
     def _publish(self, decided: Decided) -> None:
         if any("hidden" in segment for receipt in decided.receipts for segment in receipt.segments):
-            # also where no option asks for a roller: there rows for a folder that came with a marker are hidden, and one must show them
+            # also without options for compaction: rows for a folder with a completion marker are hidden there, and a compactor must show
+            # them
             self._keeping.write(self._of(decided.batch.lineage), always=True)
         super()._publish(decided)
 
     def _rules(self, batch: BatchId) -> SegmentRules:
         keeping, closed_us = self._keeping, None
         if keeping.close_delay_s is not None:
-            # by the commits before it, so it is the same whenever the Batch is run; what markers were there before, tasks look themselves
+            # by the commits before it, so it is the same whenever the Batch is run; tasks themselves check for earlier completion markers
             before = self._of(batch.lineage).commits.newest_below(batch.number)
             closed_us = None if before is None else keeping.closed_us(before[1].get("newest_us"))
         return SegmentRules(

@@ -84,7 +84,7 @@ def _missing(place: LineageFolder, path: Path, decided: Decided) -> str:
     number = decided.batch.number
     record = {"files": [segment for receipt in decided.receipts for segment in receipt.segments]}
     for nth, (staged, final) in enumerate(place.files_of(number, record, path)):
-        # in this order: a run may be giving it its name
+        # in this order: a run may be renaming it
         there = staged.exists() or final.exists()
         if not there and not ("hidden" in record["files"][nth] and is_rolled(place, record, number, nth)):
             return missing_text(number, final, staged)

@@ -91,7 +91,7 @@ def look_at_claim(
     if _same(claims[-1], mine):
         return claims
     if not adopt:
-        # a `reset --outputs` refuses these: it is not offered for them
+        # a `reset --outputs` refuses these: so the remedy does not offer it
         check_flow(folder, sink=sink, flow=flow)
         check_clear(file, owner=owner, sink=sink)
         raise Refused(

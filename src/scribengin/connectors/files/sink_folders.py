@@ -138,5 +138,5 @@ def remove_empty(folder: Path, top: Path) -> None:
         try:
             folder.rmdir()
         except OSError:
-            return  # somebody was faster, or has put something there
+            return  # another process was faster, or has put a file there
         folder = folder.parent

@@ -99,7 +99,7 @@ class FilesSinkStream:
         self.json_needs: tuple[str, ...] | None = () if rules.json and not partition_by else None
         self._rules = rules
         by = next((part for part in partition_by if isinstance(part, TimePath)), None)
-        # by a marker only while it stands: a Batch that is run again when somebody has taken it away may write what was refused
+        # a marker only counts while it exists: a Batch that is run again after it was deleted may write rows that were refused before
         self._late = LateRows(by, rules.closed_us, lambda folder: rules.top is not None and is_marked(rules.top, folder))
         self._place = place
         self._encoders = encoders
@@ -178,7 +178,7 @@ class FilesSinkStream:
             path, name = self._place.folder / staged, self._place.final_name(folder, nth)
             hides = bool(self._late.why_closed(folder))
             segment = _Segment(path, name, self._schema, self._encoders, self._rules, hides=hides)
-        self._open[folder] = segment  # the last place is that of the one used last
+        self._open[folder] = segment  # the last position is that of the most recently used one
         return segment
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
@@ -251,7 +251,7 @@ class _Segment:
         return said
 
     def abort(self) -> None:
-        with suppress(Exception):  # an encoder may want to write its end to a disk that is full
+        with suppress(Exception):  # an encoder may write its end to a full disk
             self._encoder.close()
         with suppress(OSError):
             self._file.close()

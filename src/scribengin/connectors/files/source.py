@@ -165,7 +165,7 @@ class FilesSource:
     def check_keys(self) -> None:
         """Raises SourceError if a file of a lookup table lacks a column that the flow reads as a key."""
         for path in self._present() if self._keys else ():
-            with suppress(OSError):  # who reads it says so, with the remedy
+            with suppress(OSError):  # the reader reports it, with the remedy
                 self._refuse(self._without_key(path, path.stat().st_size))
 
     def _present(self) -> Iterator[Path]:
@@ -179,7 +179,7 @@ class FilesSource:
         try:
             found = None if self._any_columns else self.unlike(path, size)
         except OSError:
-            return  # who reads it says so, with the remedy
+            return  # the reader reports it, with the remedy
         self._refuse(found)
 
     def _refuse(self, found: Unlike | None) -> None:
@@ -215,7 +215,7 @@ class FilesSource:
         names = list(block.header or ())
         wrong = unlike_mapping(str(path), self._columns, names, self._keys)
         if wrong is not None:
-            # names as the file has them: what is wrong may be how the header is cut, and not a name
+            # names as in the file: the cause may be the splitting of the header, and not a name
             raw = Schema(tuple(replace(field, name=self._columns.get(field.name, field.name)) for field in asked.fields))
             way = csv_remedy(head, [self._columns.get(name, name) for name in names], raw, self._options)
             return replace(wrong, remedy=way, option="") if "delimiter" in way or "skip_lines" in way else wrong
@@ -321,7 +321,7 @@ class FilesSource:
             try:
                 folder_values(str(path), self._folder_columns())
             except MisfitError as misfit:
-                if piece.start == 0:  # once, of a file that is cut
+                if piece.start == 0:  # once, for a file that is split
                     yield DamageBlock(str(path), misfit.reason, misfit.found, 0)
                 return
         match self._format:
@@ -422,7 +422,7 @@ class FilesSource:
             chunks = read_compressed(file, compression)
         elif self._is_cut_by_lines:
             start = piece.start if piece.begins else range_start(file, piece.start, piece.end)
-            # JSON's decoder says how many lines each block has
+            # JSON's decoder returns the number of lines in each block
             finder = LineFinder(path) if start or self._format == "json" else None
             chunks = read_range(file, start, piece.end, piece.size) if start < piece.end else iter(())
         else:
@@ -535,7 +535,7 @@ class FilesSource:
         block = None
         for block in cutter.cut(marking_holes(chunks), start):
             yield block
-        if block is None and begins and start:  # a file with bytes and no record: who looks at blocks says so
+        if block is None and begins and start:  # a file with bytes and no record: the decoder of its blocks reports it
             yield CsvBlock(str(path), b"", start, dialect=cutter.dialect, header=cutter.header)
 
     def _names(self, header: bytes, path: Path) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ class TimePath:
                 case _:
                     local += (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1))[len(rest) - 2]
             ends = [local.replace(tzinfo=ZoneInfo(self.zone), fold=fold) - _EPOCH for fold in (0, 1)]
-        except (ValueError, OverflowError):  # a name that looks like one of ours, and is no day
+        except (ValueError, OverflowError):  # a name that looks like one of ours, but is not a valid date
             return None
         return max(end // timedelta(microseconds=1) for end in ends)
 
@@ -111,8 +111,8 @@ class TimePath:
 def path_fault(path: str) -> tuple[str, str] | None:
     """What is wrong with a path, and the remedy; None if it is valid.
 
-    >>> path_fault("dt=%Y-%m-%d/hour=%H"), path_fault("hour=%H")
-    (None, ('has %H and no %Y: the same folder would come again', 'begin with the year, as in dt=%Y-%m-%d/hour=%H'))
+    >>> path_fault("dt=%Y-%m-%d/hour=%H"), path_fault("hour=%H") (None, ('has %H and no %Y: different times would share one folder', 'begin
+    with the year, as in dt=%Y-%m-%d/hour=%H'))
     """
     example = "as in dt=%Y-%m-%d/hour=%H"
     for found in _DIRECTIVE.findall(path):

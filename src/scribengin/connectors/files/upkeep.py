@@ -72,13 +72,14 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
     failed: ScribenginError | None = None
     busy: set[str] | None = set()
     left: dict[str, Open] = {}
-    for lineage in sorted(lineages, key=lambda each: each.path.name == newest):  # the newest comes last: it closes what no other is busy in
+    # the newest comes last: it closes folders in which no other has work
+    for lineage in sorted(lineages, key=lambda each: each.path.name == newest):
         roller = Roller(path, lineage, check, now_s, newest_us, busy, left)
         try:
             done.append(roller.run(flush=flush))
-        except (StateError, EnvironmentFault) as error:  # the others are rolled all the same
+        except (StateError, EnvironmentFault) as error:  # the others are compacted all the same
             failed = failed or error
-            if roller.waiting is None:  # nobody knows what it hides
+            if roller.waiting is None:  # its hidden rows are unknown
                 busy = None
         busy = None if busy is None else busy | (roller.waiting or set())
         for folder, known in roller.open.items():
@@ -144,7 +145,7 @@ def orphans_of(lineage: LineageFolder, *, current: bool, before_s: float) -> Ite
         folder = lineage.staged / name
         if not name.isdigit():
             continue
-        if int(name) <= mark:  # all its files have their names: these are of attempts that failed, or were late
+        if int(name) <= mark:  # all its files have their final names: these are of attempts that failed, or were late
             yield from _files(folder)
         elif not current and commits.read(int(name)) is None:  # another lineage writes now: this one commits no more
             yield from (file for file in _files(folder) if _time(file) < before_s)

@@ -87,7 +87,7 @@ class Health:
             state.cost = cost if isfinite(cost) and cost > 0 else self._costs[member]
         whole = all(member in turns.out for member in self._states)
         for member, state in self._states.items():
-            state.out = "" if whole or member not in turns.out else turns.out[member] or "it was taken out by an operator"
+            state.out = "" if whole or member not in turns.out else turns.out[member] or "it was disabled by an operator"
 
     def choose(self, now_s: float) -> Choice | None:
         """The member for the next Batch; None if all are left out. The result of a probe must be reported, otherwise it is offered again

@@ -261,7 +261,7 @@ class GroupSink:
             return None
         if not isinstance(error, StateError):
             return error
-        # a folder that vanishes while files are renamed looks as if they were gone; only one that is there can say so
+        # a folder that disappears during renames looks as if its files were missing; only an existing one can report that
         try:
             self._sinks[name].look(claimed=self._is_claimed(name))
         except DOWN as away:
@@ -280,7 +280,7 @@ class GroupSink:
         if (mark := self._mark(name)) is not None:
             put_if_absent(mark, b"")
         if self._before is not None:
-            # what a Batch that is still owed has staged there is no leftover
+            # staged data of a pending Batch there is not a leftover
             before = self._before if self._owed is None else min(self._before, self._owed.batch.number)
             sink.recover(None, lineage=lineage, before=before)
         self._ready.add(name)

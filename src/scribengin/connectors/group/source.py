@@ -122,7 +122,7 @@ class GroupReader:
                 found += self._split(name, share, final=final)
             else:
                 left.append(name)
-        if final and not found:  # this is the end: nobody is left out without a look
+        if final and not found:  # this is the end: no member is skipped without a check
             for name in left:
                 found += self._split(name, share, final=final)
         return found
@@ -232,7 +232,7 @@ class GroupReader:
             reason = away(source, error, begun=name in self._begun)
             if reason is None:
                 raise
-            # its reader may count as handed out what it has not told: only a fresh one, which hears the log again, is sure
+            # its reader may count streams as handed out that it has not returned: only a fresh one, with the log applied, is reliable
             raise Unreachable(
                 f'source "{self._node}": member "{name}" became unavailable: {said(reason)}',
                 remedy="the query restarts automatically, and continues with the other members",

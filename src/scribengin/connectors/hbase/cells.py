@@ -40,7 +40,7 @@ def values_of(column: pa.Array, form: Values) -> pa.Array:
     elif name in ("STRING", "BOOLEAN", "DECIMAL", "DATE", *_INTEGERS) and name not in ("FLOAT", "DOUBLE"):
         found = plain_texts(column)
     elif name in ("FLOAT", "DOUBLE") and pc.all(pc.is_finite(column)).as_py() is not False:
-        # all at once: no number has a comma in it
+        # all together: no number contains a comma
         found = pa.array(
             [None if text == b"null" else text for text in JSON.encode(shortest(column).to_pylist())[1:-1].split(b",")][: len(column)]
         )

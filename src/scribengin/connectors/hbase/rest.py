@@ -96,7 +96,7 @@ class RestGateway(HttpCluster):
 
     def delete(self, table: str, key: bytes, families: Sequence[bytes], until: int) -> None:
         """See Gateway."""
-        # a path cannot say every key; a body can, which comes with a condition: here that a column is not there
+        # a path cannot contain every key; a body can, which requires a condition: here that a column does not exist
         cells = [Cell(family, until) for family in families]
         self._checked_change(table, Row(key, cells), Cell(families[0] + b":\0"), "delete")
 
@@ -112,7 +112,7 @@ class RestGateway(HttpCluster):
 
     def last_key(self, table: str, columns: Sequence[bytes] = ()) -> bytes | None:
         """See Gateway."""
-        # one key is little enough that an error which comes while it is looked for is the whole answer
+        # one key is so small that an error during its search replaces the whole answer
         asked = [("reversed", "true"), ("limit", "1"), ("filter", "KeyOnlyFilter()"), *(("column", each.decode()) for each in columns)]
         answer = self.ask("GET", f"{path_of(table)}/*?{urlencode(asked)}", also=[_FAILED])
         if answer.status_code == _FAILED:
@@ -133,7 +133,7 @@ class RestGateway(HttpCluster):
         answer = self.ask("PUT", f"{path_of(table)}/scanner", json=said, also=[_NOT_FOUND])
         if answer.status_code == _NOT_FOUND:
             raise self.missing(table)
-        # a gateway may have another path before what is the server's own
+        # a gateway may add another path before the server's own
         return f"{path_of(table)}/scanner/{urlsplit(answer.headers['location']).path.rpartition('/')[2]}"
 
     def next_of(self, scanner: str, most: int, kind: type[AnyRow]) -> tuple[list[AnyRow], int] | None:

@@ -111,7 +111,7 @@ def _reversed(values: pa.Array) -> pa.Array:
 
     try:
         return pc.utf8_reverse(values.cast(pa.string())).cast(pa.binary())
-    except pa.ArrowInvalid:  # bytes that are no text
+    except pa.ArrowInvalid:  # bytes that are not valid text
         return pc.binary_reverse(values)
 
 

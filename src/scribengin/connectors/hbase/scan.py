@@ -76,7 +76,7 @@ class Scan(Generic[AnyRow]):
                     return
             except Unreachable as error:
                 failed = error
-                self._most = max(1, self._most // 2)  # it may be that so many are too much
+                self._most = max(1, self._most // 2)  # perhaps this many rows are too many
             if time.monotonic() + wait_s > ends_s:
                 raise failed or self._ends_early(seen)
             time.sleep(wait_s)

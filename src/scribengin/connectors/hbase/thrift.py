@@ -99,7 +99,7 @@ class ThriftGateway:
         ]
         family, _, qualifier = expected.column.partition(b":")
         put = api().TPut(row=row.key, columnValues=cells)
-        # one whose answer is lost is not sent again: a second one would find what the first one wrote
+        # a request whose answer is lost is not sent again: it would find what the first one wrote
         taken = self._asked("checkAndPut", table.encode(), row.key, family, qualifier, expected.value or None, put, again=False)
         return bool(taken)
 
@@ -111,7 +111,7 @@ class ThriftGateway:
         try:
             self._call(METHOD, lambda connection: connection.put(message))
         except _Unnamed as error:
-            # it may be the server's own trouble: a row is not given up before a server that answers has refused it twice
+            # it may be the server's own problem: a row is only given up after an answering server has refused it twice
             if len(cells.keys) == 1 and not again:
                 self._exists(table)
                 return self.put(table, cells, again=True)
@@ -226,7 +226,7 @@ class ThriftGateway:
 
         pool = self._opened()
         failed: Exception | None = None
-        for _ in range(len(self._servers) + 1 if server is None else 2):  # a connection that was idle may be gone
+        for _ in range(len(self._servers) + 1 if server is None else 2):  # an idle connection may be closed
             asked = server or self._servers[0]
             connection = None
             try:
@@ -267,7 +267,7 @@ class ThriftGateway:
         if self._pool is None:
             self._trusted = self._trusting() if any(server.startswith(_TLS) for server in self._servers) else None
             self._pool = Pool()
-            weakref.finalize(self, self._pool.close)  # a sink is not closed by anybody
+            weakref.finalize(self, self._pool.close)  # a sink is never closed
         return self._pool
 
     def _trusting(self) -> ssl.SSLContext:

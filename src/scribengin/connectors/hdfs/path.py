@@ -95,7 +95,7 @@ class HdfsPath(RemotePath):
             assert isinstance(drafts, HdfsPath)
             _guards[self] = (drafts, why)
 
-    # --- how ---
+    # --- implementation ---
 
     @property
     def _store(self) -> client.HdfsStore:
@@ -156,7 +156,7 @@ class HdfsPath(RemotePath):
         try:
             return bool(self._asked(rename, "failed to write"))
         except FileNotFoundError:
-            # it was renamed: the client has asked again when it had no answer. Or somebody has taken the draft away
+            # it was renamed: the client repeated the request after it got no answer. Or another process deleted the draft
             stands = self.get()
             if stands != data and (over or stands is None):
                 raise fenced() from None

@@ -31,7 +31,7 @@ _COPIED = "._COPYING_"
 """suffix of the files that Hadoop's own tools write to before they rename"""
 _GATHERED = 2**20
 _SETTINGS = {
-    # its own way is to wait for minutes: who waits here is told, and tries again by himself
+    # by default the client waits for minutes: here the error is reported, and the caller retries
     "dfs.client.failover.max.attempts": "3",
     "dfs.client.failover.sleep.base.millis": "200",
     "dfs.client.failover.sleep.max.millis": "1000",
@@ -89,7 +89,7 @@ class HdfsStore:
     def put(self, key: str, data: bytes) -> bool:
         """See Store."""
         with self._explained(f"failed to write {key}"):
-            if not data:  # whole as soon as it is there
+            if not data:  # complete as soon as it exists
                 return self._created(self._top + key)
             if self._status(self._top + key) is not None:
                 return False
@@ -209,7 +209,7 @@ class HdfsStore:
         except FileExistsError:
             self._deleted(draft)
             return False
-        except FileNotFoundError:  # it was renamed: the client had asked again when it had no answer. Or somebody has deleted it
+        except FileNotFoundError:  # it was renamed: the client repeated the request after it got no answer. Or another process deleted it
             return False
         return True
 
@@ -253,7 +253,7 @@ class HdfsStore:
             try:
                 if not limited(lambda path=self._top + folder: self._client.delete(path, False), CALL_S):  # type: ignore[misc]
                     return
-            except Exception:  # it is not empty; or the NameNode is away: an empty folder hurts nobody
+            except Exception:  # it is not empty; or the NameNode is unavailable: an empty folder does no harm
                 return
             folder = folder.rpartition("/")[0]
 
@@ -265,7 +265,7 @@ class HdfsStore:
             raise FileNotFoundError(f"{what.rpartition(' ')[2]} does not exist") from None
         except (GeneratorExit, KeyboardInterrupt, SystemExit, ScribenginError):
             raise
-        except BaseException as error:  # a panic of the library's is no Exception
+        except BaseException as error:  # a panic of the library is not an Exception
             raise self.fault(error, what) from None
 
     def fault(self, error: BaseException, what: str) -> ScribenginError:
@@ -289,7 +289,7 @@ class HdfsStore:
             return SinkError(said, remedy="correct the flow, or the file system", code="hdfs", node=node)
         return Unreachable(
             said,
-            # a DataNode without room hangs up on who writes, until the NameNode knows
+            # a full DataNode disconnects from writers, until the NameNode knows
             remedy="check that its NameNode and DataNodes are up and have free space, and that the url names the NameNode's RPC port; a "
             "running flow retries automatically",
             code="hdfs-away",

@@ -93,7 +93,7 @@ class Endpoint:
                 raise self._error(f'the header "{name}" has characters that are not valid in a header', "correct `headers`", "http-options")
         try:
             self._trust = trusted(self._ca) if self._url.startswith("https:") else False
-        except OSError as error:  # of a file that is missing, or no certificate
+        except OSError as error:  # for a file that is missing, or contains no certificate
             raise self._error(f"{self._ca} holds no valid CA certificate: {error}", "correct `ca`", "http-options") from None
 
     def reach(self) -> None:
@@ -120,7 +120,7 @@ class Endpoint:
         options = self._options
         headers = {"User-Agent": "scribengin", "Content-Type": "application/x-ndjson" if self._is("lines") else "application/json"}
         headers |= {} if options["compression"] == "none" else {"Content-Encoding": options["compression"]}
-        # what the flow says stands for what we would, in whatever letters
+        # the flow's headers override ours, in any case of letters
         headers |= {name.title(): value for name, value in self._plain("headers").items()}
         limits = httpx2.Limits(max_connections=options["connections"], max_keepalive_connections=options["connections"])
         timeout = httpx2.Timeout(options["timeout"], connect=min(_CONNECT_S, options["timeout"]))

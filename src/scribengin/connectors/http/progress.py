@@ -45,7 +45,7 @@ class Progress:
             try:
                 self._remember(msgspec.json.decode(line, type=Answered))
             except msgspec.DecodeError:
-                continue  # the end of it was cut off: the request is sent again
+                continue  # its end was truncated: the request is sent again
         self.resumed = len(self._answers)
         """requests that were answered before"""
 

@@ -125,7 +125,7 @@ class StagedRequests:
         first, before = 0, 0
         while first < rows.num_rows:
             fits = int(np.searchsorted(ends, before + self._cut.bytes, side="right"))
-            end = max(first + 1, min(fits, first + self._cut.rows))  # one that is too large goes alone
+            end = max(first + 1, min(fits, first + self._cut.rows))  # one that is too large is sent alone
             if end == rows.num_rows and end - first < self._cut.rows and not everything:
                 break
             self._file.write(rows.slice(first, end - first))

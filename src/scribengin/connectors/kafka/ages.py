@@ -51,7 +51,7 @@ class Ages:
         for partition, came in _came(unknown, ends, now_ms, ask).items():
             points = self._points[partition] = []
             for moment_ms, end in sorted(came):
-                # times of records are their writers': they need not rise, and may lie ahead
+                # times of records are set by their writers: they need not increase, and may be in the future
                 points.append((now_s - max(0, now_ms - moment_ms) / 1000, max(end, points[-1][1] if points else 0)))
 
     def knows(self, partition: Partition) -> bool:
@@ -83,7 +83,7 @@ def _came(waiting: Mapping[Partition, int], ends: Mapping[Partition, int], now_m
         found = ask(times)
         for partition, time_ms in times.items():
             offset, moment_ms = found.get(partition, (ends[partition] - 1, time_ms))
-            # what has come since the look that told the ends is that of the next one
+            # records since the poll that read the ends belong to the next poll
             came[partition].append((moment_ms, min(offset + 1, ends[partition])))
             if offset > waiting[partition] or partition not in found:
                 later[partition] = time_ms

@@ -43,7 +43,7 @@ class AvroValues:
     def __call__(self, schema: Schema) -> AvroMessages:
         """The encoder for rows of `schema`. Raises ValueError if the two are incompatible, and as `look`."""
         text = derive_schema(schema) if self._path is None else self._file()
-        # first what may be wrong here: a schema that was registered stays there
+        # possible errors first: a registered schema stays registered
         AvroMessages(schema, _parsed(text))
         return AvroMessages(schema, _parsed(text), self._id(text))
 

@@ -73,13 +73,13 @@ def settings(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "bootstrap.servers": options["bootstrap"],
         "client.id": "scribengin",
-        "log_level": 0,  # what brokers do to us is told by the error that follows, with a remedy
+        "log_level": 0,  # disconnections by brokers are reported by the error that follows, with a remedy
         "reconnect.backoff.max.ms": 1000,
     } | given
 
 
 READER = {
-    "group.id": "scribengin",  # asked for by the library; nothing is committed under it
+    "group.id": "scribengin",  # required by the library; nothing is committed under it
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
@@ -112,13 +112,13 @@ class Cluster:
 
     @cached_property
     def _admin(self) -> Any:
-        # made when it is first asked: the copies that travel to tasks never are
+        # created at the first use: the copies that are sent to tasks never are
         module = _admin_module()
-        # the client tells of brokers that are away, or that refuse a login, beside the call that then times out
+        # the client reports unavailable brokers and rejected logins separately from the call that then times out
         return module.AdminClient(settings(self._options) | {"error_cb": self._hear}, logger=SILENT)
 
     def __reduce__(self) -> tuple[type[Cluster], tuple[str, Mapping[str, Any], Role]]:
-        # Spark pickles readers; a connection stays where it is, the copy makes its own
+        # Spark pickles readers; a connection is not copied, the copy opens its own
         return Cluster, (self._node, self._options, self._role)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -179,7 +179,7 @@ class Cluster:
             if code_of(error) != "TOPIC_ALREADY_EXISTS":
                 raise self._fault(error, f"Create topic {name}") from error
         give_up_s = time.monotonic() + self._timeout_s
-        # a broker may not know for a moment what another has just made
+        # for a moment a broker may not know a topic that another has just created
         while name not in self.topics([name]) and time.monotonic() < give_up_s:
             time.sleep(0.05)
 
@@ -232,11 +232,11 @@ class Cluster:
 
     def _asked(self, question: Any) -> Any:
         try:
-            self._admin.poll(0)  # what it has to tell of earlier questions
+            self._admin.poll(0)  # pending reports about earlier requests
             self._told = None
             return question()
         except EnvironmentFault:
-            raise  # there is no client that could be asked
+            raise  # there is no client to poll
         except Exception as error:
             raise self._fault(error) from error
 
@@ -246,7 +246,7 @@ class Cluster:
 
     def _fault(self, error: Exception, about: str = "") -> ScribenginError:
         if "_admin" in vars(self):
-            self._admin.poll(0)  # only here the client hands over what it has to tell
+            self._admin.poll(0)  # only here the client delivers its pending reports
         told, self._told = self._told, None
         if told is not None and code_of(error) in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"):
             error = Exception(told)
@@ -286,7 +286,7 @@ def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: R
             node=node,
         )
     if code in ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
-        # brokers may not know for a moment what has just been made: told so, and tried again
+        # for a moment brokers may not know a new topic: reported as such, and retried
         return Unreachable(
             f'{role} "{node}": a topic does not exist at {bootstrap} any more, or has fewer partitions than before: {_text_of(error)}',
             remedy="create it again, with the same number of partitions",
@@ -335,9 +335,9 @@ _PASSING = (
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_TIMED_OUT",
-    # a broker has left the cluster: the client drops it, with what it was asked; the partition's next leader will know
+    # a broker has left the cluster: the client drops it with its pending requests; the partition's next leader will answer
     "_DESTROY_BROKER",
-    # the library asks for the coordinator of a group that readers here name, because they must, and do not use
+    # the library looks for the coordinator of a group, which readers here must name, but do not use
     "GROUP_AUTHORIZATION_FAILED",
 )
 

@@ -104,7 +104,7 @@ def _login(node: str, mechanism: str, config: Mapping[str, str]) -> str:
     missing = [name for name in _LOGIN if name not in config]
     if missing:
         raise _wrong(node, f"config has sasl.mechanism {mechanism} and no {missing[0]}", f"add {missing[0]}: ${{secret:env/NAME}}")
-    # in this order: in its log Spark's Kafka code blots out what stands between the first quote of the password and the last of all
+    # in this order: in its log, Spark's Kafka code masks everything between the first quote of the password and the last quote of all
     return f"{module} required password={_quoted(config['sasl.password'])} username={_quoted(config['sasl.username'])};"
 
 

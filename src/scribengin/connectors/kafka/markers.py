@@ -27,7 +27,7 @@ OPENING = -1
 _FORMAT = 1
 _CONFIG = {
     "cleanup.policy": "compact",
-    # a slot needs its newest marker only: small segments let brokers drop the others soon
+    # only the newest marker of a slot is needed: with small segments brokers delete the others soon
     "segment.bytes": str(16 * 2**20),
     "segment.ms": str(3600 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
@@ -117,7 +117,7 @@ class MarkerTopic:
                 try:
                     return self._newest(kafka, slot)
                 except kafka.KafkaException as error:
-                    # a partition that has just been made, or has just lost its leader, gets one in a moment
+                    # a partition that was just created, or has just lost its leader, gets one in a moment
                     if not passes(error.args[0]) or time.monotonic() > give_up_s:
                         raise self._fault(error) from error
                     time.sleep(0.05)
@@ -127,7 +127,7 @@ class MarkerTopic:
         low, end = reader.get_watermark_offsets(kafka.TopicPartition(self.name, slot), timeout=self._timeout_s, cached=False)
         back = _LOOK_BACK
         while True:
-            # behind the marker stand control records, and rows of zombies that were fenced
+            # control records, and rows of fenced writers, follow the marker
             begin = max(low, end - back)
             if begin >= end:
                 return None
@@ -143,7 +143,7 @@ class MarkerTopic:
         last, give_up_s = None, time.monotonic() + max(10.0, 2 * self._timeout_s)
         try:
             while True:
-                # one by one: `consume` waits for as many as it is asked for, and this is waited for in every Batch
+                # one by one: `consume` waits for the requested number, and every Batch waits for this
                 message = reader.poll(0.2)
                 error = None if message is None else message.error()
                 if message is not None and error is None:

@@ -259,7 +259,7 @@ class MessageMaker:
                     bad.setdefault(index, Bad(index, "no-partition", f"`partition` gives {found}; expected 0 up to below {most}"))
                     numbers[index] = 0
             return np.array(numbers, np.int32)
-        # rows without a key stay together, in their order: a partition for each unit
+        # rows without a key stay together, in order: one partition for each task output
         alone = np.full(len(names), self._unit % width, np.int32) if self._fixed is not None else (self._unit % width).astype(np.int32)
         if self._key is None:
             return alone
@@ -291,7 +291,7 @@ class MessageMaker:
             if key is None and names[index] in compacted:
                 message = f"the topic {names[index]} is compacted, but the message has no key"
                 bad.setdefault(index, Bad(index, "no-key", message))
-        # what is longest of each cannot be too large together, in nearly all batches
+        # the sum of the longest parts is not too large, in nearly all batches
         parts: list[Sequence[bytes | str | None]] = [values, keys, made.ids or (), *made.headers.values()]
         room = _MESSAGE_HEAD_BYTES + sum(len(header) + 16 for header in (ID_HEADER, *made.headers))
         if room + sum(max(map(len, filter(None, part)), default=0) for part in parts) <= min(limits.values(), default=0):

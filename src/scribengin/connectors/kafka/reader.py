@@ -97,7 +97,7 @@ class KafkaReader:
         except SourceError as error:
             if error.code != "kafka-topic":
                 raise
-            # gone since the last look at the topics: told as any other loss
+            # deleted since the last check of the topics: reported like any other loss
             self.look()
             self._partitions = [each for each in self._partitions if self._final is None or each in self._final]
             pinned |= self._place_new({stream.place["topic"] for stream in self._losses})
@@ -149,7 +149,7 @@ class KafkaReader:
                     )
                     checked.append(_lost_range(name, number, begin, until, stream.place["id"], what))
                     self._refuse(what)
-            # also where nothing is left: a Batch that has begun to commit unit by unit knows its streams by their numbers
+            # also if nothing is left: a Batch that has begun to commit task outputs identifies its streams by their numbers
             checked.append(stream if (low, high) == (start, end) else _range(name, number, low, high, stream.place["id"]))
         return checked
 
@@ -192,7 +192,7 @@ class KafkaReader:
             ends[partition] = max(stream.place["end"], ends.get(partition, 0))
         try:
             if self._committer is None:
-                # a commit that brokers refuse is waited for at the end, so long
+                # the end waits this long for a commit that brokers refuse
                 own = {"group.id": group, "enable.auto.commit": False, "session.timeout.ms": 3000}
                 self._committer = Consumer(settings(self.options) | own, logger=SILENT)
             self._committer.commit(offsets=[TopicPartition(topic, number, end) for (topic, number), end in ends.items()], asynchronous=True)

@@ -143,7 +143,7 @@ class Registry:
 
     def _client(self, config: Mapping[str, Any]) -> Any:
         given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in config.items()}
-        # few tries of its own: a Batch that fails for this is tried again anyway, and tells why
+        # only few retries here: a Batch that fails for this is retried anyway, and reports the reason
         own = {"url": self._url, "timeout": self._timeout_s, "max.retries": 2, "retries.wait.ms": 100, "retries.max.wait.ms": 1000}
         try:
             settings = own | {name: float(value) if name in _NUMBERS else value for name, value in given.items()}

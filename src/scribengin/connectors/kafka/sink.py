@@ -95,7 +95,7 @@ class KafkaSink:
         known = log.newest()
         if known is None:
             return self._markers.newest(_WHOLE)
-        # where units commit one by one this slot stays behind; `recover` looks at theirs
+        # if task outputs commit one by one, this slot lags behind; `recover` reads their slots
         least = OPENING if log.read(known)["units"] else known  # type: ignore[index]
         newest = self._markers.known_to_be(_WHOLE, least)
         if newest is None or (newest.lineage == lineage and newest.number < least):
@@ -113,7 +113,7 @@ class KafkaSink:
         """
         mine = Marker(owner, self._flow, self.node, lineage, OPENING, "", 0)
         for slot in (*range(1, SLOTS), _WHOLE) if adopt else (_WHOLE,):
-            # also in slots that were never used: an older lineage's tasks that sleep must find that somebody has gone on
+            # also in slots that were never used: suspended tasks of an older lineage must find that another one has continued
             found = self._open_slot(slot, mine, adopt=adopt)
         return found
 
@@ -299,7 +299,7 @@ class KafkaSink:
         """See the contract's TracingSink."""
         log = self._logs().get(lineage)
         published = None if log is None or self._options["record_id"] != "header" else log.read(number)
-        ranges: dict[tuple[str, int], list[int]] = {}  # units of one Batch write among each other
+        ranges: dict[tuple[str, int], list[int]] = {}  # task outputs of one Batch are interleaved
         for each in () if published is None else published["messages"]:
             ranges.setdefault((each["topic"], each["partition"]), []).extend((each["first"], each["last"]))
         for (topic, partition), offsets in ranges.items():

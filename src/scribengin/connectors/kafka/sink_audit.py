@@ -109,7 +109,7 @@ def _compare(decided: Decided, hash_: str | None, ranges: list[tuple[str, int, _
     wrong = []
     found = 0
     for topic, partition, each in ranges:
-        # what retention took was there: nobody can count it any more
+        # records deleted by retention did exist: they cannot be counted any more
         there = each.rows if each.gone else min(each.found, each.rows)
         found += there
         if there < each.rows:

@@ -142,7 +142,7 @@ class UnitMessages(MessageStream):
     def _wait_for_the_other(self, error: Superseded) -> None:
         """Step 5: never fence again. Raises AlreadyCommitted, FencedError, or, if it takes too long, Unreachable."""
         if error.overdue:
-            # brokers have ended it, and nobody else need be at work: the next attempt sends all at its end
+            # brokers have aborted it, without another writer: the next attempt sends everything at its end
             make_folder(self._place.slow.parent)
             self._place.slow.touch()
         patience_s = _OVERDUE_S if error.overdue else self._place.limit_s

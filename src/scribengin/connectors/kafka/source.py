@@ -120,7 +120,7 @@ class KafkaSource:
         heard_s, silent_s = time.monotonic(), max(30.0, 2 * self._options["timeout"])
         reached = False
         while not reached:
-            # no more than can be left: the call waits for as many as it is asked for, and the partition's end counts as one
+            # at most the remaining number: the call waits for the requested number, and the partition's end counts as one
             messages = consumer.consume(min(self.messages_at_once, end - start), timeout=_WAIT_S)
             if not messages:
                 if time.monotonic() - heard_s > silent_s:
@@ -133,7 +133,7 @@ class KafkaSource:
             heard_s = time.monotonic()
             if any(message.error() is not None for message in messages):
                 messages, reached = self._without_errors(kafka, messages, end)
-            # what stands behind the range is the next Batch's; a range may end in records that readers do not see
+            # records after the range belong to the next Batch; a range may end in records that readers do not see
             if messages and messages[-1].offset() >= end - 1:
                 reached = True
                 messages = [message for message in messages if message.offset() < end]
@@ -163,7 +163,7 @@ class KafkaSource:
             if error.code() == kafka.KafkaError._PARTITION_EOF:
                 reached = reached or message.offset() >= end
             elif error.code() in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
-                # with `continue` a start again is what helps: there KafkaReader.recheck counts them, and goes on without
+                # with `continue` a restart helps: then KafkaReader.recheck counts them, and continues without them
                 kind, remedy = (
                     (SourceError, self.loss_remedy)
                     if self._options["on_data_loss"] == "stop"

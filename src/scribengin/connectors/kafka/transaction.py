@@ -171,7 +171,7 @@ class Transaction:
             except (self._kafka.KafkaException, SystemError) as error:
                 found = self._of_client(error)
                 with suppress(self._kafka.KafkaException, SystemError):
-                    self._producer.poll(0)  # it tells nothing by itself
+                    self._producer.poll(0)  # it reports nothing by itself
                 refused = self._told is not None and self._told.name() in LOGIN
                 if refused or not found.args[0].retriable() or time.monotonic() - begun_s > limit_s:
                     raise self._explained(found) from error

@@ -95,9 +95,9 @@ class HttpCluster:
         if gzipped and content is not None:
             content = gzip.compress(content, _GZIP_LEVEL)
             headers["Content-Encoding"] = "gzip"
-        for _ in range(len(self._urls) + 1):  # a connection that was idle may be gone: the first node once more
+        for _ in range(len(self._urls) + 1):  # an idle connection may be closed: the first node once more
             try:
-                # an object is encoded here so that Content-Type is what the server expects of it
+                # an object is encoded here so that Content-Type is the one that the server expects
                 answer = http.request(method, f"{self._urls[0]}{path}", content=content, json=json, headers=headers)
             except httpx2.TransportError as error:
                 failed = error
@@ -146,7 +146,7 @@ class HttpCluster:
                 raise self._error(said, "name a PEM file of the CA that signed the server's certificate", self.codes.config) from error
             timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
             self._http = httpx2.Client(headers={**self.headers, **key}, auth=auth, timeout=timeout, verify=verify, trust_env=False)
-            weakref.finalize(self, self._http.close)  # a sink is not closed by anybody
+            weakref.finalize(self, self._http.close)  # a sink is never closed
         return self._http
 
     def _checked(self, url: str) -> str:

@@ -85,7 +85,7 @@ class Sending:
             while self._ready or self._flying:
                 self._step(pool)
         finally:
-            # what is in the air does no harm: it is sent again as it is
+            # requests in progress do no harm: they are sent again unchanged
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self, pool: ThreadPoolExecutor) -> bool:

@@ -58,7 +58,7 @@ class _Record:
 
     def as_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__slots__} | {"earlier": list(self.earlier)}
-        # a program that knows no brief ids would write each row again under its long one: it fails at a record that has the field
+        # a program that does not know brief ids would write each row again under its long one: it fails at a record with this field
         return fields if self.brief else {name: value for name, value in fields.items() if name != "brief"}
 
     @staticmethod
@@ -140,7 +140,7 @@ class KeyedSink:
                 raise self._foreign("it holds rows that this lineage did not write")
             base = self._next_base(old, others=had_rows and not taken)
             earlier = () if old is None else (*old.earlier, old.lineage)
-            # a row that is written anew by a later lineage replaces the one that stands here only under the same id
+            # a row that a later lineage writes again replaces the existing one only under the same id
             brief = old.brief if old is not None and (taken or had_rows) else self._brief and not had_rows
             new = _Record(owner, lineage, self.node, self._flow, base, earlier=earlier, had_rows=had_rows, brief=brief)
             if self._store.write_record(new.as_json(), held):
@@ -182,7 +182,7 @@ class KeyedSink:
         try:
             self._send(decided, record, refuse)
         except StateError:
-            # what was staged is gone as soon as somebody else has published it
+            # staged data is deleted as soon as another process has published it
             if not self._is_done(self._mine(decided)[0], decided):
                 raise
 
@@ -299,7 +299,7 @@ class KeyedSink:
             raise self._foreign("another flow has claimed it meanwhile")
         return rows
 
-    # --- pieces ---
+    # --- implementation ---
 
     @property
     def _folder(self) -> Path:

@@ -84,7 +84,7 @@ class Merged:
             if name not in self._into:
                 return found
         output = self._into[name]
-        if output["name"] in self._sound:  # told already, with the first of its segments
+        if output["name"] in self._sound:  # reported already, with the first of its segments
             return (file["rows"] if self._sound[output["name"]] else 0), ""
         _, text = read_again(self._store, output)
         if not text and (rows := sum(rows for *_, rows in output["inputs"])) != output["rows"]:
@@ -95,7 +95,7 @@ class Merged:
     def _learn(self) -> None:
         for number, turn in self._turns.log.since(self._seen + 1):
             if not is_visible(self._store, turn["outputs"]):
-                return  # its roller is at it, or was killed: the segments are there
+                return  # its compactor is working on it, or was killed: the segments exist
             self._seen = number
             self._into.update((name, output) for output in turn["outputs"] for _, _, name, _ in output["inputs"])
 

@@ -119,7 +119,7 @@ class OpenFolders:
             if newest is not None:
                 self._add(*newest)
             newest = coming
-        # that one may be half published, by a driver that is at it or was killed
+        # that one may be partly published, by a driver that is working or was killed
         if newest is not None and is_visible(self._store, newest[1]["files"]):
             self._add(*newest)
 
@@ -153,7 +153,7 @@ class OpenFolders:
         """The contents of the completion markers of folders that are closed and had none; without `busy` folders, which contain hidden
         rows."""
         closed = {folder: each for folder, each in self.now().items() if folder not in busy and self.is_closed(folder)}
-        # what earlier lineages have left may have been merged since it was counted
+        # contents of earlier lineages may have been merged since they were counted
         closed |= _count_again(self._store, closed.keys() & self.closing.open.keys())
         return [
             {

@@ -51,7 +51,7 @@ def find_login(node: str, config: Mapping[str, str | Secret], profile: str | Non
     except (OSError, Error, KeyError) as error:
         if profile is None and _FILE not in os.environ:
             return None
-        # the text of a parser's error may quote the file
+        # the text of a parser error may quote the file
         raise EnvironmentFault(
             f'"{node}": no access key of the profile "{name}" in {path} ({type(error).__name__})',
             remedy=f"write [{name}] with aws_access_key_id and aws_secret_access_key there, or name another profile",

@@ -54,7 +54,7 @@ class Manifests:
                 return
             try:
                 self.commits.put(0 if newest is None else newest + 1, {_CLOSED: heir})
-            except FencedError:  # somebody has folded meanwhile
+            except FencedError:  # another process has folded meanwhile
                 continue
 
 
@@ -141,7 +141,7 @@ class Owners:
             if not adopt:
                 self._refuse_others(claims, mine | {"flow": flow}, where, looked=looked)
             if claims:
-                # from here on nothing more of the lineage before can be committed, whoever sleeps
+                # from here on nothing more of the previous lineage can be committed, even by suspended processes
                 Manifests(self._store, claims[-1]["lineage"]).close(lineage)
             self._log.put(len(claims), mine | {"flow": flow, "since": now_text()})
 

@@ -46,7 +46,7 @@ class OrphanObject:
 
 def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Iterator[OrphanObject]:
     """The orphans, by key; none if no sink has written there. Staged objects of the current Batch are not orphans."""
-    # the objects before the manifests: what is committed meanwhile is named then
+    # the objects before the manifests: objects committed meanwhile are named then
     there = [entry for entry in store.list() if not is_internal(entry.key) or HIDDEN.match(entry.key)]
     uploads = _unfinished(store, now_s())
     claims = Owners(store).claims()
@@ -73,7 +73,7 @@ def find_orphans(store: Store, *, now_s: Callable[[], float] = time.time) -> Ite
             age_s = max(0.0, now_s() - entry.modified_s)
             yield OrphanObject(entry.key, kind, entry.size, age_s, age_s < OLD_S)
     for key in sorted(uploads.keys() - known - open_):
-        # begun by a task that had said so; what it said was swept, and it did not hear of it
+        # started by a task that had announced it; the announcement was deleted, and the task did not notice
         size, age_s = uploads[key]
         yield OrphanObject(key, "upload", size, max(0.0, age_s), age_s < OLD_S)
 

@@ -90,7 +90,7 @@ class S3Path(RemotePath):
     def hadoop_settings(self) -> dict[str, str]:
         """See RemotePath."""
         classes = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem", "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A"}
-        # of this bucket alone: a person's own settings are for what Spark reads elsewhere
+        # of this bucket only: the user's own settings are for Spark's other reads
         own = f"fs.s3a.bucket.{self.parts[1]}."
         return classes | {own + name.removeprefix("fs.s3a."): value for name, value in s3a_settings(self._bucket.address).items()}
 
@@ -190,7 +190,7 @@ class S3Path(RemotePath):
                 S3Path(source)._carry(S3Path(target))
                 record.remove(all_in_it=False)
 
-    # --- how ---
+    # --- implementation ---
 
     @property
     def _bucket(self) -> _Bucket:
@@ -315,7 +315,7 @@ class S3Path(RemotePath):
     def _carry(self, target: S3Path) -> None:
         """Copy all contents to another folder, then delete them here. May be interrupted and repeated."""
         keys = [key for key, _ in self._listed()]
-        for key in (key for key in keys if not key.endswith("/")):  # other clients' marks of folders are not needed there
+        for key in (key for key in keys if not key.endswith("/")):  # other clients' folder markers are not needed there
             to = target.key + key.removeprefix(self.key)
             headers = {"x-amz-copy-source": quote(f"/{self.parts[1]}/{key}", safe="/-_.~")}
             answer = self._bucket.requests.asked("PUT", to, {}, f"failed to copy {key}", headers=headers, known=(GONE,))
@@ -326,7 +326,8 @@ class S3Path(RemotePath):
         self._delete(keys)
 
     def _delete(self, keys: list[str]) -> None:
-        keys = sorted(keys, reverse=True)  # what lies in a folder before another client's mark of it: some stores refuse it otherwise
+        # the contents of a folder before another client's marker of it: some stores refuse the reverse order
+        keys = sorted(keys, reverse=True)
         for at in range(0, len(keys), _MOST_DELETED):
             some = keys[at : at + _MOST_DELETED]
             what = f"failed to delete {some[0]}"
@@ -337,7 +338,7 @@ class S3Path(RemotePath):
             body = f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
             headers = {"content-md5": base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()}
             answer = self._bucket.requests.asked("POST", None, {"delete": ""}, what, body, headers, known=(_DELETED,))
-            if {*answer.all_of("Code")} - {"NoSuchKey"}:  # some stores name a key that another has deleted meanwhile
+            if {*answer.all_of("Code")} - {"NoSuchKey"}:  # some stores list a key that another process has deleted meanwhile
                 self._bucket.requests.check(answer, what)
 
 

@@ -96,7 +96,7 @@ class Roller:
             if counts is not None:
                 counts.follow(frontier)
                 counts.look()
-            self._look(frontier)  # behind that: of what is counted it knows all that is hidden
+            self._look(frontier)  # after that: its counted contents include all hidden segments
             groups, done.due_s = self._ready(counts, flush=flush)
             markers = [] if groups or counts is None else counts.markers(self.busy, listed=self.wants.listed)
             cleared = self._clear(turns, frontier.cleared, number, done)
@@ -122,7 +122,7 @@ class Roller:
             done.bytes += sum(output["bytes"] for output in outputs)
         return done
 
-    # --- what is there ---
+    # --- the current contents ---
 
     @property
     def _root(self) -> str:
@@ -132,7 +132,7 @@ class Roller:
         """Update `_waiting`."""
         for folder, runs in list(self._waiting.items()):
             left = [[each for each in run if not frontier.is_done(folder, each.place)] for run in runs]
-            # the last one goes on, be it empty, unless it was ended
+            # the last group continues, even if it is empty, unless it was ended
             self._waiting[folder] = [run for run in left[:-1] if run] + left[-1:]
         self._next = max(self._next, frontier.low)
         for number, record in Manifests(self.store, self.lineage).committed(self._next):
@@ -142,11 +142,11 @@ class Roller:
                 if frontier.is_done(folder, (number, nth)):
                     continue
                 runs = self._waiting.setdefault(folder, [[]])
-                waits = self._waits(file)  # nothing is merged past one that readers see as it is
+                waits = self._waits(file)  # nothing is merged past an object that readers see directly
                 if runs[-1] and not (waits and form_of(runs[-1][-1].file) == form_of(file)):
                     if self.wants.listed or len(runs[-1]) > 1:
                         runs.append([])
-                    else:  # nothing comes to one that readers see already
+                    else:  # nothing is added to one that readers see already
                         runs[-1] = []
                 if waits:
                     runs[-1].append(Segment(number, nth, file))
@@ -156,7 +156,7 @@ class Roller:
         if self.wants.listed:
             return str(file["name"]).startswith(hidden_root(self.lineage))
         suffix = file["name"].rpartition("/")[2].partition(".")[2]
-        # of CSV that was written before it could be merged nobody knows how
+        # for CSV that was written before it could be merged, the format is unknown
         return file["name"].startswith(f"{DATA}/") and file["bytes"] < self.wants.size and ("form" in file or "csv" not in suffix)
 
     @property
@@ -174,13 +174,13 @@ class Roller:
             for nth, run in enumerate(runs):
                 full, rest = cut(run, self.wants.size)
                 groups += full
-                # readers by manifests see a segment as well as an object that was made of it alone
+                # readers that use manifests see a segment as well as an object that was made only from it
                 if not rest or (not self.wants.listed and len(rest) == 1):
                     continue
                 name = rest[0].file["name"]
                 written_s[name] = self._written_s[name] if name in self._written_s else self._since_s(name)
                 waits_s = self.wants.every_s - (self.now_s() - written_s[name])
-                # written so long after now: one of the two clocks was put back, and nobody knows how long it has waited
+                # written this long after now: one of the two clocks was set back, and its waiting time is unknown
                 if now or nth < len(runs) - 1 or not 0 < waits_s <= 2 * self.wants.every_s:
                     groups.append(rest)
                 else:
@@ -193,7 +193,7 @@ class Roller:
         found = self.store.head(name)
         return 0.0 if found is None else found.modified_s
 
-    # --- the next turn ---
+    # --- the next record ---
 
     def _merge_all(self, turns: Turns, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
         """The outputs of a compaction run; None if another compactor was faster."""
@@ -206,7 +206,7 @@ class Roller:
                     output = self._merge_one(turns, number, len(outputs), group)
                     outputs.append(output)
                     group = group[len(output["inputs"]) :]
-                if group:  # what of the folder comes behind must wait for it
+                if group:  # later segments of the folder must wait for it
                     break
             faults.reached("roll.drafts.written")
         except FileNotFoundError as error:
@@ -275,7 +275,7 @@ class Roller:
         with suppress(Exception):
             turns.notes.sweep(number, self._making)
 
-    # --- what a turn says ---
+    # --- the steps of a record ---
 
     def settle(self, turns: Turns, number: int, turn: Mapping[str, Any]) -> None:
         """Do the rest of the steps of a compaction run."""

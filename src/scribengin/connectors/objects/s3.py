@@ -96,7 +96,7 @@ class S3Store:
         self._obstore = obstore
         self._errors = obstore.exceptions
         for name in _ENDPOINTS:
-            if os.environ.get(name) == "":  # none, as for AWS's tools: the library would take it for an address
+            if os.environ.get(name) == "":  # none, as for AWS's tools: the library would use it as an address
                 del os.environ[name]
         retry: Any = {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_S)}
         with self._explained("cannot be opened"):

@@ -84,7 +84,7 @@ class ObjectsSink:
         self._owner = owner
         self._begin(lineage)
         if self._listed:
-            self._uploads()  # tells now that no key of access is given
+            self._uploads()  # reports now that there is no access key
 
     def _begin(self, lineage: str) -> None:
         """Take over the folders by time of earlier lineages."""

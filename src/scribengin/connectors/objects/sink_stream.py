@@ -162,7 +162,7 @@ class ObjectsSinkStream:
             self._keys.append(name)
             self._notes.stage(self._batch.number, name)
             segment = self._begun(name)
-        self._open[folder] = segment  # the last place is that of the one used last
+        self._open[folder] = segment  # the last position is that of the most recently used one
         return segment
 
     def _begun(self, key: str) -> _Segment:

@@ -85,7 +85,7 @@ class StoreTrash:
             store.put(_MOVING, self._id.encode())
         ours = [entry.key for entry in store.list(INTERNAL) if entry.key != _MOVING]
         self._move((key, self._kept(key)) for key in ours if not key.startswith(CLAIMS))
-        store.delete(_MOVING)  # before the claims: without one a run may take the place
+        store.delete(_MOVING)  # before the claims: without one a run may claim the place
         for key in sorted((key for key in ours if key.startswith(CLAIMS)), reverse=True):
             self._check_same(key, self._kept(key))
             self._move([(key, self._kept(key))])
@@ -101,7 +101,7 @@ class StoreTrash:
             )
         there = {entry.key: entry.size for entry in self._store.list() if not entry.key.startswith(f"{TRASH}/")}
         for key in there.keys() & kept.keys():
-            # killed between a copy and its deletion, the same is at both
+            # killed between a copy and its deletion, the object exists at both
             if is_internal(key):
                 self._check_same(key, kept[key][0])
             elif there[key] != kept[key][1]:
@@ -114,7 +114,7 @@ class StoreTrash:
         ours = [key for key in kept if is_internal(key) and not key.startswith(CLAIMS)]
         self._move((kept[key], key) for key in kept if not is_internal(key))
         self._move((kept[key], key) for key in ours)
-        self._store.delete(_MOVING)  # of a reset that was cut short
+        self._store.delete(_MOVING)  # of a reset that was interrupted
         for key in claims:
             self._move([(kept[key], key)])
 

@@ -121,7 +121,8 @@ class Counted:
     def of(store: Store, lineage: str) -> Counted:
         """The current state. Objects that are just being made visible, by the writer of the newest manifest or run, are left out if they
         are not visible yet."""
-        records = list(Manifests(store, lineage).committed())  # before the turns: what they merge meanwhile is in the outputs
+        # before the compaction runs: objects that they merge meanwhile are in the outputs
+        records = list(Manifests(store, lineage).committed())
         turns = Turns(store, lineage)
         outputs = list(turns.outputs())
         newest = outputs[-1][0] if outputs else -1

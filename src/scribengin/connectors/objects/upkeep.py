@@ -84,12 +84,12 @@ class StoreKeeper:
         if wants is None and not hides and not self.closes:
             self._idle = True
             return Upkept()
-        # without `roll` nothing is merged but what is hidden
+        # without `roll` only hidden segments are merged
         plain = Rolling(listed=True) if self.hides else Rolling(size=0)
         done = []
         busy: set[str] = set()
         for lineage in there:
-            # who wrote there before writes no more: what it has left to wait would wait for ever
+            # an earlier lineage writes no more: its waiting segments would wait for ever
             ended = wants is None or lineage != there[-1]
             roller = self._rollers.get(lineage)
             if roller is None:
@@ -97,7 +97,7 @@ class StoreKeeper:
             elif lineage in self._ended and roller.now_s() < roller.ripe_s:
                 continue
             if self._by_time and lineage == there[-1]:
-                # also where the sink closes no more folders: another one may count by these turns
+                # also if the sink does not close folders any more: another one may count by these records
                 roller.busy = busy
                 closing = Closing.read(store, lineage) if roller.open is None else None
                 roller.open = roller.open if closing is None else OpenFolders(store, lineage, closing)

@@ -77,7 +77,7 @@ class TimeTemplate:
         for index in _those(outside):
             wrong[index] = f'the column "{self.column}" is a time outside the years 1 to 9999: the row has no index'
         inside = pc.if_else(outside, None, times) if wrong else times
-        # a time without a zone is written as it is, which is in UTC, and needs no data of zones
+        # a time without a zone is written unchanged, which means UTC, and needs no time zone data
         named = pc.strftime(inside.cast(pa.timestamp("s") if is_date else pa.timestamp("us")), format=self.form)
         return pc.binary_join_element_wise(self.before, named, self.behind, ""), wrong
 

@@ -81,7 +81,7 @@ class IndexSource:
             return
         except Gone:
             self._compare(planned)
-        # what came already is the same in any view: numbers of documents do not change
+        # documents already received are the same in any point in time: their numbers do not change
         view = self._views.open(planned["name"])
         try:
             for hits in self._views.pages(view, slice_, after, place["upto"], whole=True):
@@ -109,7 +109,7 @@ class IndexSource:
                 code="search-source",
             )
         data = b"\n".join(lines) + b"\n"
-        if data.count(b"\n") != len(lines):  # as somebody wrote it, on several lines
+        if data.count(b"\n") != len(lines):  # as it was written, on several lines
             data = b"\n".join(line.replace(b"\n", b" ") for line in lines) + b"\n"
         return LineBlock(label, data)
 

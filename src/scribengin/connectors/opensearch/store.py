@@ -82,7 +82,7 @@ class IndexStore:
         if answer.status_code == _NOT_FOUND:
             return None
         found = answer.json()
-        # a field that is indexed by no one: its numbers would be mapped, and could be too large for that
+        # a field that is not indexed: its numbers would be mapped, and could be too large for that
         return Held(
             msgspec.json.decode(found["_source"]["record"]), f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
         )
@@ -142,7 +142,7 @@ class IndexStore:
                 if errors:
                     self._flush(self._names_of(rows))
                 return Answer(above=max(map(_version_there, errors), default=0))
-            # which rows they are a short answer does not say; what was taken meanwhile is not written again
+            # a short answer does not say which rows they are; rows accepted meanwhile are not written again
             self._in_detail = _IN_DETAIL
         answer = self._ask_bulk(rows, body, _IN_FULL)
         return answer if isinstance(answer, Answer) else self._judged(rows, answer)
@@ -182,7 +182,7 @@ class IndexStore:
             elif error["type"] == _CLOSED:
                 raise self._error(f"is closed ({outcome['_index']})", "open it: POST /INDEX/_open", "search-index")
             elif status == _NOT_FOUND and self.by_time is not None:
-                self._made.clear()  # an old one that somebody has deleted meanwhile
+                self._made.clear()  # an old one that was deleted meanwhile
                 again.append(index)
             elif status == _NOT_FOUND:
                 raise self._gone()

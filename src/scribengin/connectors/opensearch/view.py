@@ -201,7 +201,7 @@ class Views:
                 yield begin, end, held
                 begin, held = end, 0
             if count > rows and width > 1:
-                # numbers that lie close together: most others were given to what was written again
+                # numbers that lie close together: most others belong to documents that were written again
                 yield from self.cut(id_, slice_, first - 1, min(upto, first + width - 1), rows)
                 begin = end = min(upto, first + width - 1)
                 continue

@@ -115,7 +115,7 @@ class PlainSink(ABC):
         notes, self._notes = self._notes, []
         return notes
 
-    # --- pieces ---
+    # --- implementation ---
 
     @property
     def _folder(self) -> Path:

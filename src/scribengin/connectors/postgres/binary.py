@@ -54,7 +54,7 @@ def _field(column: pa.Array, type_: str) -> list[pa.Array] | None:
     if type_ == "date" and pa.types.is_date32(form):
         return _since(column.cast(pa.int32()), _DAY, ">i4")
     if type_ in ("float4", "float8") and pa.types.is_floating(form):
-        # of a narrower number the text is meant, 0.1, and not the bits
+        # for a narrower number the text is meant, 0.1, and not the bits
         return _of_one_length(column, _NUMBERS[type_]) if form.bit_width == 8 * np.dtype(_NUMBERS[type_]).itemsize else None
     if type_ in ("int2", "int4", "int8") and pa.types.is_signed_integer(form):
         return _of_one_length(column, _NUMBERS[type_]) if form.bit_width <= 8 * np.dtype(_NUMBERS[type_]).itemsize else None

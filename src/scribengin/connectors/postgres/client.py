@@ -74,7 +74,7 @@ class Server:
         settings = {"application_name": "scribengin", "connect_timeout": CONNECT_S} | given
         psycopg = driver()
         try:
-            # no prepared statements: what stands between may give each transaction another session of the server
+            # no prepared statements: a pooler may give each transaction another session of the server
             connection: Connection[Any] = psycopg.connect(self._uri, autocommit=True, prepare_threshold=None, **settings)
             connection.execute(f"SET idle_in_transaction_session_timeout = {ABANDONED_MS}")
             if self._kind is SourceError:

@@ -175,7 +175,7 @@ class PostgresReader:
         assert self._left is not None
         streams = []
         for after, upto, rows in ranges:
-            # of what may change a count says nothing: its end is where the last row was
+            # a count says nothing about rows that may change: its end is the last row
             self._left = self._left - rows if self._compares else max(self._left - rows, 1) * (upto != self._end)
             more = {"end": self._end, "left": self._left}
             streams.append(self._stream(after, upto, rows, self._snapshot, more))
@@ -184,7 +184,7 @@ class PostgresReader:
         self._backlog = Backlog(rows=self._left)
         return streams
 
-    # --- rows that come ---
+    # --- new rows ---
 
     def _next_growing(self, most: int, *, final: bool) -> list[SourceStream]:
         if final and not self._final:
@@ -207,7 +207,7 @@ class PostgresReader:
         connection = self._in_transaction()
         oldest, coming = (int(part) for part in self._view.split(":")[:2])
         last = self._last(connection)
-        # behind the view was taken: what was open then and is not told here is over, and is in the next view
+        # after the snapshot was taken: a transaction that was open then and is not listed here is finished, and is in the next snapshot
         still = frozenset(row[0] for row in connection.execute(_OPEN).fetchall()) if self._waits_for_all else frozenset[str]()
         while self._seen and now_s - self._seen[0].at_s >= self._settle_s:
             if self._seen[0].next_transaction > oldest or self._seen[0].open & still:
@@ -318,7 +318,7 @@ class PostgresReader:
         if self._connection is None or self._connection.closed:
             self._let_go()
             self._connection = self._server.connect()
-            # it keeps the view for tasks that read, however long they take
+            # it keeps the snapshot for reading tasks, however long they take
             self._connection.execute("SET idle_in_transaction_session_timeout = 0")
         if not self._view:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -102,7 +102,7 @@ def _cast(column: pa.Array, form: pa.DataType) -> pa.Array:
 
 def _bytes_of(column: pa.Array) -> pa.Array:
     """Bytes from hex digits, all of them at once."""
-    column = pa.concat_arrays([column])  # of its own: without an offset
+    column = pa.concat_arrays([column])  # a separate array, without an offset
     validity, offsets, data = column.buffers()
     halved = np.frombuffer(offsets, np.int32, len(column) + 1) // 2
     plain = unhexlify(b"" if data is None else memoryview(data)[: int(halved[-1]) * 2])
@@ -113,7 +113,7 @@ def written_since(xmin: NDArray[np.uint32], oldest: int, now: int) -> bool:
     """Whether any of these transactions may have been running, or not yet started, when `oldest` was the oldest running one. `now`: the
     next transaction number. All numbers are complete except `xmin`, of which the server keeps 32 bits: a row older than 2^32 transactions
     may be considered new, but never a new one old."""
-    if not 0 <= now - oldest < 1 << 32:  # less than none: of a server that was restored
+    if not 0 <= now - oldest < 1 << 32:  # negative: from a restored server
         return True
     behind: Any = xmin - np.uint32(oldest & 0xFFFFFFFF)
     return bool(len(xmin)) and int(behind.min()) < now - oldest

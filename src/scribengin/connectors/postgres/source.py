@@ -94,11 +94,11 @@ class PostgresSource:
                 connection.execute(_ALONE)
                 connection.execute(f"SET TRANSACTION SNAPSHOT '{place['shared']}'")
                 found = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
-                is_same = found is not None and found[0] == place["as_of"]  # a name comes again where a server starts again
+                is_same = found is not None and found[0] == place["as_of"]  # names repeat after a restart of the server
             except driver().OperationalError:
                 raise
             except driver().Error:
-                pass  # its holder is gone
+                pass  # its holder has ended
             if not is_same:
                 connection.execute("ROLLBACK")
         if not is_same:

@@ -52,7 +52,7 @@ class PostgresStaging:
         like = quoted(*target.names)
         connection.execute(f"CREATE TABLE {place} (LIKE {like} INCLUDING CONSTRAINTS INCLUDING DEFAULTS INCLUDING GENERATED)")
         found = connection.execute(_COLUMNS, (like,)).fetchall()
-        # what the flow does not name the server fills in when the rows are taken: by a default, an identity, a trigger
+        # columns that the flow does not have are filled in by the server when the rows are moved: by a default, an identity, a trigger
         left = [name for name, asked, generated, _ in found if name not in schema.names and (asked or not generated)]
         blank = [name for name, _, generated, empty in found if name in left and empty and not generated]
         may_lack = [name for name, asked, generated, _ in found if asked and name in left and (not generated or target.change is not None)]
@@ -68,7 +68,7 @@ class PostgresStaging:
         """By one COPY, in a transaction of its own."""
         self._copying.check(batch)
         with self._connection.transaction():
-            # nobody waits for this commit alone; for the transaction only, as a pool may give the session to others
+            # nothing waits for this commit alone; only for this transaction, because a pool may give the session to others
             self._connection.execute("SET LOCAL synchronous_commit = off")
             return self._copying.copy(batch)
 

@@ -86,7 +86,7 @@ def changed(column: pa.Array, base: str, modifier: int) -> pa.Array | None:
     if base == "bpchar":
         return pc.ends_with(column, " ")
     if base == "varchar" and modifier >= 0:
-        # the server refuses what is too long, but for blanks at its end, which it cuts off
+        # the server refuses values that are too long, except blanks at the end, which it truncates
         most = modifier - 4
         return pc.and_(pc.greater(pc.utf8_length(column), most), pc.less_equal(pc.utf8_length(pc.utf8_rtrim(column, " ")), most))
     return None

@@ -72,7 +72,7 @@ class SparkWriterSink(PlainSink):
         options = {name: value.reveal() if isinstance(value, Secret) else value for name, value in self._given.items()}
         if self._transaction is not None:
             batch = decided.batch
-            # numbers begin again in each lineage, and the writer would leave out what it takes for old
+            # numbers start from the beginning in each lineage, and the writer would skip Batches that it considers old
             options[self._transaction["app"]] = f"scribengin {self._owner} {self._flow} {self.node} {batch.lineage}"
             options[self._transaction["version"]] = str(batch.number)
         spark = session(self.node)

@@ -40,5 +40,5 @@ class Awake:
 
     def _ask(self) -> None:
         while not self._ended.wait(min(self._every_s, threading.TIMEOUT_MAX)):
-            with self._lock, suppress(Exception):  # what is wrong with the session its next row will tell
+            with self._lock, suppress(Exception):  # the session's next row reports what is wrong with it
                 self._session.execute("SELECT 1")

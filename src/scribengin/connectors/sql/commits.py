@@ -56,7 +56,7 @@ class Commits:
         self.database = database
         # each of these statements comes with values
         self._claims, self._commits, self._staged = (database.escaped(*database.own(name)) for name in OWN)
-        # words that some databases have for themselves
+        # reserved words in some databases
         self._number, self._rows = database.quoted("number"), database.quoted("rows")
         self.units = Units(database, table) if loads(database) else None
 

@@ -20,7 +20,7 @@ statements that differ between databases it calls methods, which execute them or
 Own tables, which `make_own` creates, each named by `own`; the database chooses the types:
 
 claims      target (the key), owner, lineage, sink, flow: texts; earlier: a list of texts, as `packed` makes it; folded_rows: a whole
-            number, 0 where nobody says; had_rows: a boolean
+            number, 0 by default; had_rows: a boolean
 commits     target, lineage: texts, number: a whole number (the key, all three); hash: a text; term: a whole number; receipts: a text of
             any length; rows, xid: whole numbers of 64 bits; in this order
 staged      name (the key), target, lineage: texts; number: a whole number; in this order

@@ -47,7 +47,7 @@ class SqlSink:
         with self._connected("cannot be prepared") as session:
             self._commits.make(session)
             with session.transaction():
-                self._database.alone(session, f"scribengin claim {self._target}")  # a row that is not there yet cannot be locked
+                self._database.alone(session, f"scribengin claim {self._target}")  # a row that does not exist yet cannot be locked
                 held = self._commits.claim(session, lock=True)
                 if held is None or held[0] != mine:
                     if held is not None and lineage in held[1]:
@@ -208,10 +208,10 @@ class SqlSink:
         segments = [segment for receipt in decided.receipts for segment in receipt.segments]
         tables = [self._staged(session, segment) for segment in segments]
         for segment, table in zip(segments, tables, strict=True):
-            # what is added is counted by that: the table is read once
+            # appended rows are counted by that: the table is read once
             if not self._target.key and add(session, self._database, self._target, table, tuple(segment["columns"])) == segment["rows"]:
                 continue
-            found = self._count(session, f"SELECT count(*) FROM {table}")  # a trigger may have kept rows out
+            found = self._count(session, f"SELECT count(*) FROM {table}")  # a trigger may have rejected rows
             if found != segment["rows"]:
                 raise self._not_as_staged(segment, found)
         if segments and self._target.key:

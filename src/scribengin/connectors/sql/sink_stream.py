@@ -28,7 +28,7 @@ class SqlSinkStream(TableStream):
         super().__init__(sink, database, commits, target, schema)
         self._batch = batch
         self._unit = unit
-        # sinks that commit together have the attempt in common; and a name may be 63 bytes long
+        # sinks that commit together share the attempt; and a name may be 63 bytes long
         whose = blake2b(f"{target} {batch.lineage} {attempt}".encode(), digest_size=12).hexdigest()
         self._name = f"rows_{batch.number}_{unit}_{whose}"
         self._begun: tuple[Session, Staging] | None = None

@@ -65,7 +65,7 @@ class SqlUnitStream(TableStream):
     def commit(self, report: Mapping[str, Any]) -> None:
         """Check again, under a lock, whether this task output still has to be written; then record it, and commit."""
         assert self._awake is not None
-        unit, session = self._unit, self._awake.end()  # whoever sleeps from here on holds up others
+        unit, session = self._unit, self._awake.end()  # a process suspended from here on blocks others
         with self._database.explained(f"did not commit task output {unit.number} of batch {unit.batch.number} to {self._target}"):
             self._check(session, self._commits.claim_to_share(session))
             if not self._units.commit(session, unit.batch, unit.number, unit.input_hash, self._rows, report):

@@ -56,7 +56,7 @@ def of_cell(cell: Any) -> Any:
 def shown(value: Any) -> Any:
     """A value for people and for JSON output. Raises TypeError for a value that cannot be shown."""
     match value:
-        case dt.datetime():  # one without a zone is shown as it is: nobody said whose clock it was
+        case dt.datetime():  # one without a time zone is shown unchanged: its zone is unknown
             return (value if value.tzinfo is None else value.astimezone(dt.UTC)).isoformat().replace("+00:00", "Z")
         case dt.date() | dt.time() | dt.timedelta() | Decimal() | Fraction():
             return str(value)

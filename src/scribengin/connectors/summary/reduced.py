@@ -87,7 +87,7 @@ class Reduced:
         try:
             data = pickle.dumps(vars(self._instance), protocol=5)
             _Plain(io.BytesIO(data)).load()
-        except Exception as error:  # pickle raises what it likes, and so do the attributes' own methods
+        except Exception as error:  # pickle raises any error, and so do the attributes' own methods
             raise StepError(
                 f"{self._reference}: its attributes cannot be stored: {error}",
                 remedy="store only numbers, texts, dates, lists, dicts, sets and Counters in them",
@@ -105,7 +105,7 @@ class Reduced:
         part = Reduced(reference, make, keep, data["rows"])
         try:
             vars(part._instance).update(_Plain(io.BytesIO(base64.b64decode(data["state"]))).load())
-        except Exception as error:  # pickle raises what it likes
+        except Exception as error:  # pickle raises any error
             raise StepError(
                 f"{reference}: a stored partial result cannot be read: {type(error).__name__}: {error}",
                 remedy="restore the old class, or give the changed class another name: its summary then starts from the beginning",
